@@ -11,7 +11,7 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 class BrokerLiveness(NamedTuple):
-    """A broker's registration. `epoch` is the broker epoch, which changes with each incarnation (restart) of the broker."""
+    """The state of a broker's registration. `epoch` is the broker epoch, which changes with each incarnation (restart) of the broker."""
 
     epoch: int
     fenced: bool = False
@@ -36,7 +36,8 @@ class Brokers:
         return liveness is not None and not liveness.fenced
 
     def has_replaced(self, node: int, epoch: int) -> bool:
-        """Return whether the broker has registered again since `epoch`. Requests from the older incarnation must then be ignored."""
+        """Return whether the broker has registered again since it had the broker epoch `epoch`. Requests from the older incarnation must
+        then be ignored."""
         return epoch != UNKNOWN_BROKER_EPOCH and self.is_alive(node) and self.liveness[node].epoch > epoch
 
     def may_join(self, node: int, epoch: int | None) -> bool:

@@ -46,7 +46,7 @@ class FetchLimits(NamedTuple):
 
 
 class FetchStep(NamedTuple):
-    """One partition of a Fetch response, and the action that the follower has to take."""
+    """One partition of a Fetch response, with the action that the follower has to take."""
 
     key: PartitionKey
     data: PartitionData
@@ -90,7 +90,8 @@ class FetchPlan:
     # --- partitions to fetch -----------------------------------------------------------------------------------------------------
 
     def follow(self, key: PartitionKey, log: FollowerLog, leader_epoch: int) -> None:
-        """Start to fetch this partition. A partition that is already fetched in this leader epoch keeps its fetch state."""
+        """Start to fetch this partition. A partition that is already fetched in this leader epoch keeps its fetch state (offset and
+        back-off)."""
         self.failed.discard(key)
         present = self._followers.get(key)
         if present is None or present.leader_epoch != leader_epoch:
@@ -122,7 +123,7 @@ class FetchPlan:
         return True
 
     def _looked_at(self, key: PartitionKey, follower: Follower) -> None:
-        """Update the sets that the next request is built from, after the partition's fetch state has changed."""
+        """Update the sets of partitions that the next request is built from, after the partition's fetch state has changed."""
         self._moved[key] = None
         if follower.truncating:
             self._uncut[key] = None
@@ -188,13 +189,14 @@ class FetchPlan:
         return min(ends, default=None)
 
     def _waits(self, key: PartitionKey, follower: Follower) -> bool:
-        """Return whether the throttle holds the partition back (KAFKA RemoteLeaderEndPoint.shouldFollowerThrottle)."""
+        """Return whether the replication throttle holds the partition back now (KAFKA RemoteLeaderEndPoint.shouldFollowerThrottle)."""
         return self._held_back is not None and follower.lag != 0 and self._held_back(key)
 
     # --- responses ---------------------------------------------------------------------------------------------------------------
 
     def answered(self, response: FetchResponse, now_ms: int) -> list[FetchStep]:
-        """Interpret a Fetch response. The caller carries out each step, then calls `appended`, `truncated` or `fail` for its partition.
+        """Return the steps that a Fetch response requires, one for a partition. The caller carries out each step, then calls `appended`,
+        `truncated` or `fail` for its partition.
 
         If the leader no longer has the fetch session, the next request starts a new one at once. Any other top-level error backs off all
         partitions.
@@ -213,7 +215,7 @@ class FetchPlan:
         self._back_off_all(now_ms)
 
     def offsets_answered(self, key: PartitionKey, sent: FetchPartition, leader_start: int, leader_end: int, now_ms: int) -> Action:
-        """Handle the leader's log start and end offsets, which the follower requested after OFFSET_OUT_OF_RANGE.
+        """Return the action that the leader's log start and end offsets require, which the follower requested after OFFSET_OUT_OF_RANGE.
 
         `sent` is the partition's entry (`session_partition`) in the Fetch request that failed.
         """
@@ -226,7 +228,7 @@ class FetchPlan:
         return action
 
     def offsets_refused(self, key: PartitionKey, sent: FetchPartition, error: int, now_ms: int) -> FetchAction:
-        """Handle an error response to the request for the leader's log start and end offsets."""
+        """Return the action that an error response to the request for the leader's log start and end offsets requires."""
         follower = self._followers.get(key)
         action = FetchAction.NOTHING if follower is None else follower.refused(error, sent, now_ms)
         self._settle(key, action, now_ms)
@@ -246,7 +248,7 @@ class FetchPlan:
         self._looked_at(key, follower)
 
     def truncated(self, key: PartitionKey) -> None:
-        """Update the fetch state after a `TruncateLog` or `RestartLog`."""
+        """Update the partition's fetch state after the caller has carried out a `TruncateLog` or `RestartLog`."""
         follower = self._followers[key]
         follower.truncated()
         self._looked_at(key, follower)
@@ -270,7 +272,7 @@ class FetchPlan:
             self._move_to_end(key)
 
     def _pause(self, key: PartitionKey, now_ms: int) -> None:
-        """Start a back-off unless one is running, and schedule its end."""
+        """Start a back-off of the partition unless one is running, and schedule the end of the back-off."""
         follower = self._followers[key]
         follower.back_off(now_ms)
         heappush(self._pauses, (follower.delayed_until_ms, key))
@@ -281,7 +283,7 @@ class FetchPlan:
             self._pause(key, now_ms)
 
     def _move_to_end(self, key: PartitionKey) -> None:
-        """Move the partition to the end of the order, in full requests as well as in incremental ones."""
+        """Move the partition to the end of the fetch order, in full requests as well as in incremental ones."""
         self._followers[key] = self._followers.pop(key)
         self._moved.pop(key, None)
         self._moved[key] = None

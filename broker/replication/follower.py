@@ -51,7 +51,7 @@ class FollowerLog(Protocol):
 
 
 class AppendFetched(NamedTuple):
-    """Append the batches of the response, except those with a leader epoch above `leader_epoch` (KAFKA-18723).
+    """An action: append the batches of the response, except those with a leader epoch above `leader_epoch` (KAFKA-18723).
 
     Afterwards apply the leader's high watermark and log start offset, and call `appended`.
     """
@@ -60,13 +60,13 @@ class AppendFetched(NamedTuple):
 
 
 class TruncateLog(NamedTuple):
-    """Delete all records at `offset` and above, then call `truncated`."""
+    """An action: delete all records at `offset` and above, then call `truncated`."""
 
     offset: int
 
 
 class RestartLog(NamedTuple):
-    """Delete all records and start an empty log at `offset`, then call `truncated`."""
+    """An action: delete all records and start an empty log at `offset`, then call `truncated`."""
 
     offset: int
 
@@ -116,7 +116,7 @@ class Follower:
         self._last_request: FetchPartition | None = None
 
     def is_ready(self, now_ms: int) -> bool:
-        """Return whether the next request includes the partition."""
+        """Return whether the next Fetch request includes the partition: it is neither truncating nor in back-off."""
         return not self.truncating and not self.is_delayed(now_ms)
 
     def is_delayed(self, now_ms: int) -> bool:
@@ -124,7 +124,7 @@ class Follower:
         return self.delayed_until_ms > now_ms
 
     def back_off(self, now_ms: int) -> None:
-        """Start a back-off unless one is running."""
+        """Start a back-off of the partition unless one is running."""
         if not self.is_delayed(now_ms):
             self.delayed_until_ms = now_ms + self._backoff_ms
 
@@ -153,7 +153,7 @@ class Follower:
     # --- the leader's responses --------------------------------------------------------------------------------------------------
 
     def answered(self, sent: FetchPartition, got: PartitionData, now_ms: int) -> Action:
-        """Return the action that a partition's Fetch response requires."""
+        """Return the action that the partition's part of a Fetch response requires. `sent` is the partition's entry in the request."""
         if not self._is_of_now(sent, now_ms):
             return FetchAction.NOTHING
         if got.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -167,7 +167,7 @@ class Follower:
         return AppendFetched(self.leader_epoch)
 
     def refused(self, error: int, sent: FetchPartition, now_ms: int) -> FetchAction:
-        """Handle an error response for this partition.
+        """Return the action that an error response for this partition requires.
 
         A leader never serves a fenced leader epoch again, so the fetch fails, unless newer metadata has changed the epoch since the
         request.
@@ -178,7 +178,8 @@ class Follower:
         return FetchAction.BACK_OFF
 
     def offsets_answered(self, sent: FetchPartition, leader_start: int, leader_end: int, now_ms: int) -> Action:
-        """Handle the leader's log start and end offsets, after the fetch described by `sent` was out of the leader's range.
+        """Return the action that the leader's log start and end offsets require, after the fetch described by `sent` was out of the
+        leader's range.
 
         A leader whose log ends before this log was elected uncleanly: truncate. A leader whose log starts after the end of this log has
         deleted the next records: restart there. Otherwise the leader's log has grown since, and the same fetch is repeated.
@@ -215,7 +216,7 @@ class Follower:
         return moved
 
     def truncated(self) -> None:
-        """Continue at the end of the log, after it was truncated or was found to need no truncation."""
+        """Continue to fetch at the end of the log, after the log was truncated or was found to need no truncation."""
         self.truncating = False
         self.fetch_offset = self.log.log_end_offset
         self.last_fetched_epoch = self.log.epochs.latest

@@ -30,7 +30,7 @@ class InSyncMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One partition's entry in an AlterPartition request."""
+    """A proposed ISR of one partition, as an entry of an AlterPartition request."""
 
     leader_epoch: int
     partition_epoch: int
@@ -39,7 +39,7 @@ class Proposal:
 
 
 class Accepted(NamedTuple):
-    """One partition's entry in an AlterPartition response without an error."""
+    """The partition's state that the controller has confirmed: its entry in an AlterPartition response without an error."""
 
     leader_epoch: int
     partition_epoch: int
@@ -47,7 +47,7 @@ class Accepted(NamedTuple):
 
 
 class Verdict(Enum):
-    """The reaction of the leader to an error code of the controller."""
+    """The leader's reaction to the controller's error response to an ISR change."""
 
     REVERT = "it was not carried out and never will be: back to the committed set"
     AWAIT_METADATA = "whether it was carried out, a record will tell"
@@ -73,7 +73,8 @@ VERDICTS: Final[Mapping[ErrorCode, Verdict]] = {
 
 @dataclass(frozen=True, slots=True)
 class InSync:
-    """The committed ISR, the maximal ISR and the pending proposal, if any. Node ids include the leader's."""
+    """A partition's ISR as its leader sees it: the committed ISR, the maximal ISR and the pending proposal, if any. Node ids include the
+    leader's."""
 
     committed: frozenset[int] = frozenset()
     maximal: frozenset[int] = frozenset()

@@ -118,7 +118,7 @@ class Leadership:
         return tuple(InSyncMember(node, self._epoch_of(node)) for node in sorted(nodes))
 
     def propose(self, proposal: Proposal) -> None:
-        """Mark the proposal as pending."""
+        """Store the ISR proposal as the pending one."""
         self.in_sync = self.in_sync.pending(proposal)
 
     def _epoch_of(self, node: int) -> int:
@@ -138,7 +138,7 @@ class Leadership:
 
     @property
     def effective_min_in_sync(self) -> int:
-        """min.insync.replicas, limited to the number of replicas."""
+        """min.insync.replicas of the topic, limited to the partition's number of replicas."""
         return min(self.min_in_sync, len(self.followers) + 1)
 
     @property

@@ -79,7 +79,7 @@ class Progress:
         self.pulses = (*self.pulses, pulse)
 
     def refresh(self) -> None:
-        """Update the fetch times from the session's last request."""
+        """Update the replica's fetch times from the last request of its fetch session."""
         for pulse in self.pulses:
             self.caught_up_ms = max(self.caught_up_ms, pulse.ms)
             self.fetched_ms = max(self.fetched_ms, pulse.ms)

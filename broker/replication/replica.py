@@ -98,7 +98,7 @@ class Replica:
 
     @property
     def sync_may_begin(self) -> bool:
-        """Whether the log has unsynced records and no sync is running."""
+        """Whether the log has records that are not on disk, and no sync is running."""
         return not self._syncing and self.synced < self.log_end
 
     # --- leadership --------------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Replica:
         return registration.leader_epoch > self.leader_epoch
 
     def lead(self, registration: Registration, now_ms: int) -> int:
-        """Become or stay leader according to a metadata record. A new partition epoch discards the pending proposal."""
+        """Become or stay leader according to a metadata record. A new partition epoch discards the pending proposal. Return the effects."""
         if self.is_stale(registration):
             return NOTHING
         self.others.assigned(registration, news=registration.partition_epoch > self.partition_epoch)
@@ -126,7 +126,7 @@ class Replica:
         return self._committed(now_ms)
 
     def follow(self, registration: Registration) -> int:
-        """Become or stay follower according to a metadata record, in which another replica or none leads."""
+        """Become or stay follower according to a metadata record, in which another replica or none leads. Return the effects."""
         if self.is_stale(registration):
             return NOTHING
         elected = self.is_elected(registration)
@@ -138,7 +138,7 @@ class Replica:
 
     @property
     def lags_its_epoch(self) -> bool:
-        """Whether this leader has not yet confirmed that the records before its epoch are committed.
+        """Whether this leader has not yet confirmed that all records from before its leader epoch are committed.
 
         Until then its high watermark may be lower than the previous leader's, so ListOffsets rejects lookups at or above it (KIP-207).
         """
@@ -171,7 +171,8 @@ class Replica:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == -1 else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> int:
-        """Record a follower's fetch that did not diverge. `leader_end` is this log's end offset before the read for that fetch.
+        """Record a follower's fetch that did not diverge, and return the effects. `leader_end` is this log's end offset before the read for
+        that fetch.
 
         Raises Rejected like `check_follower`, and for a broker incarnation that has been replaced (KIP-903).
         """
@@ -191,7 +192,8 @@ class Replica:
         return effects
 
     def look_for_laggards(self, now_ms: int) -> int:
-        """Propose to remove lagging replicas from the ISR. The caller does this every half of replica.lag.time.max.ms."""
+        """Propose to remove lagging replicas from the ISR. The caller does this every half of replica.lag.time.max.ms. Return the
+        effects."""
         return self._propose(self.others.shrinkage(self.log_end, now_ms))
 
     @property
@@ -205,7 +207,8 @@ class Replica:
         return self.others.in_sync.proposal
 
     def answered(self, proposal: Proposal, answer: Accepted | ErrorCode, now_ms: int) -> int:
-        """Handle the controller's response to a proposal. The response is ignored if the proposal is no longer the pending one."""
+        """Handle the controller's response to a proposal, and return the effects. The response is ignored if the proposal is no longer the
+        pending one."""
         others = self.others
         if others.in_sync.proposal is not proposal:
             return NOTHING
@@ -235,12 +238,13 @@ class Replica:
             raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.others.in_sync.committed)} replica(s) are in sync")
 
     def check_enough_have_it(self) -> None:
-        """Raise Rejected (NOT_ENOUGH_REPLICAS_AFTER_APPEND) if the ISR is too small when an acks=all append becomes committed."""
+        """Raise Rejected (NOT_ENOUGH_REPLICAS_AFTER_APPEND) if the ISR is too small when the records of an acks=all append become
+        committed."""
         if len(self.others.in_sync.maximal) < self.others.effective_min_in_sync:
             raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"{len(self.others.in_sync.maximal)} replica(s) are in sync")
 
     def min_in_sync_changed(self, min_in_sync: int, now_ms: int) -> int:
-        """Apply a new min.insync.replicas of the topic."""
+        """Apply a new value of the topic's min.insync.replicas. Return the effects."""
         self.others.min_in_sync = min_in_sync
         return self._committed(now_ms)
 
@@ -251,7 +255,8 @@ class Replica:
     # --- this replica's log ------------------------------------------------------------------------------------------------------
 
     def appended(self, log_end: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
-        """Record an append. `flush_messages` is the topic's flush.messages: the number of unsynced records that makes a sync due."""
+        """Record an append, and return the effects. `flush_messages` is the topic's flush.messages: the number of unsynced records that
+        makes a sync due."""
         self.log_end = log_end
         if flush_messages == INT64_MAX:
             self._held = False
@@ -269,14 +274,14 @@ class Replica:
         self._sync_counts_to = INT64_MAX
 
     def sync_ended(self, offset: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
-        """Record the end of a sync: every record below `offset`, the log end when the sync began, is on disk."""
+        """Record the end of a sync, and return the effects: every record below `offset`, the log end when the sync began, is on disk."""
         self._syncing = False
         self.synced = max(self.synced, min(offset, self._sync_counts_to))
         self._held = self.log_end - self.synced >= flush_messages
         return (SYNC if self._held else NOTHING) | self._committed(now_ms)
 
     def update_high_watermark(self, high_watermark: int) -> int:
-        """Set a follower's high watermark to the leader's, limited to this log's end."""
+        """Set a follower's high watermark to the leader's, limited to this log's end. Return the effects."""
         reached = min(high_watermark, self.log_end)
         if reached == self.high_watermark:
             return NOTHING
@@ -284,7 +289,7 @@ class Replica:
         return COMMITTED
 
     def truncated(self, log_end: int) -> int:
-        """Record that the log was truncated at `log_end`."""
+        """Record that the log was truncated at `log_end`. Return the effects."""
         self.log_end = log_end
         self.synced = min(self.synced, log_end)
         self._sync_counts_to = min(self._sync_counts_to, log_end)

@@ -16,7 +16,7 @@ NO_LIMIT: Final = 2**63 - 1
 
 
 class _Sample:
-    """The bytes that were replicated in one window."""
+    """The bytes of throttled partitions that were replicated in one window of the quota."""
 
     __slots__ = ("began_ms", "last_ms", "size")
 
@@ -40,7 +40,7 @@ class Throttle:
         self._span_ms = windows * window_ms
 
     def cover(self, topic: str, replicas: Collection[str], node: int) -> None:
-        """Replace the throttled replicas of the topic.
+        """Replace the replicas of the topic that the quota throttles.
 
         Each replica is `partition:broker`, or `*` for all. Those of other brokers than `node` are ignored.
         """
@@ -53,21 +53,21 @@ class Throttle:
             self._covered[topic] = frozenset(int(index) for index, broker in places if int(broker) == node)
 
     def covers(self, topic: str, index: int) -> bool:
-        """Return whether the quota applies to this partition."""
+        """Return whether the replication quota applies to this partition, on this broker."""
         if topic not in self._covered:
             return False
         indexes = self._covered[topic]
         return indexes is None or index in indexes
 
     def record(self, size: int, now_ms: int) -> None:
-        """Count `size` replicated bytes of throttled partitions."""
+        """Count `size` bytes of throttled partitions, which were replicated at `now_ms`."""
         if not self._samples or now_ms - self._samples[-1].began_ms >= self._window_ms:
             self._samples.append(_Sample(now_ms))
         self._samples[-1].size += size
         self._samples[-1].last_ms = now_ms
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Return whether the average rate over the windows is above the limit."""
+        """Return whether the average rate over the quota's windows is above its limit."""
         samples = self._samples
         while samples and now_ms - samples[0].last_ms >= self._span_ms:
             samples.popleft()
@@ -78,7 +78,7 @@ class Throttle:
 
 
 class Throttles(NamedTuple):
-    """This broker's quotas: for data sent as leader, and for data fetched as follower."""
+    """This broker's replication quotas: for data sent as leader, and for data fetched as follower."""
 
     leader: Throttle
     follower: Throttle

@@ -40,7 +40,7 @@ class Waits(Generic[Ticket]):
         """The queues that are not empty."""
 
     def add(self, condition: Condition, last_offset: int, ticket: Ticket) -> None:
-        """Add a ticket that waits until the condition holds for `last_offset`."""
+        """Add a ticket (a pending acknowledgement) that waits until the condition holds for the record at `last_offset`."""
         self.queues.setdefault(condition, deque()).append((last_offset, ticket))
 
     def reached(self, condition: Condition, end: int) -> list[Ticket]:
@@ -54,5 +54,5 @@ class Waits(Generic[Ticket]):
         return done
 
     def drain(self, *conditions: Condition) -> list[Ticket]:
-        """Remove and return all tickets that wait for one of `conditions`. The caller fails them."""
+        """Remove and return all tickets (pending acknowledgements) that wait for one of `conditions`. The caller fails them."""
         return [ticket for condition in conditions for _, ticket in self.queues.pop(condition, ())]
