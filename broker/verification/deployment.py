@@ -58,7 +58,8 @@ Carrier = InProcessBroker | InProcessGateway
 
 
 class Deployment(ABC):
-    """The cluster of one run. `carriers` are all that the program's requests can pass: the brokers, or a gateway."""
+    """The brokers of one run, which the verified program uses. `carriers` are all that the program's requests can pass, and on which fault
+    rules are loaded: the brokers, or a gateway in front of them."""
 
     carriers: Sequence[Carrier]
     verifier_client: VerifierClient
@@ -68,7 +69,7 @@ class Deployment(ABC):
     @property
     @abstractmethod
     def bootstrap(self) -> str:
-        """The bootstrap servers."""
+        """The bootstrap servers that the verified program gets."""
 
     @property
     def sends(self) -> list[Send]:
@@ -82,7 +83,7 @@ class Deployment(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start all brokers, or the gateway. Raises StartError, OSError; then nothing runs."""
+        """Start the deployment: all brokers, or the gateway. Raises StartError, OSError; then nothing runs."""
 
     def renamed(self, program: Program) -> Program:
         """Return the program with the names of topics and group that it gets in this deployment."""
@@ -106,7 +107,7 @@ class Deployment(ABC):
 
     @abstractmethod
     def end_offset(self, topic: str, partition: int) -> int:
-        """Return the log end offset."""
+        """Return the partition's log end offset."""
 
     @abstractmethod
     def now_ms(self) -> int:
@@ -114,7 +115,7 @@ class Deployment(ABC):
 
     @abstractmethod
     def pass_time(self, ms: int) -> None:
-        """Advance the brokers' clock."""
+        """Advance the brokers' clock by `ms` milliseconds."""
 
     def expire_members(self, session_ms: int) -> None:
         """Expire the membership of all group members, whose session timeout is `session_ms`."""
@@ -128,30 +129,31 @@ class Deployment(ABC):
             carrier.call(partial(_observe, observer, carrier.script))
 
     def fault(self, rule: str) -> FaultRule:
-        """Load a rule on all carriers. Raises FaultSyntax."""
+        """Load a fault rule on all carriers (the brokers, or the gateway), and return it. Raises FaultSyntax."""
         made = parse_rule(rule)
         for carrier in self.carriers:
             carrier.faults.add(made)
         return made
 
     def release(self, name: str) -> None:
-        """Release the requests and responses that the rule named `name` holds, on all carriers."""
+        """Release the requests and responses that the rule named `name` holds, on all carriers (the brokers, or the gateway)."""
         for carrier in self.carriers:
             if carrier.is_up and any(rule.name == name for rule in carrier.faults.rules):
                 carrier.faults.release(name)
 
     def reset(self) -> None:
-        """Remove all fault rules, and release all held requests and responses."""
+        """Remove all fault rules, and release all held requests and responses, on all brokers or the gateway."""
         for carrier in self.carriers:
             carrier.faults.reset()
 
     def held(self, name: str) -> list[int]:
-        """Return the numbers of the carriers (from 1) on which the rule named `name` holds a request or response."""
+        """Return the numbers (from 1) of the carriers (the brokers, or the gateway) on which the rule named `name` holds a request or
+        response."""
         return [number for number, each in enumerate(self.carriers, 1) if any(held.rule.name == name for held in list(each.script.held))]
 
     @abstractmethod
     def members(self) -> int:
-        """Return the number of members in all groups."""
+        """Return the number of members in all groups of the run."""
 
     @property
     @abstractmethod
@@ -160,25 +162,28 @@ class Deployment(ABC):
 
     @abstractmethod
     def bring_back(self) -> bool:
-        """Restart a broker that a rule crashed; return whether there was one."""
+        """Restart a broker that a fault rule crashed; return whether there was one."""
 
     @abstractmethod
     def settle(self) -> None:
-        """After the program: restore all brokers, release all held requests, and let open transactions time out. Raises TimeoutError."""
+        """Prepare the verdict when the program has ended: restore all brokers, release all held requests, and let open transactions time
+        out. Raises TimeoutError."""
 
     @abstractmethod
     def examine(
         self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
     ) -> Examined:
-        """Judge what clients saw and what the logs contain. Raises RuntimeError, TimeoutError, OSError."""
+        """Judge what clients saw and what the logs contain, and return the anomalies and findings. Raises RuntimeError, TimeoutError,
+        OSError."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop everything, in whatever state it is."""
+        """Stop the brokers or the gateway, in whatever state they are."""
 
 
 class EmbeddedBrokers(Deployment):
-    """Brokers of this process. `host` is the single broker, or the cluster; `brokers` are its brokers (a list of one, or all)."""
+    """The deployment of a run on brokers of this process. `host` is the single broker, or the cluster; `brokers` are its brokers (a list of
+    one, or all)."""
 
     host: InProcessBroker | InProcessCluster
 
@@ -223,7 +228,7 @@ class EmbeddedBrokers(Deployment):
 
 
 class OneBroker(EmbeddedBrokers):
-    """A single broker."""
+    """The deployment of a run on a single broker of this process."""
 
     host: InProcessBroker
 
@@ -259,7 +264,7 @@ class OneBroker(EmbeddedBrokers):
 
 
 class Cluster(EmbeddedBrokers):
-    """Three brokers and their controller."""
+    """The deployment of a run on a cluster of this process: three brokers and their controller."""
 
     host: InProcessCluster
 
@@ -327,7 +332,7 @@ class Cluster(EmbeddedBrokers):
         self._followers_stopped = False
 
     def stop_followers(self, leader: int) -> None:
-        """Stop the replication from this leader by holding its followers' fetches."""
+        """Stop the replication from the broker `leader`, by holding its followers' fetches."""
         self._followers_stopped = True
         self.brokers[leader - 1].faults.add(f"hold-request:api=Fetch,client_id=broker-*,name={FOLLOWERS}")
         others = len(self.brokers) - 1
@@ -341,15 +346,15 @@ class Cluster(EmbeddedBrokers):
         self._followers_stopped = False
 
     def shrink_isr_to(self, leader: int) -> None:
-        """Stop the replication from this leader, and shrink the ISR to it, as after `replica.lag.time.max.ms`."""
+        """Stop the replication from the broker `leader`, and shrink the ISR to this broker, as after `replica.lag.time.max.ms`."""
         self.stop_followers(leader)
         broker = self.brokers[leader - 1]
         broker.call(_shrink_isrs)
         self.host.wait_until(lambda: broker.call(_is_alone), f"broker {leader} is the only ISR member, and knows it")
 
     def replace(self, leader: int) -> None:
-        """Pause this leader until other brokers lead its partitions. Then resume it without a connection to the controller, so that it
-        still considers itself the leader."""
+        """Pause the broker `leader` until other brokers lead its partitions. Then resume it without a connection to the controller, so that
+        it still considers itself the leader."""
         cluster = self.host
         cluster.pause(leader)
         cluster.isolate_from_controller(leader)
@@ -391,7 +396,8 @@ class Cluster(EmbeddedBrokers):
 
 
 def _shrink_isrs(node: Broker) -> None:
-    """Shrink the ISRs as if no follower had ever fetched. The clock is not advanced, because that would end clients' requests too."""
+    """Shrink the ISRs of the partitions that this broker leads, as if no follower had ever fetched. The clock is not advanced, because that
+    would end clients' requests too."""
     for others, partition in [(each.replica.others, each) for each in node.services.partitions if each.leads]:
         others.lag_max_ms = 0
         others.followers = {number: Progress() for number in others.followers}
@@ -412,5 +418,5 @@ def _observe(observer: RequestObserver, script: Faults, _: Broker) -> None:
 
 
 def deployment_of(brokers: int, directory: Path) -> EmbeddedBrokers:
-    """Make a single broker, or a cluster."""
+    """Make the deployment of a run: one broker if `brokers` is 1, otherwise a cluster of three, with data directories in `directory`."""
     return OneBroker(directory) if brokers == 1 else Cluster(directory, brokers)

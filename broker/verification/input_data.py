@@ -49,8 +49,8 @@ _GROUP_RESOURCE, _SET, _DELETE = 32, 0, 1
 
 
 def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int) -> None:
-    """Write `in-0` … `in-<records - 1>` with keys `key-N`, alternating between the partitions, except for each partition's last records.
-    Aborted transactions are written between the batches.
+    """Write the input records `in-0` … `in-<records - 1>` with keys `key-N`, alternating between the partitions, except for each
+    partition's last records. Aborted transactions are written between the batches.
     """
     for partition in range(PARTITIONS):
         numbers = range(partition, records, PARTITIONS)[:-REST_RECORDS]
@@ -62,12 +62,12 @@ def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int)
 
 
 def fill_rest(verifier_client: VerifierClient, topic: str, partition: int, records: int, now_ms: int) -> None:
-    """Write the last records of a partition."""
+    """Write the last records of one partition of the input topic."""
     _write(verifier_client, topic, partition, range(partition, records, PARTITIONS)[-REST_RECORDS:], now_ms)
 
 
 def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
-    """Return whether a group has committed the end offset of every partition of `topic`. Raises OSError."""
+    """Return whether one of the groups has committed the end offset of every partition of `topic`. Raises OSError."""
     for name in groups:
         request_group = OffsetFetchRequestGroup(name)
         request_group.topics = None

@@ -38,7 +38,7 @@ _END: Final = {Role.PRODUCER: "end", Role.SHARE_CONSUMER: "accept or reject all 
 
 
 class Guarantee(StrEnum):
-    """A guarantee that users rely on."""
+    """A guarantee of exactly-once processing, which the verification checks in each run."""
 
     COMPLETE = "complete"
     """Nothing that the calm run achieved is missing."""
@@ -55,7 +55,7 @@ class Guarantee(StrEnum):
 
 
 class Standing(StrEnum):
-    """The outcome of a scenario, as the table and the exit code show it."""
+    """The outcome of a scenario, as the results table and the exit code show it: held, broken, …"""
 
     HELD = "held"
     BROKEN = "broken"
@@ -108,12 +108,13 @@ class Result:
     ending: Ending = field(default_factory=Ending)
 
     def of(self, guarantee: Guarantee) -> Breach | None:
-        """Return the first breach of this guarantee, if any."""
+        """Return the first breach of this guarantee, None if the guarantee was not broken."""
         return next((breach for breach in self.breaches if breach.guarantee is guarantee), None)
 
 
 def identity_of(by: str) -> Identity:
-    """Parse `value`, `key`, or `json:a.b` (a field of a JSON value). Raises ValueError for anything else."""
+    """Return the function that identifies records by `value`, `key`, or `json:a.b` (a field of a JSON value). Raises ValueError for
+    anything else."""
     if by == "value":
         return by_value
     if by == "key":
@@ -125,7 +126,8 @@ def identity_of(by: str) -> Identity:
 
 
 def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
-    """Return all guarantees that were broken in a finished run. Raises RuntimeError if that cannot be decided."""
+    """Return all guarantees that were broken in the finished run `stage`, compared with the run without faults, `calm`. Raises RuntimeError
+    if that cannot be decided."""
     found = stage.deployment.examine(
         {stage.deployment.own_name(each) for each in calm.topics}, by=by, expected=None if calm.role.has_effects else calm.achieved
     )
@@ -153,7 +155,7 @@ def _lost_by_setting(stage: Stage, found: Examined) -> set[tuple[str, int, int]]
 
 
 def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:
-    """Return whether an anomaly is about an acknowledgement or a read of one of these positions."""
+    """Return whether an anomaly is about an acknowledgement or a read of one of the positions `lost` (topic, partition, offset)."""
     if not lost:
         return False
     sent = ((send.topic, send.partition, send.offset + delta) for send in anomaly.sends if send.acked for delta in range(len(send.records)))
@@ -177,8 +179,8 @@ def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashab
 
 
 def exposed(stage: Stage) -> str | None:
-    """Return why no program could have avoided the breach, if a late EndTxn of an old protocol version has ended another transaction;
-    otherwise None."""
+    """Return why no program could have avoided a broken guarantee: a late EndTxn of an old protocol version has ended another transaction.
+    None if that did not happen."""
     for end in stage.observer.ends:
         if LATE in end.faults and end.error is ErrorCode.NONE and end.version < EPOCH_BUMPING_END:
             return (
@@ -195,7 +197,7 @@ SETTINGS_LOST_IT: Final = (
 
 
 def calm_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
-    """Return the guarantees that were broken without any fault."""
+    """Return the guarantees that were broken in a run without any fault. `effects` are counted by their text; `found` has the anomalies."""
     broken = list(_by_guarantee(found))
     if stage.program.role.has_effects:
         broken += _not_once(stage, effects, effects.keys())
@@ -230,7 +232,8 @@ def _not_once(stage: Stage, counts: Counter[Hashable], expected: Set[Hashable]) 
 
 
 def _delivered_again(stage: Stage) -> Iterator[Breach]:
-    """Yield a breach if the broker delivered a record to a share group again after it had confirmed the record's acceptance."""
+    """Yield a breach (a broken guarantee) if the broker delivered a record to a share group again after it had confirmed the record's
+    acceptance."""
     again = sorted(stage.observer.delivered_again)
     if again:
         lines = [f"  {topic}-{partition}@{offset}" for _, topic, partition, offset in again[:EVIDENCE_MAX]]
@@ -254,7 +257,7 @@ def _listed(stage: Stage, effects: Sequence[str]) -> str:
 
 
 def _aborted_data(stage: Stage) -> Iterator[Breach]:
-    """Yield a breach if a read_uncommitted consumer received aborted records."""
+    """Yield a breach (a broken guarantee) if a read_uncommitted consumer received aborted records."""
     aborted = {(each.topic, each.partition, each.offset): each for each in _input(stage) if each.outcome is Visibility.ABORTED}
     given = {
         place
@@ -275,7 +278,8 @@ def _input(stage: Stage) -> list[Stored]:
 
 
 def _unfinished(stage: Stage, advice: str) -> Iterator[Breach]:
-    """Yield a breach if the program failed too often or did not finish in time. `advice` is added to the latter's explanation."""
+    """Yield a breach (a broken guarantee) if the program failed too often or did not finish in time. `advice` is added to the latter's
+    explanation."""
     ending, program = stage.ending, stage.program
     counts = Counter(ending.failures)
     output = "\n".join(f"  {line}{f' ({count} times)' if count > 1 else ''}" for line, count in counts.items())

@@ -26,11 +26,11 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class CannotStart(Exception):
-    """The program cannot be run; the text says why."""
+    """The verified program cannot be run; the text says why."""
 
 
 class Role(StrEnum):
-    """The kind of the program, which determines how it is stopped and judged."""
+    """The kind of the verified program (producer, consumer, …), which determines how it is stopped and judged."""
 
     PRODUCER = "producer"
     """Writes records and exits."""
@@ -61,7 +61,7 @@ class Program:
     result: Sequence[str] | None = None
 
     def environment(self, bootstrap: str, work: Path, instance: int) -> dict[str, str]:
-        """Return the program's environment variables."""
+        """Return the environment variables that the program gets, such as OTTLA_BOOTSTRAP_SERVERS."""
         return {
             "OTTLA_BOOTSTRAP_SERVERS": bootstrap,
             "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
@@ -88,7 +88,7 @@ class Instance:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code: None while the process runs, negative after a signal."""
+        """The exit code of the process: None while it runs, negative after a signal."""
         return self.process.poll()
 
     def signal(self, number: signal.Signals) -> None:
@@ -134,7 +134,8 @@ class Instance:
 
 
 def start(program: Program, bootstrap: str, directory: Path, number: int, run: int) -> Instance:
-    """Start the program as instance `number`; `run` makes its file names unique. Raises CannotStart if the command cannot be run."""
+    """Start the program as instance `number` and return the process; `run` makes its file names unique. Raises CannotStart if the command
+    cannot be run."""
     out, err = (directory / f"instance-{number}-run-{run}.{kind}" for kind in ("out", "err"))
     variables = program.environment(bootstrap, _work(directory), number)
     return _started(number, _filled(program.command, variables), variables, out, err)
@@ -186,7 +187,8 @@ def _work(directory: Path) -> Path:
 
 
 def _filled(command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Replace `{bootstrap}`, `{instance}`, `{work}`, `{input}`, `{output}`, `{group}` and `{records}` in the command."""
+    """Return the command with `{bootstrap}`, `{instance}`, `{work}`, `{input}`, `{output}`, `{group}` and `{records}` replaced by their
+    values."""
     names = {
         "{bootstrap}": variables["OTTLA_BOOTSTRAP_SERVERS"],
         "{instance}": variables["OTTLA_INSTANCE"],

@@ -63,7 +63,8 @@ class RealCluster:
 
 
 class GatewayDeployment(Deployment):
-    """A gateway in front of the cluster, for one run. The names of the run's topics, groups and transactional ids begin with `prefix`."""
+    """The deployment of a run on an existing cluster, behind a gateway. The names of the run's topics, groups and transactional ids begin
+    with `prefix`."""
 
     def __init__(self, source: WireSource, prefix: str, *, keep: bool) -> None:
         self._source, self._prefix, self._keep = source, prefix, keep
@@ -173,7 +174,7 @@ class GatewayDeployment(Deployment):
             self.verifier_client.close()
 
     def _delete_all(self) -> None:
-        """Delete what the run created. Raises RuntimeError, OSError."""
+        """Delete the topics, groups and settings that the run created. Raises RuntimeError, OSError."""
         self._groups.delete({name: api for name, api in self._observer.joined.items() if name.startswith(self._prefix)})
         if self._share_group is not None:
             configure_share_group(self.verifier_client, self._share_group, dict.fromkeys(SHARE_SETTINGS))

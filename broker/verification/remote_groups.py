@@ -46,7 +46,7 @@ class RemoteGroups:
         self._client = client
 
     def members(self, group: str, joined_by: ApiKey) -> list[RemoteMember]:
-        """Return the members of a group that was joined by this API; none if there is no such group."""
+        """Return the members of a group, which joined it by requests of the API `joined_by`; none if there is no such group."""
         request, version = _description(group, joined_by)
         (found,) = self._client.call(self._client.coordinator(BY_GROUP, group), request, version).groups
         return (

@@ -80,10 +80,10 @@ def as_json(results: Sequence[Result], command: Sequence[str], role: str, failur
 
 
 def write_junit(results: Sequence[Result], name: str, path: Path, failure: str | None = None) -> None:
-    """Write a suite with a test case for each scenario.
+    """Write a JUnit XML test suite with a test case for each scenario to `path`.
 
-    A broken guarantee is a failure; other results that did not hold are skipped; a verification that could not finish is an error.
-    Raises ImportError without the extra `audit`, OSError.
+    A broken guarantee is a failure; other results that did not hold are skipped; a verification that could not finish is an error. Raises
+    ImportError without the extra `audit`, OSError.
     """
     from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # part of the extra `audit`
 

@@ -38,7 +38,7 @@ Shared = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One EndTxn: its version, decision and result; `error` is None if it was never handled."""
+    """One EndTxn of the program: its version, decision and result; `error` is None if it was never handled."""
 
     version: int
     committed: bool
@@ -79,7 +79,8 @@ class RequestObserver:
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __call__(self, exchange: Exchange) -> None:
-        """Count one request with its response. Requests of other clients, and Fetch responses without records, are ignored."""
+        """Count one request of the program with its response. Requests of other clients, and Fetch responses without records, are
+        ignored."""
         subject = exchange.subject
         if subject.client_id in self.others or (subject.api is ApiKey.FETCH and not _brought_records(exchange.response)):
             return
@@ -133,7 +134,7 @@ def _brought_records(response: Any) -> bool:
 
 
 def _accepted(request: Any, response: Any) -> Iterator[Shared]:
-    """Yield the records whose acceptance this response confirms."""
+    """Yield the records whose acceptance by a share group's member this response confirms."""
     if response is None or response.error_code:
         return
     errors = {
@@ -153,7 +154,7 @@ def _accepted(request: Any, response: Any) -> Iterator[Shared]:
 
 
 def _acquired(request: Any, response: Any) -> Iterator[tuple[Shared, int]]:
-    """Yield the records that this response delivers, with their delivery counts."""
+    """Yield the records that this response delivers to a share group's member, with their delivery counts."""
     for topic in () if response is None else response.responses:
         for part in topic.partitions:
             for batch in part.acquired_records:

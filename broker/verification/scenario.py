@@ -24,7 +24,7 @@ _HEARTBEATS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTB
 
 @dataclass(frozen=True, slots=True)
 class Calm:
-    """The result of the run without faults: the program's requests, the topics that it wrote, and its effects.
+    """The calm run (the run without faults): the program's requests, the topics that it wrote, and its effects.
 
     `from_the_start`: faults occur at the first request, for a program that sends fewer requests when there are faults.
     """
@@ -76,7 +76,7 @@ class Calm:
         return 0 if self.from_the_start else int(self.observer.calls[api] * share)
 
     def begun_at_once(self) -> Calm:
-        """Return a copy with faults at the first request."""
+        """Return a copy of these facts, with which faults occur at the program's first request."""
         return replace(self, from_the_start=True)
 
 
@@ -86,8 +86,8 @@ Applies = Callable[[Calm], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario. `happens` describes the fault for people; `script` starts the program and causes the fault; `brokers` is the number
-    used."""
+    """One scenario of the verification: a fault, and when it occurs. `happens` describes the fault for people; `script` starts the program
+    and causes the fault; `brokers` is the number of brokers used."""
 
     name: str
     happens: str

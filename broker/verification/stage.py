@@ -42,8 +42,8 @@ _BUMPS_A_TURN = 500
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A condition that a script waits for. `sure`: the condition becomes true even if the program has nothing left to do, so the run does
-    not end before it is true.
+    """A condition that a scenario's script waits for. `sure`: the condition becomes true even if the program has nothing left to do, so the
+    run does not end before it is true.
     """
 
     holds: Callable[[], bool]
@@ -57,7 +57,7 @@ NEVER: Final = Wait(lambda: False)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Limits of a run: its time, and the restarts after failures."""
+    """The limits of a run: its time, and the number of restarts after failures of the program."""
 
     timeout_s: float = 60.0
     restarts: int = 3
@@ -67,7 +67,7 @@ class Terms:
 
 @dataclass(slots=True)
 class Ending:
-    """How a run ended. `met`: the script finished, so the scenario's fault occurred."""
+    """How a run of a scenario ended. `met`: the script finished, so the scenario's fault occurred."""
 
     met: bool = False
     overdue: bool = False
@@ -108,7 +108,7 @@ class Stage:
         return self
 
     def _set(self) -> None:
-        """Create the topics and the input, and start observing."""
+        """Create the topics and the input of the run, and start to observe the program's requests."""
         for topic in (self.program.input, self.program.output):
             self.deployment.create(topic, PARTITIONS)
         if self.program.role is not Role.PRODUCER:
@@ -138,7 +138,7 @@ class Stage:
     # --- actions of scripts -----------------------------------------------------------------------------------------------------
 
     def start(self, number: int = 1) -> Instance:
-        """Start the program as instance `number`."""
+        """Start the program as instance `number`, and return the new process."""
         started = programs.start(self.program, self.deployment.bootstrap, self.directory, number, len(self.instances) + 1)
         self.instances.append(started)
         return started
@@ -148,15 +148,15 @@ class Stage:
         return [instance for instance in self.instances if instance.number == number and instance.exit_code is None]
 
     def fault(self, rule: str) -> FaultRule:
-        """Load a fault rule (docs/faults.md)."""
+        """Load a fault rule (docs/faults.md) on all brokers, and return it."""
         return self.deployment.fault(rule)
 
     def release(self, name: str) -> None:
-        """Release the requests and responses that the rule named `name` holds."""
+        """Release the requests and responses that the fault rule named `name` holds."""
         self.deployment.release(name)
 
     def pass_time(self, ms: int) -> None:
-        """Advance the brokers' clock."""
+        """Advance the brokers' clock by `ms` milliseconds."""
         self.deployment.pass_time(ms)
 
     def expire_members(self, session_ms: int) -> None:
@@ -183,29 +183,30 @@ class Stage:
         return producer_id
 
     def members(self) -> int:
-        """Return the number of members in all groups."""
+        """Return the number of members in all groups of the run."""
         return self.deployment.members()
 
     # --- conditions of scripts --------------------------------------------------------------------------------------------------
 
     def held(self, name: str) -> Wait:
-        """Return a condition: the rule named `name` holds a request or response."""
+        """Return a condition for the script to wait for: the fault rule named `name` holds a request or response."""
         return Wait(lambda: bool(self.deployment.held(name)))
 
     def hit(self, *rules: FaultRule) -> Wait:
-        """Return a condition: each of the rules was hit at least once."""
+        """Return a condition for the script to wait for: each of these fault rules has taken effect at least once."""
         return Wait(lambda: all(rule.hits for rule in rules))
 
     def nearly_over(self) -> Wait:
-        """Return a condition: the input was read except for its last records. For producers, which have no input, it is always true."""
+        """Return a condition for the script to wait for: the input was read except for its last records. For producers, which have no
+        input, it is always true."""
         return Wait(lambda: self._rest_is_there)
 
     def over(self) -> Wait:
-        """Return a condition: every instance that is not expendable has ended, or the whole input was read."""
+        """Return a condition for the script to wait for: every instance that is not expendable has ended, or the whole input was read."""
         return Wait(self._all_over, sure=True)
 
     def ended(self, instances: Iterable[Instance], within_s: float) -> Wait:
-        """Return a condition: these instances have ended, or `within_s` seconds have passed since the call."""
+        """Return a condition for the script to wait for: these instances have ended, or `within_s` seconds have passed since the call."""
         until = time.monotonic() + within_s
         return Wait(lambda: all(each.exit_code is not None for each in instances) or time.monotonic() >= until, sure=True)
 
@@ -246,7 +247,8 @@ class Stage:
         return self.ending
 
     def settle(self) -> None:
-        """After the program: restore brokers, release everything held, and let open transactions time out."""
+        """Prepare the verdict when the program has ended: restore brokers, release all held requests and responses, and let open
+        transactions time out."""
         self.deployment.settle()
 
     def _supervise(self) -> None:
@@ -273,7 +275,7 @@ class Stage:
         return has_rest and wait is not None and wait is not NEVER and not wait.sure
 
     def _look_at_the_group(self, *, script_is_done: bool) -> None:
-        """Check from time to time whether the input is read to its end; then write its last records."""
+        """Check from time to time whether the program's group has read the input to its end; then write the input's last records."""
         if self.program.role is Role.PRODUCER or self._all_read or time.monotonic() < self._looked_at + PROGRESS_POLL_S:
             return
         if not self.deployment.is_whole:

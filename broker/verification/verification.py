@@ -36,13 +36,13 @@ CALM_HAPPENS = "the run without faults, which defines what the program should ac
 
 
 class CannotVerify(Exception):
-    """The program shows nothing that can be judged; the text says why and what to do."""
+    """The verified program shows nothing that can be judged; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A verification: the program, the scenarios and the terms. `directory` gets a directory for each scenario, which is removed unless
-    `keep`."""
+    """A verification: the program, the scenarios and the limits of each run (`terms`). `directory` gets a directory for each scenario,
+    which is removed unless `keep`."""
 
     program: Program
     directory: Path

@@ -25,7 +25,7 @@ _FIND_COORDINATOR, _METADATA = 3, 8
 
 
 def connect_plainly(host: str, port: int) -> Client:
-    """Connect without security. Raises OSError."""
+    """Connect to a broker without TLS and authentication, and return the client. Raises OSError."""
     return Client(host, port, client_id=VERIFIER_CLIENT)
 
 
@@ -42,8 +42,8 @@ class VerifierClient:
         self._clients: dict[str, Client] = {}
 
     def ask(self, at: Callable[[], Client], request: Message, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
-        """Send a request on the connection that `at` returns, until the response has no error; retry retriable errors. `pick` selects the
-        part of the response with the error code. Raises RuntimeError, OSError.
+        """Send a request on the connection that `at` returns, until the response has no error; retry retriable errors. Return the part of
+        the response that `pick` selects, which has the error code. Raises RuntimeError for an error that stays, OSError.
         """
         error = ErrorCode.NONE
         for _ in range(_TRIES):
@@ -65,7 +65,7 @@ class VerifierClient:
             raise
 
     def leader(self, topic: str, partition: int) -> Callable[[], Client]:
-        """Return a function that connects to the partition's current leader."""
+        """Return a function that returns a connection to the partition's current leader, or to some broker while there is no leader."""
 
         def find() -> Client:
             response = self.anybody().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), _METADATA)
@@ -77,8 +77,8 @@ class VerifierClient:
         return find
 
     def coordinator(self, kind: int, key: str) -> Callable[[], Client]:
-        """Return a function that connects to the coordinator of a group or transactional id; the coordinator's topic is created if
-        needed."""
+        """Return a function that returns a connection to the coordinator of a group or transactional id; the coordinator's topic is created
+        if needed."""
 
         def find() -> Client:
             found = self.ask(self.anybody, FindCoordinatorRequest(key=key, key_type=kind), _FIND_COORDINATOR)

@@ -11,7 +11,7 @@ QUIET_S = 0.3
 
 
 def lost_ack(stage: Stage, calm: Calm) -> Script:
-    """Lose several acknowledgements, including one of a commit."""
+    """Lose several acknowledgements of the program's requests, including one of a commit."""
     rules = [stage.fault(f"drop-ack:api={calm.mark.name},after={calm.part_way(calm.mark)},times=3,share=0.7,seed=1")]
     for api in (ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT):
         if calm.observer.calls[api]:
@@ -28,7 +28,7 @@ def late_ack(stage: Stage, calm: Calm) -> Script:
 
 
 def duplicate_delivery(stage: Stage, calm: Calm) -> Script:
-    """Deliver a few requests twice."""
+    """Deliver a few requests of the program twice."""
     rule = stage.fault(f"duplicate:api={calm.mark.name},after={calm.part_way(calm.mark, 0.3)},times=3")
     stage.start()
     yield stage.hit(rule)
@@ -62,7 +62,7 @@ def producer_state_lost(stage: Stage, calm: Calm) -> Script:
 
 
 def _quiet(stage: Stage) -> Wait:
-    """Return a condition: no Produce request has arrived for QUIET_S seconds."""
+    """Return a condition for the script to wait for: no Produce request has arrived for QUIET_S seconds."""
     seen, since = -1, 0.0
 
     def holds() -> bool:

@@ -101,7 +101,8 @@ def coordinator_moved(stage: Stage, calm: Calm) -> Script:
 
 
 def _in_hand(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
-    """Start the program; wait until a broker holds its request and all replicas have the records before. Return that broker."""
+    """Start the program; wait until a broker holds a request of it (the rule `action`) and all replicas have the records before. Return
+    that broker."""
     stage.fault(f"{action}:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name={HELD}")
     stage.start()
     yield stage.held(HELD)

@@ -48,7 +48,7 @@ def poison_record(stage: Stage, calm: Calm) -> Script:
 
 
 def _given_up(stage: Stage) -> bool:
-    """Return whether a record was delivered as often as it may be, without an acceptance."""
+    """Return whether the group has delivered a record as often as the limit allows, without an acceptance."""
     observer = stage.observer
     return any(count >= DELIVERIES and record not in observer.accepted for record, count in observer.deliveries.items())
 
