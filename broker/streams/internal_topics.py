@@ -23,7 +23,7 @@ _TOPICS_NAMED = 3
 
 
 class Status(IntEnum):
-    """The codes of Kafka's StreamsGroupHeartbeatResponse.Status."""
+    """A condition that a streams group reports to its members, with the code of Kafka's StreamsGroupHeartbeatResponse.Status."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1

@@ -26,8 +26,8 @@ from ottla.broker.streams.tasks import Tasks, TaskSet
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """The assignor's input about a member: its process id, and in `before` its previous tasks: those of its previous target assignment or,
-    since Kafka 4.4, its current tasks.
+    """The assignor's input about a member: its process id, and its previous tasks in `before`. These are the tasks of its previous target
+    assignment or, since Kafka 4.4, its current tasks.
     """
 
     process_id: str
@@ -42,7 +42,7 @@ class _Task(NamedTuple):
 
 
 class _Holder(NamedTuple):
-    """A member that had a certain task in the previous assignment."""
+    """A member that had a certain task in the previous assignment, with its process."""
 
     process: _Process
     member_id: str
@@ -81,7 +81,7 @@ class _Process:
         self._by_count: JavaHeap[str] | None = None
 
     def add_member(self, member_id: str) -> None:
-        """Add a member without tasks."""
+        """Add a member without tasks to the process."""
         self.counts[member_id] = 0
         self.active[member_id], self.standby[member_id] = [], []
 

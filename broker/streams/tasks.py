@@ -22,7 +22,7 @@ class _TaskIds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskSet:
-    """Tasks by kind."""
+    """The tasks of a streams group's member, by kind: active, standby and warm-up."""
 
     active: Tasks = field(default_factory=dict)
     standby: Tasks = field(default_factory=dict)
@@ -55,13 +55,13 @@ class TaskSet:
 
 
 def united(tasks: Tasks, others: Tasks) -> Tasks:
-    """Return the union of two sets of tasks of one kind."""
+    """Return the tasks of one kind that are in either of two sets."""
     none: frozenset[int] = frozenset()
     return {one: tasks.get(one, none) | others.get(one, none) for one in [*tasks, *(one for one in others if one not in tasks)]}
 
 
 def tasks_from(listed: Iterable[_TaskIds]) -> Tasks:
-    """Return the tasks that a record or a request lists."""
+    """Return the tasks that a record or a request lists: partition numbers by subtopology id."""
     tasks: dict[str, frozenset[int]] = {}
     for one in listed:
         if one.partitions:

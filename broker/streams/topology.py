@@ -44,14 +44,14 @@ class Topology:
         return frozenset(self.topics())
 
     def topics(self) -> Iterator[str]:
-        """Yield the required topics, some of them several times."""
+        """Yield the topics of `required_topics`, some of them several times."""
         for subtopology in self.subtopologies.values():
             yield from inputs_of(subtopology)
             for topic in subtopology.state_changelog_topics:
                 yield topic.name
 
     def described(self) -> k89.Topology:
-        """Return the topology as the client sent it."""
+        """Return the topology in the form in which the client sent it, for StreamsGroupDescribe."""
         return k89.Topology(
             self.epoch,
             [
@@ -68,7 +68,7 @@ class Topology:
 
 
 def inputs_of(subtopology: Subtopology) -> Iterator[str]:
-    """Yield the topics that a subtopology reads."""
+    """Yield the topics that a subtopology reads: source topics and repartition topics."""
     yield from subtopology.source_topics
     for topic in subtopology.repartition_source_topics:
         yield topic.name
