@@ -17,14 +17,15 @@ from ottla.broker.txns.txn_records import TxnRecord
 
 
 class TxnCoordinator:
-    """The transactional ids with their transactions. A `Machine` of `ottla.broker.runtime.coordination.shard`."""
+    """The state machine of the transactional ids in one partition of `__transaction_state` (a `Machine` of
+    `ottla.broker.runtime.coordination.shard`)."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
         self._open: dict[str, None] = {}
 
     def apply(self, record: TxnRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Apply a record of the log."""
+        """Apply a record of the log: store the transactional id's state, or remove the id."""
         transactional_id, value = record.transactional_id, record.value
         if value is not None and value.state is TxnState.PREPARE_EPOCH_FENCE:
             value = value._replace(state=TxnState.ONGOING)
@@ -41,7 +42,7 @@ class TxnCoordinator:
         """Do nothing: `__transaction_state` is never written inside a transaction, so a marker in it has no meaning."""
 
     def timed_out(self, now_ms: int) -> list[Transaction]:
-        """Return the open transactions that have exceeded their own timeout."""
+        """Return the transactions that have been open for longer than their transaction timeout."""
         found = (self.transactions[transactional_id] for transactional_id in self._open)
         return [txn for txn in found if txn.start_ms + txn.timeout_ms < now_ms]
 

@@ -59,8 +59,8 @@ def init_producer_id(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Decision:
-    """Give the producer the next epoch, which fences all earlier producers of the transactional id (KIP-98, KIP-360). An open transaction
-    is aborted first; the response is then CONCURRENT_TRANSACTIONS, and the client retries."""
+    """Decide an InitProducerId: give the producer the next epoch, which fences all earlier producers of the transactional id (KIP-98,
+    KIP-360). An open transaction is aborted first; the response is then CONCURRENT_TRANSACTIONS, and the client retries."""
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if not 0 < timeout_ms <= timeout_ms_max:
@@ -77,7 +77,8 @@ def init_producer_id(
 
 
 def _may_hold(txn: Transaction, expected: Expected) -> bool:
-    """Return whether the client's producer id is the stored one, or the one before a rotation. `_next_epoch` checks the epoch."""
+    """Return whether the client's producer id is the stored one, or the one before a change because of exhausted epochs. `_next_epoch`
+    checks the epoch."""
     if txn.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == txn.producer_id:
         return True
     return expected.producer_id == txn.prev_producer_id and epoch_exhausted(expected.producer_epoch)
@@ -128,8 +129,8 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """Add partitions to the transaction, which begins with its first partitions (AddPartitionsToTxn, AddOffsetsToTxn; with transaction
-    version 2 also Produce and TxnOffsetCommit).
+    """Decide a request that adds partitions to the transaction, which begins with its first partitions (AddPartitionsToTxn,
+    AddOffsetsToTxn; with transaction version 2 also Produce and TxnOffsetCommit).
     """
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)

@@ -23,7 +23,7 @@ class TxnState(IntEnum):
 
     @property
     def wire_name(self) -> str:
-        """The name in DescribeTransactions and ListTransactions, for example `CompleteCommit`."""
+        """The state's name in DescribeTransactions and ListTransactions, for example `CompleteCommit`."""
         return self.name.title().replace("_", "")
 
 

@@ -26,7 +26,7 @@ def epoch_exhausted(epoch: int) -> bool:
 
 
 class Transaction(NamedTuple):
-    """One transactional id. Times are wall clock ms; `version` is the transaction version (0, 1, 2) of its last client."""
+    """The state of one transactional id. Times are wall clock ms; `version` is the transaction version (0, 1, 2) of its last client."""
 
     transactional_id: str
     producer_id: int
@@ -48,13 +48,14 @@ class Transaction(NamedTuple):
 
     @property
     def commits(self) -> bool:
-        """Whether a prepared transaction commits."""
+        """Whether the prepared transaction is to be committed (False: aborted)."""
         assert self.state in PREPARED, f"{self.transactional_id} is {self.state.name}: nothing is decided"
         return self.state is TxnState.PREPARE_COMMIT
 
     @property
     def holder(self) -> tuple[int, int]:
-        """The (producer id, epoch) that the producer uses from now on: those after the rotation, if one is prepared."""
+        """The (producer id, epoch) that the producer uses from now on: the new ones if a change of producer id (exhausted epochs) is
+        prepared."""
         if self.state in PREPARED and self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
@@ -113,7 +114,7 @@ class Transaction(NamedTuple):
         return self._replace(producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=NO_PRODUCER_EPOCH)
 
     def completed(self, now_ms: int) -> Transaction:
-        """Return the completed state, when all markers are written. A prepared rotation takes effect."""
+        """Return the completed state, when all markers are written. A prepared change of producer id takes effect."""
         producer_id, epoch = self.holder
         return self._moved(
             TxnState.COMPLETE_COMMIT if self.commits else TxnState.COMPLETE_ABORT,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TxnMarker:
-    """Ends a producer's transaction in a partition."""
+    """A transaction marker to write to a partition: it commits or aborts a producer's transaction there."""
 
     producer_id: int
     producer_epoch: int

@@ -25,7 +25,7 @@ from ottla.protocol.transaction_log import TRANSACTION_KEY, PartitionsOfTopic, T
 
 @dataclass(frozen=True, slots=True)
 class TxnRecord:
-    """One transactional id with its state; None removes the id."""
+    """A record of `__transaction_state`: a transactional id with its state; None removes the id."""
 
     transactional_id: str
     value: Transaction | None
