@@ -39,7 +39,7 @@ _ASK_AT_ONCE: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UN
 
 @dataclass(slots=True)
 class TelemetryInstance:
-    """One client instance and its subscription, replaced when subscriptions change. Times are Unix times in ms, 0 before the first
+    """One client instance and its metrics subscription, replaced when subscriptions change. Times are Unix times in ms, 0 before the first
     request."""
 
     pusher: Pusher
@@ -54,7 +54,7 @@ class TelemetryInstance:
 
     @property
     def held_bytes(self) -> int:
-        """The length of the client's own text fields, for the memory limit."""
+        """The length of the client's own text fields, which counts for the memory limit."""
         return sum(len(text or "") for text in self.pusher[1:4])
 
     def admit_get(self, now_ms: int) -> bool:
@@ -72,7 +72,7 @@ class TelemetryInstance:
         return True
 
     def forget_expiry(self) -> None:
-        """Cancel the expiry timer."""
+        """Cancel the timer that removes the client instance when it expires."""
         if self.expiry is not None:
             self.expiry.cancel()
             self.expiry = None
@@ -80,7 +80,7 @@ class TelemetryInstance:
 
 @dataclass(slots=True)
 class TelemetryCounts:
-    """Counters since the start; rejections are counted by error."""
+    """Counts of client metrics requests since the broker's start; rejections are counted by error."""
 
     pushed: int = 0
     pushed_bytes: int = 0
@@ -175,8 +175,8 @@ class ClientTelemetry:
         return ErrorCode.NONE
 
     def _take(self, instance_id: bytes, instance: TelemetryInstance, pusher: Pusher, request: PushTelemetryRequest) -> ErrorCode:
-        """Store a payload and return NONE. With `decompresses`, return INVALID_RECORD for a payload that cannot be decompressed to at most
-        `max_bytes`.
+        """Store pushed metrics and return NONE. With `decompresses`, return INVALID_RECORD for metrics that cannot be decompressed to at
+        most `max_bytes`.
 
         Kafka responds with INVALID_RECORD to any failure of its ClientTelemetryReceiver plug-in.
         """
@@ -203,7 +203,7 @@ class ClientTelemetry:
         return instance_id
 
     def _instance(self, instance_id: bytes, pusher: Pusher) -> TelemetryInstance:
-        """Return the instance with this id, or a new one, and renew its expiry timer."""
+        """Return the client instance with this id, a new one if there is none, and renew its expiry timer."""
         instance = self._instances.get(instance_id)
         if instance is None:
             instance = self._make(instance_id, pusher, pusher.connection)

@@ -1,4 +1,5 @@
-"""The last payload of each client instance, for the admin port. Payloads are limited in number and bytes, and stay after a disconnect."""
+"""The metrics that each client instance pushed last (its payload, KIP-714), for the admin port. Payloads are limited in number and bytes,
+and stay after a disconnect."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from ottla.protocol.records.compression import Codec
 
 
 class Payload(NamedTuple):
-    """One push. `data` is OTLP MetricsData as the client compressed it; `size_bytes` is its decompressed size."""
+    """The metrics of one push by a client instance. `data` is OTLP MetricsData as the client compressed it; `size_bytes` is its
+    decompressed size."""
 
     instance_id: bytes
     pusher: Pusher
@@ -30,7 +32,8 @@ class Payload(NamedTuple):
 
 
 class Payloads:
-    """The last payload of each instance: at most TELEMETRY_INSTANCES payloads with TELEMETRY_KEPT_BYTES in all; the oldest are removed."""
+    """The metrics that each client instance pushed last: at most TELEMETRY_INSTANCES payloads with TELEMETRY_KEPT_BYTES in all; the oldest
+    are removed."""
 
     def __init__(self) -> None:
         self.held_bytes = 0
@@ -40,7 +43,7 @@ class Payloads:
         return len(self._by_instance)
 
     def keep(self, payload: Payload) -> None:
-        """Store a payload in place of the instance's previous one."""
+        """Store an instance's pushed metrics in place of those that it pushed before."""
         self._drop(payload.instance_id)
         self._by_instance[payload.instance_id] = payload
         self.held_bytes += payload.held_bytes
@@ -48,11 +51,11 @@ class Payloads:
             self._drop(next(iter(self._by_instance)))
 
     def of(self, client_instance_id: str) -> Payload | None:
-        """Return the last payload of the instance with this id (in Kafka's text form), or None."""
+        """Return the metrics that the client instance with this id (in Kafka's text form) pushed last, None if there are none."""
         return next((payload for payload in self._by_instance.values() if id_text(payload.instance_id) == client_instance_id), None)
 
     def newest_first(self) -> list[Payload]:
-        """Return all payloads, newest first."""
+        """Return the last pushed metrics of all client instances, newest first."""
         return list(reversed(self._by_instance.values()))
 
     def _drop(self, instance_id: bytes) -> None:

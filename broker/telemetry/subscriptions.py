@@ -89,7 +89,7 @@ class _Subscription(NamedTuple):
 
 
 class MetricsSubscriptions:
-    """All metrics subscriptions. `version` increases with each change."""
+    """All metrics subscriptions of the cluster. `version` increases with each change of a subscription."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -104,7 +104,7 @@ class MetricsSubscriptions:
         self.version += 1
 
     def wanted_of(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> ClientSubscription:
-        """Return the combined subscription of one client."""
+        """Return the subscription of one client: all subscriptions that match its attributes, combined."""
         interval_ms, names = PUSH_INTERVAL_MS, list[str]()
         for name in in_hash_order(self._by_name, string_hash):
             subscription = self._by_name[name]
