@@ -28,7 +28,8 @@ class Change(NamedTuple):
 
 
 def summary(table: ReleaseTable) -> tuple[str, str, str, int | None, int, int, int, str | None]:
-    """Return the values of COLUMNS. A feature is named with its level in a new cluster; level 0 is supported, and not enabled."""
+    """Return a release's row for the table of releases, the values of COLUMNS. A feature is named with its level in a new cluster; level 0
+    is supported, and not enabled."""
     features = table.features
     others = ", ".join(f"{name} {level}" for name, (_, _, level) in features.items() if name != _METADATA)
     level = features[_METADATA][2] if _METADATA in features else None
@@ -37,7 +38,7 @@ def summary(table: ReleaseTable) -> tuple[str, str, str, int | None, int, int, i
 
 
 def changes(before: ReleaseTable, after: ReleaseTable) -> Iterator[Change]:
-    """Yield what differs, sorted by kind and name."""
+    """Yield the differences between the tables of two releases, sorted by kind and name."""
     yield from _changed("apis", _versions(before.apis), _versions(after.apis))
     yield from _changed("features", _levels(before.features), _levels(after.features))
     yield from _changed("broker_settings", _defaults(before.broker_settings), _defaults(after.broker_settings))
@@ -52,7 +53,7 @@ def _changed(section: str, before: Mapping[str, str], after: Mapping[str, str]) 
 
 
 def versions_text(first: int, last: int) -> str:
-    """Return a range of versions or levels: `0-4`, or `3` for one."""
+    """Return a range of versions or levels as text: `0-4`, or `3` if first and last are equal."""
     return str(first) if first == last else f"{first}-{last}"
 
 

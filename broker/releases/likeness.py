@@ -71,7 +71,7 @@ _OF_THIS_NODE: Final = frozenset(
 
 
 class Likeness:
-    """The behaviour of the Apache Kafka release that a broker is like. There is one object for each release."""
+    """The behaviour of the Apache Kafka release that a broker imitates towards clients (`--like`). There is one object for each release."""
 
     def __init__(self, release: str) -> None:
         first, *later = releases(release).values()
@@ -299,8 +299,8 @@ class Likeness:
                 )
 
     def default(self, setting: str, own: str | None) -> str | None:
-        """Return the release's default of a broker setting. `own` is Ottla's default; it is returned if it differs from Kafka's newest
-        default.
+        """Return the release's default of a broker setting. `own` is Ottla's default. If `own` differs from Kafka's newest default, return
+        `own`.
         """
         if setting not in self._defaults or own != self._newest_settings[setting]:
             return own

@@ -64,7 +64,7 @@ def table_of(name: str) -> ReleaseTable:
 
 
 def from_files(contents: Mapping[str, Mapping[str, Any]]) -> dict[str, ReleaseTable]:
-    """Return the tables in the contents of their files, by release, the oldest first."""
+    """Return the releases' tables, by release, the oldest first, from the contents of their files."""
     found: dict[str, ReleaseTable] = {}
     newer: Mapping[str, Mapping[str, Any]] = {section: {} for section in SECTIONS}
     for release in sorted(contents, key=order, reverse=True):
@@ -81,7 +81,7 @@ def _applied(newer: Mapping[str, Any], other: Mapping[str, Any], without: list[s
 
 
 def to_files(tables: Mapping[str, ReleaseTable]) -> dict[str, str]:
-    """Return the text of each release's file."""
+    """Return the text of the file in which each release's table is stored, by release."""
     texts: dict[str, str] = {}
     newer: ReleaseTable | None = None
     for release in sorted(tables, key=order, reverse=True):
@@ -104,7 +104,8 @@ def _text(table: ReleaseTable, newer: ReleaseTable | None) -> str:
 
 
 def _in_lines(value: Any, indent: str = "") -> str:
-    """Return JSON with each name on its own line and arrays of numbers in one line, so that a changed value is a changed line."""
+    """Return `value` as JSON with each name on its own line and arrays of numbers in one line, so that a changed value is a changed
+    line."""
     if isinstance(value, dict) and value:
         inner = indent + " "
         return "{\n" + ",\n".join(f"{inner}{json.dumps(name)}: {_in_lines(each, inner)}" for name, each in value.items()) + f"\n{indent}}}"
