@@ -117,7 +117,7 @@ class Broker:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of the first listener."""
+        """The host and port that the broker's first listener is bound to."""
         first = self._server.listeners[0]
         return first.host or "0.0.0.0", first.port
 
@@ -127,7 +127,7 @@ class Broker:
         return [self.address[1]]
 
     def greeting(self) -> str:
-        """Return the line printed after the start: address, data directory and ids."""
+        """Return the line that is printed after the start: address, data directory and ids."""
         at = host_and_port(*self.address)
         return (
             f"Ottla is listening on {at} (data in {self.log_dir.path}, cluster id {self.services.cluster_id}, "
@@ -170,7 +170,7 @@ class Broker:
 
     @property
     def waiting_requests(self) -> int:
-        """The number of requests without a response yet."""
+        """The number of received requests without a response yet."""
         return self._dispatcher.waiting
 
     async def start(self, preopened: PreopenedLogDir | None = None) -> None:
@@ -201,14 +201,14 @@ class Broker:
             raise
 
     async def warm_up(self) -> None:
-        """Import the handlers, one per turn of the loop, so that no later request has to wait for an import."""
+        """Import the request handlers, one per turn of the loop, so that no later request has to wait for an import."""
         routes = [*self._routes.values(), *(standalone_routes().values() if self.standalone is not None else ())]
         for route in routes:
             _ = route.handle
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
-        """Stop in order; requests that cannot be answered in time are dropped."""
+        """Stop the broker in the order that the module describes; requests that cannot be answered in time are dropped."""
         if self._cluster is not None:
             await self._cluster.leave()
         await self._nursery.stop()
@@ -257,7 +257,8 @@ class Broker:
             raise RuntimeError(f"not all partitions in {self.log_dir.path} can be saved, because a disk error took one offline")
 
     def preopen(self, copy_of_mark: Path, now_ms: int) -> PreopenedLogDir:
-        """Open, on any thread, a copy that will replace the data directory. Raises LogDirRefused, OSError."""
+        """Open, on any thread, a copy of a mark (a saved state) that will replace the data directory. `now_ms` is the broker's time when it
+        will start on the copy. Raises LogDirRefused, OSError."""
         return PreopenedLogDir(copy(self._settings_at_start), self._faults, self.environment, copy_of_mark, now_ms)
 
     async def start_again(self, exchange: Callable[[], PreopenedLogDir | None]) -> None:

@@ -1,8 +1,8 @@
 """The components that only a cluster broker needs: it follows the quorum's metadata, registers, sends heartbeats, replicates and proposes.
 
-Start: the broker reads the metadata log and registers. When the controller confirms that it has read its own registration, it applies the
-whole metadata, and from then on each change -> the rest of the broker is built -> the controller unfences the broker -> connections are
-accepted.
+Start: the broker reads the metadata log and registers. When the controller confirms that the broker has read its own registration, the
+broker applies the whole metadata, and from then on each change -> the rest of the broker is built -> the controller unfences the broker ->
+connections are accepted.
 
 Stop: the controller moves this broker's leaderships, while clients are still served -> everything ends.
 
@@ -138,7 +138,8 @@ class ClusterComponents:
     # --- life --------------------------------------------------------------------------------------------------------------------
 
     async def join(self) -> None:
-        """Register, read the metadata up to the registration, and apply it. Raises ConnectionError if that fails."""
+        """Register with the controller, read the metadata log up to the registration, and apply it. Raises ConnectionError if that
+        fails."""
         self._observer.start()
         self._life.start()
         self._nursery.at_close(self._record_epoch, lambda: None)
@@ -166,12 +167,12 @@ class ClusterComponents:
             )
 
     async def unfence(self) -> None:
-        """Ask for unfencing and wait for it. Raises ConnectionError."""
+        """Ask the controller to unfence this broker, and wait until it has. Raises ConnectionError."""
         self._life.ready_to_unfence()
         await _reached(self._life.unfenced)
 
     async def leave(self) -> None:
-        """Wait until the controller has moved this broker's leaderships, within its timeout. Call it while clients are still served."""
+        """Wait until the controller has moved this broker's leaderships, or a timeout is over. Call it while clients are still served."""
         self._publisher.shutting_down = True
         if self._settings.controlled_shutdown_enable:
             await self._life.controlled_shutdown()

@@ -45,7 +45,8 @@ logger = logging.getLogger("ottla.broker")
 
 
 class ControllerPart:
-    """A controller with its listeners, in any process. `stop_at_once` is called with the error that must end the process."""
+    """A controller with its listeners, in a process of its own or of a broker. `stop_at_once` is called with the error that must end the
+    process."""
 
     def __init__(
         self,
@@ -72,18 +73,18 @@ class ControllerPart:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of the first listener."""
+        """The host and port that the controller's first listener is bound to."""
         first = self._server.listeners[0]
         return first.host or "0.0.0.0", first.port
 
     @property
     def role(self) -> ControllerRole:
-        """The controller role, once started."""
+        """The running controller role. Raises AssertionError before the start."""
         assert self._role is not None, "the controller has not started"
         return self._role
 
     def bind(self) -> None:
-        """Bind the listeners. Raises OSError."""
+        """Bind the controller's listeners, without accepting connections. Raises OSError."""
         self._server.bind()
         self._nursery.at_close(self._server.close, self._server.abort)
 
@@ -129,7 +130,7 @@ class ControllerPart:
         self._server.watch_idle(settings.connections_max_idle_ms)
 
     def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
-        """Return the security of each listener. Its SCRAM users and delegation tokens are those in the metadata log (KIP-900)."""
+        """Return the security of each listener, by name. Its SCRAM users and delegation tokens are those in the metadata log (KIP-900)."""
         from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # only secured listeners need it
         from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication  # noqa: PLC0415 # only secured listeners need it
 
@@ -189,16 +190,16 @@ class ControllerNode:
 
     @property
     def role(self) -> ControllerRole:
-        """The controller role, once started."""
+        """The running controller role. Raises AssertionError before the start."""
         return self._part.role
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of the first listener."""
+        """The host and port that the controller's first listener is bound to."""
         return self._part.address
 
     async def start(self) -> None:
-        """Start everything and accept connections. Raises StartError or OSError; then the data directory is unlocked again."""
+        """Start the controller and accept connections. Raises StartError or OSError; then the data directory is unlocked again."""
         try:
             self._part.bind()
             self.log_dir = log_dir = LogDir.open(
@@ -227,14 +228,14 @@ class ControllerNode:
         return [self.address[1]]
 
     def greeting(self) -> str:
-        """Return the line printed after the start: address, data directory and ids."""
+        """Return the line that is printed after the start: address, data directory and ids."""
         return (
             f"Ottla's controller is listening on {host_and_port(*self.address)} (data in {self.log_dir.path}, "
             f"cluster id {self.log_dir.cluster_id}, node {self.settings.node_id})"
         )
 
     async def warm_up(self) -> None:
-        """Do nothing: everything is imported already."""
+        """Do nothing: the controller has imported everything at its start."""
 
     async def stop(self) -> None:
         """Stop cleanly, as at SIGTERM: accept and read nothing more, answer the requests in flight, close the log."""

@@ -56,7 +56,7 @@ class DevelopmentSecurity:
         return self.users
 
     def client_configuration(self, bootstrap: str) -> str:
-        """Return the client configuration, as text for the user to copy."""
+        """Return text for the user to copy: client settings for this bootstrap server, with the generated certificates and users."""
         connection = self.connection(bootstrap)
         blocks = [("Java", "java"), ("librdkafka (confluent-kafka, node-rdkafka, …)", "librdkafka")]
         text = "".join(f"\n# {title}\n" + "\n".join(as_lines(client_properties(kind, connection))) + "\n" for title, kind in blocks)

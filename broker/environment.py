@@ -17,7 +17,8 @@ from ottla.broker.storage.files import FILES, Files
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The environment, by default the machine's own. `random` gives the ids of topics, members, sessions and directories."""
+    """What a broker uses of the machine, by default the machine's own. `random` gives the ids of topics, members, sessions and
+    directories."""
 
     clock: Clock = field(default_factory=Clock)
     files: Files = FILES

@@ -47,7 +47,8 @@ def format_where_new(settings: BrokerSettings, now_ms: int, scram: Sequence[str]
 
 
 def scram_records(arguments: Iterable[str]) -> list[UserScramCredentialRecord]:
-    """Return the credentials of users in the format of `--add-scram`. Raises SettingsError, whose text has no password."""
+    """Return the records of the users' credentials, which `arguments` give in the format of `--add-scram`. Raises SettingsError, whose text
+    has no password."""
     records = []
     for argument in arguments:
         try:
@@ -107,7 +108,8 @@ def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, formatti
 
 
 def _voter_at(settings: BrokerSettings, formatting: Formatting) -> list[VoterEndpoint]:
-    """Return the endpoints of the quorum's voter if this node is to become it, otherwise none."""
+    """Return the endpoints of this controller as the quorum's only voter; an empty list if the node is not to become that voter. Raises
+    SettingsError if the options contradict the settings, or a controller has no voter."""
     if not settings.is_controller:
         if formatting.standalone:
             raise SettingsError("--standalone can only be used on a controller")

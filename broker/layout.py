@@ -75,7 +75,7 @@ class Layout(NamedTuple):
         }
 
     def format(self, files: Files, random_bytes: Callable[[int], bytes], now_ms: int, cluster_id: str | None = None) -> None:
-        """Format the directories that do not exist yet; `cluster_id` is for a new cluster. Raises LogDirRefused."""
+        """Format the nodes' directories that do not exist yet; `cluster_id` is for a new cluster. Raises LogDirRefused."""
         if files.exists(self.path / FILE_NAME):
             raise LogDirRefused(f"{self.path} is the directory of a single node; give several nodes another data directory")
         cluster_id = self._known_cluster_id(files) or cluster_id or encode_uuid(random_id(random_bytes))
@@ -117,9 +117,10 @@ def brokers_in(path: Path, nodes: Collection[Path]) -> int | None:
 
 
 def separate(path: Path, brokers: int, random_bytes: Callable[[int], bytes], now_ms: int) -> None:
-    """Make the copy of a cluster's directory another cluster: its metadata names the controller of the original, which may be running.
+    """Give the nodes in `path`, a copy of a cluster's directory, a new cluster id, so that no node of the original, which may be running,
+    accepts them.
 
-    The nodes get a new cluster id, so that none of the original's accepts them. The brokers read the metadata log from their own
+    The brokers' copies of the metadata log are removed: they name the original's controller, and the brokers fetch the log from their own
     controller again. Raises OSError, ValueError for a damaged meta.properties.
     """
     layout, cluster_id = Layout(path, brokers), encode_uuid(random_id(random_bytes))

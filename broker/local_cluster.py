@@ -41,8 +41,8 @@ SettingsOf = Callable[[Mapping[str, str]], "BrokerSettings"]
 
 
 class LocalCluster:
-    """One cluster. `faults_of` returns each broker's scripted faults; `ready_text` returns further text for the greeting, given the
-    addresses."""
+    """A controller and its brokers on one event loop. `faults_of` returns each broker's scripted faults; `ready_text` returns further text
+    for the greeting, given the addresses."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class LocalCluster:
 
     @property
     def timers(self) -> Timers:
-        """The controller's timers."""
+        """The timers of the cluster's controller."""
         return self.controller.timers
 
     @property
@@ -113,7 +113,7 @@ class LocalCluster:
             raise errors[0]
 
     async def warm_up(self) -> None:
-        """Import the handlers, once for all brokers."""
+        """Import the request handlers, once for all brokers, so that no later request has to wait for an import."""
         for broker in list(self.brokers.values())[:1]:
             await broker.warm_up()
 

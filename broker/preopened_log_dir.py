@@ -52,8 +52,8 @@ class PreopenedLogDir:
         self.metadata = None if log is None else _read(log, now_ms)
 
     def activate(self, settings: BrokerSettings, environment: Environment) -> LogDir | None:
-        """Lock the directory, which has been renamed to its final path, and return it. Return None if it was opened with other settings or
-        files. Raises LogDirLocked, LogDirRefused.
+        """Lock the directory, which has been renamed to its final path, and return the open LogDir; None if it was opened with other
+        settings or files. Raises LogDirLocked, LogDirRefused.
         """
         if settings != self._settings or environment.files is not self._below:
             return None
@@ -114,7 +114,7 @@ class _DeferredLock:
         self.directory: Path
 
     def acquire(self) -> None:
-        """Lock the directory. Raises LogDirLocked, LogDirRefused."""
+        """Take the lock of the directory. Raises LogDirLocked, LogDirRefused."""
         self._lock = self._files.lock(self.directory)
 
     def release(self) -> None:

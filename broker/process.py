@@ -28,10 +28,10 @@ class StartError(Exception):
 
 
 class ServingNode(Protocol):
-    """The interface of a node that a process can run."""
+    """The interface of a broker, a controller or a gateway that `run_node` can run in a process."""
 
     async def start(self) -> None:
-        """Start everything and accept connections. Raises StartError or OSError; then everything is released."""
+        """Start the node and accept connections. Raises StartError or OSError; then everything is released."""
         ...
 
     async def warm_up(self) -> None:
@@ -39,12 +39,12 @@ class ServingNode(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Stop cleanly, as at SIGTERM."""
+        """Stop the node cleanly, as at SIGTERM."""
         ...
 
     @property
     def ports(self) -> Sequence[int]:
-        """The ports that clients connect to."""
+        """The ports that clients of the node connect to."""
         ...
 
     def greeting(self) -> str:
@@ -58,7 +58,7 @@ Lifespan = Callable[[N], AbstractAsyncContextManager[object]]
 
 
 def run_node(make: Callable[[], N], port_file: Path | None = None, lifespan: Lifespan[N] | None = None) -> int:
-    """Run a node until a signal stops it, and return the exit code. Raises StartError."""
+    """Make a node by `make`, run it until a signal stops it, and return the exit code. Raises StartError."""
     signal.signal(signal.SIGTERM, _give_up)
     allow_open_files()
     try:

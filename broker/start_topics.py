@@ -23,12 +23,13 @@ _LOOKS_MAX: Final = 6_000
 
 
 def parsed_topics(text: str) -> list[NewTopic]:
-    """Parse topics separated by commas or whitespace. Raises SettingsError."""
+    """Parse topics, each of the form `NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]]`, separated by commas or whitespace. Raises
+    SettingsError."""
     return [parsed_topic(item) for item in re.split(r"[,\s]+", text.strip()) if item]
 
 
 def parsed_topic(text: str) -> NewTopic:
-    """Parse one topic. Raises SettingsError."""
+    """Parse one topic of the form `NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]]`. Raises SettingsError."""
     match = _SPEC.fullmatch(text.strip())
     if match is None:
         raise SettingsError(f"topic {text!r}: expected NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]], such as orders:6:1:compact")
