@@ -33,7 +33,7 @@ class Source:
         self.paths.append(parts or [(self.path, 0)])
 
     def name(self, stem: str, value: Any) -> str:
-        """Return a global name for a value; the same value gets the same name."""
+        """Return the name by which the generated code refers to `value` as a global variable. The same value always gets the same name."""
         for name, known in self.names.items():
             if known is value:
                 return name

@@ -116,7 +116,7 @@ class ClassicProtocol:
 
 @wire_struct
 class ClassicMemberMetadata:
-    """The session timeout, in ms, and the protocols of a classic protocol member."""
+    """The session timeout, in ms, and the protocols that a member which uses the classic protocol sent in its JoinGroup request."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)

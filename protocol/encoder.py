@@ -136,7 +136,7 @@ class _EncoderCompiler:
         source.line(f"else: {self.out}.append(0)")
 
     def is_set(self, field: WireField, value: str) -> str:
-        """Return an expression that is True if a tagged field differs from its default."""
+        """Return a Python expression, as source text, that is true if the value of a tagged field differs from the field's default."""
         if isinstance(field.type, ArrayOf):
             return f"{value} is not None" if field.default is None else f"{value} is None or len({value}) > 0"
         if isinstance(field.type, Kind):

@@ -28,7 +28,7 @@ class MalformedHeader(ProtocolError):
 
 
 class FrameTooLarge(ProtocolError):
-    """A frame's size is negative or above the limit (`socket.request.max.bytes`). `frames` were complete before it."""
+    """A frame's size is negative or above the limit (`socket.request.max.bytes`). `frames` are the frames that were complete before it."""
 
     def __init__(self, size: int, max_bytes: int, frames: Sequence[memoryview] = ()) -> None:
         super().__init__(f"frame of {size} bytes; at most {max_bytes} are accepted")

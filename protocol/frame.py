@@ -58,7 +58,8 @@ class FrameReader:
         return frames
 
     def _fill(self, view: memoryview, frames: list[memoryview]) -> int:
-        """Append to the incomplete frame; return how many bytes of this chunk were used."""
+        """Append bytes of `view` to the incomplete frame, and add the frame to `frames` if that completes it. Return how many bytes of
+        `view` were used."""
         partial = self._partial
         pos = 0
         if len(partial) < PREFIX_BYTES:

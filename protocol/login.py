@@ -44,7 +44,8 @@ def log_in(mechanism: str, user: str, password: str, ask: Ask, random_bytes: Cal
 
 
 def send_all(tokens: Tokens, ask: Ask) -> None:
-    """Send all tokens of one authentication with `ask`. Raises NotTrusted and any error of `ask`."""
+    """Send all tokens of one authentication with `ask`, which sends a token and returns the server's response. Raises NotTrusted and any
+    error of `ask`."""
     with suppress(StopIteration):
         token = next(tokens)
         while True:

@@ -176,7 +176,8 @@ def stamped_head(base_offset: int, batch_length: int, leader_epoch: int) -> byte
 
 
 def pack_header(header: BatchHeader, tail: Buffer) -> bytes:
-    """Encode `header` for the records section `tail`. Batch length and CRC are computed, not taken from `header`."""
+    """Return the encoded 61-byte header of a batch whose records section is `tail`. Batch length and CRC are computed, not taken from
+    `header`."""
     covered = _COVERED.pack(*header[5:])
     crc = crc32c(tail, crc32c(covered))
     length = HEADER_BYTES - LOG_OVERHEAD + len(tail)

@@ -79,8 +79,17 @@ class _Bytes:
         return value if value < 0x8000 else value - 0x10000
 
     def step(self, at: int, limit: int, max_length: int, whole: bool) -> int:
-        """Return the length of the batch at `at`. If there is no valid batch, return -1 - v, where v is the verdict, such as MORE or
-        CUT."""
+        """Check the header of the batch at `at`; return its length field (the batch's size in bytes less 12). With `whole`, all bytes of
+        the batch must be in the data, otherwise its header is enough.
+
+        If the walk must end here, return -1 - v, where v is
+
+        - MORE: the data ends before the required bytes, but not at `limit`, so that reading can continue with more data;
+        - CUT: `limit` lies inside the batch;
+        - BAD_LENGTH: no batch can have the value of the length field;
+        - BAD_MAGIC: the magic is not 0, 1 or 2;
+        - TOO_LARGE: the length field is above `max_length`.
+        """
         left = self.end - at
         if left < 12:
             return -1 - (CUT if self.end == limit else MORE)
@@ -109,7 +118,9 @@ def walk_headers(  # noqa: PLR0917 # the first three arguments are one place; ca
     """Decode the headers of at most `rows_max` batches from `start` on.
 
     `limit` is the position at which the file, or the part of it to read, ends; the data may end before it. With `whole` only batches whose
-    bytes are all in the data are returned. A batch of more than `max_length` bytes ends the walk."""
+    bytes are all in the data are returned. A batch whose length field is above `max_length` ends the walk. The reason for the end is in
+    `Headers.stop`.
+    """
     source = _Bytes(data)
     at = start
     rows = 0
