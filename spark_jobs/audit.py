@@ -142,7 +142,8 @@ def audit(
 def open_judge(  # noqa: PLR0917 # called once
     name: str, log_bytes: int, master: str | None, memory_mb: int, progress: Progress, resume: Path | None
 ) -> AbstractContextManager[Judge]:
-    """Open this process's engine or Spark for logs of this size. Raises CannotJudge."""
+    """Open the class that runs the audit's rules on logs of `log_bytes` bytes: in this process with DuckDB, or on Spark if `name` is
+    `spark`. Raises CannotJudge."""
     if name == SPARK:
         return _spark_judge(master, memory_mb, progress, resume)
     with _engine_needed():
@@ -237,7 +238,8 @@ def spark_runs() -> bool:
 
 
 def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMORY_MB) -> AbstractContextManager[Engine]:
-    """Open an engine for a log of this size. Raises CannotJudge."""
+    """Open an engine for SQL queries over logs of `total_bytes` bytes: Spark if `name` is `spark`, otherwise DuckDB in this process. Raises
+    CannotJudge."""
     if name == SPARK:
         require_spark()
         from ottla.spark_jobs.engines.spark import spark_engine  # noqa: PLC0415 # Spark is imported only if it is the engine

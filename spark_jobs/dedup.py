@@ -212,7 +212,7 @@ def _write(
 
 
 def _staged(engine: Engine, sink: Sink, query: str) -> list[DataFile]:
-    """Write the rows of a query as data files of a table, without committing them."""
+    """Write the rows of a query as data files of a table, and return the files. Readers do not see them before a commit."""
     from ottla.spark_jobs.sinks.files import DataFile  # noqa: PLC0415 # PyArrow is optional
     from ottla.spark_jobs.sinks.schemas import FILES  # noqa: PLC0415 # PyArrow is optional
 

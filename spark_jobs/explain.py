@@ -124,7 +124,8 @@ def explain(place: str, path: str | Path) -> Explanation:
 
 
 def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filters) -> Explanation:
-    """Scan the partition's batch headers once for the batch, its transaction, and the transactions still open at the end."""
+    """Scan the partition's batch headers once; return an `Explanation` with the batch that holds the offset, its transaction, and the
+    oldest transaction that is open at the log's end. Raises NotThere if no batch holds the offset."""
     open_: dict[int, int] = {}
     found: Explanation | None = None
     first, last = None, -1

@@ -73,7 +73,7 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run. `logs`: the listings with all topics; `question.topics` limits what is judged."""
+    """One run of the audit. `logs`: the listings of the directories with all topics; `question.topics` limits what is judged."""
 
     judge: Judge
     logs: Sequence[LogDirectory]
@@ -113,7 +113,7 @@ def run(job: Job) -> None:
 
 
 def together(answers: Iterable[Answer]) -> Mapping[str, list[Row]]:
-    """Concatenate the rows of all answers by name."""
+    """Return the rows of all tasks' answers by their kind (such as `findings` or `counts`)."""
     found: dict[str, list[Row]] = defaultdict(list)
     for answer in answers:
         for what, rows in answer.items():

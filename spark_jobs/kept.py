@@ -44,7 +44,8 @@ CODE: Final = ("ottla.spark_jobs", "ottla.protocol")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The results in `directory`, which the driver and all tasks share. `run`: a digest of the options and of the code."""
+    """The stored results of an audit's tasks in `directory`, which the driver and all tasks share. `run`: a digest of the audit's options
+    and source code."""
 
     directory: Path
     run: str

@@ -17,7 +17,8 @@ HELD: Final = 1000
 
 
 class Merged:
-    """The merged answers. `samples`: the number of findings to keep of each directory, rule and severity."""
+    """The answers of an audit's tasks (rows by kind, such as findings and counts), merged into one. `samples`: the number of findings to
+    keep of each directory, rule and severity."""
 
     def __init__(self, samples: int) -> None:
         self.answers = 0

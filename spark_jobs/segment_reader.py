@@ -87,8 +87,8 @@ class Run(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Bytes that are not a batch. `torn`: they are the end of the partition's last segment, as an interrupted write or preallocation
-    leaves it; or retention deleted the segment (`size_bytes` is 0)."""
+    """Bytes of a segment that are not a batch, and the reason. `torn`: an interrupted write or preallocation left them at the end of the
+    partition's last segment, or retention deleted the segment (then `size_bytes` is 0). Such bytes are no damage."""
 
     position: int
     size_bytes: int
@@ -130,13 +130,14 @@ def file_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYT
 
 
 def runs_of(data: memoryview, segment: Segment) -> Iterator[Run | Stop]:
-    """Yield runs of whole batches from bytes in memory, which do not end the log."""
+    """Yield the runs of whole batches in `data`, and a `Stop` for each stretch that is not a batch. `data` is treated as a part inside the
+    log: a partial batch at its end is damage, not an interrupted write."""
     part = Part(replace(segment, is_last=False), 0, len(data))
     return _InMemoryReader(data, part).items()
 
 
 class _Source(Protocol):
-    """A readable file, or bytes in memory."""
+    """The interface of a readable file, which bytes in memory (`_InMemory`) have too."""
 
     def read_at(self, position: int, size: int) -> bytes: ...
 

@@ -62,8 +62,9 @@ class Slice(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """`tasks`: the inputs of tasks that judge whole partitions. `slices`: the inputs of tasks that read a part of a large partition.
-    `split`: the number of large partitions, each of which a further task judges."""
+    """The distribution of log partitions over the tasks of the first step. `tasks`: the inputs of tasks that judge whole partitions.
+    `slices`: the inputs of tasks that only read a part of a large partition. `split`: the number of large partitions, each of which a
+    further task judges."""
 
     tasks: list[Task]
     slices: list[Slice]
@@ -167,7 +168,7 @@ def _plan(units: dict[tuple[Any, ...], Task], cores: int) -> Plan:
 
 
 def _cut(unit: Task, target: int) -> list[Task]:
-    """Cut a partition between segments, into slices of about `target` bytes of one copy."""
+    """Cut a partition between segments, into slices of about `target` bytes each. With --replicas, each replica of the partition is cut."""
     cuts: list[Task] = []
     for found in unit:
         bytes_left = 0

@@ -82,7 +82,8 @@ class Made:
 
 class Handed(NamedTuple):
     """The rows of a view that each task of the first step passes to the second step. `query`: selects them. `together`: an SQL hash of the
-    columns that decide a row's share: rows with equal values go to the same share; empty if every share gets all rows."""
+    columns that decide to which task of the second step a row goes: rows with equal values go to the same task; empty if every task gets
+    all rows."""
 
     query: str
     together: str = ""

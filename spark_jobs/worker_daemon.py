@@ -18,7 +18,8 @@ ARCHIVE: Final = "python/lib/pyspark.zip"
 
 
 class NoPandas:
-    """An import hook (`importlib.abc.MetaPathFinder`) for which pandas is not installed."""
+    """An import hook (`importlib.abc.MetaPathFinder`) that hides pandas: an import of it raises ModuleNotFoundError, as if it were not
+    installed."""
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> None:

@@ -12,7 +12,8 @@ from ottla.spark_jobs.corpus.writer import T0, PartitionWriter
 
 
 class Pipeline:
-    """A group that reads `in-0`, and the producers that write its output to `out-0`."""
+    """Writes the logs of an application that reads `in-0` and writes to `out-0`: the committed offsets of its consumer group, and its
+    output."""
 
     def __init__(self, root: Path) -> None:
         self.offsets = PartitionWriter(root, "__consumer_offsets", 0)

@@ -32,7 +32,8 @@ State = tuple[int, int, int, int]
 
 
 class Queue:
-    """The topic `queue` of ten records, and the state of the group `g` in its only partition."""
+    """Writes the topic `queue` with ten records, and the records of `__share_group_state` about share group `g` and the topic's only
+    partition."""
 
     def __init__(self, root: Path, *, start: int = 0) -> None:
         self.topic = PartitionWriter(root, "queue", 0)
@@ -195,7 +196,7 @@ def beyond_the_log(root: Path) -> None:
 
 
 class Streams:
-    """The streams group `g` in `__consumer_offsets`."""
+    """Writes the records of the streams group `g` to `__consumer_offsets`."""
 
     def __init__(self, root: Path) -> None:
         self.log = PartitionWriter(root, "__consumer_offsets", 0)

@@ -62,8 +62,9 @@ PROGRESS_S: Final = 0.5
 
 
 class SparkJudge:
-    """A `judging.Judge` on Spark. `running`: a SparkContext, or with Spark Connect a session. `resume`: the directory of results that
-    restarted runs take over."""
+    """Runs the audit's two steps on Spark; implements `judging.Judge`. `running`: a SparkContext, or with Spark Connect a session.
+    `resume`: the directory in which tasks store their results, so that a restarted run judges only what is left; None: results are not
+    stored."""
 
     name = SPARK
 
@@ -204,8 +205,9 @@ class Split(NamedTuple):
 
 
 def over_rdds(context: SparkContext, rows: Sequence[Row], steps: Sequence[Step], shares: int, split: Split | None = None) -> Iterable[Row]:
-    """Run the first step with a task per row, and each further step with a task per share of the rows that the step before returned. The
-    partitions in `split` are read and judged by its own steps instead of the first step; their results join those of the first step."""
+    """Run the first step with a task per row, and each further step with a task per share of the rows that the step before returned; return
+    the rows of the last step. The partitions in `split` are read and judged by its own steps instead of the first step; their results join
+    those of the first step."""
     found = context.parallelize(rows, max(1, len(rows))).setName(NAME).mapPartitions(steps[0])
     if split is not None:
         read = context.parallelize(split.rows, len(split.rows)).setName(SLICES).mapPartitions(split.read)

@@ -20,7 +20,7 @@ def embedded_judge(log_bytes: int, memory_mb: int, progress: Progress) -> Iterat
 
 
 class EmbeddedJudge:
-    """A `judging.Judge` in this process."""
+    """Runs the audit's two steps in this process, on one embedded engine (DuckDB); implements `judging.Judge`."""
 
     name = EMBEDDED
 

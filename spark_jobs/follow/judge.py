@@ -59,7 +59,7 @@ class Judged:
 
 
 def rules() -> list[Rule]:
-    """Return the rules of CONTINUOUS, in the order of `RULES`."""
+    """Return the rules that the continuous audit applies (CONTINUOUS), in the order of `RULES`."""
     return [rule for rule in RULES if rule.name in CONTINUOUS]
 
 

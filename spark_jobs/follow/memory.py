@@ -101,7 +101,8 @@ class JsonLines:
 
 
 class FindingsTable:
-    """A table to which each micro-batch appends its findings once: the table stores the number of its last micro-batch with the rows."""
+    """A table to which each micro-batch appends its findings once: with the rows, the table stores the number of the micro-batch that
+    appended last."""
 
     def __init__(self, kind: TableFormat, directory: str | Path, checkpoint: Path) -> None:
         self._kind = kind

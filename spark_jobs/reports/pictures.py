@@ -119,8 +119,9 @@ class TransactionSpan:
 
 @dataclass(slots=True)
 class PartitionPicture:
-    """The lanes of one partition. `more_spans`, `more_transactions`: the numbers of omitted ones. Offsets are inclusive. `end_offset`: the
-    offset at which the lanes end, because the partition is too large to be drawn whole."""
+    """The data of one partition's picture, which has a row (lane) for each producer epoch. `more_spans`, `more_transactions`: how many
+    spans and transactions are omitted. Offsets are inclusive. `end_offset`: the offset at which the picture ends, because the partition is
+    too large to be drawn whole; None if it is whole."""
 
     topic: str
     partition: int
@@ -135,7 +136,7 @@ class PartitionPicture:
 
     @property
     def lanes(self) -> list[tuple[Span, list[TransactionSpan]]]:
-        """Each producer and epoch in the picture, with its transactions."""
+        """The rows of the picture: each producer epoch with its transactions."""
         ran: dict[tuple[int, int], list[TransactionSpan]] = defaultdict(list)
         for each in self.transactions:
             ran[each.producer_id, each.producer_epoch].append(each)

@@ -69,13 +69,13 @@ class Sink(Protocol):
         """Return the number that the last commit with this key stored; None if there was none."""
 
     def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
-        """Add files, remove all others of some topics (None: of all), and store the progress, in one step. Progress without files need not
-        be stored: a run that continues from the earlier progress finds no rows there either. Raises CannotJudge if another run has changed
-        the table since it was opened, and OSError."""
+        """Add the files `added`, remove all earlier files of `replaced_topics` (None: of all topics), and store the progress, in one step.
+        Progress without files need not be stored: a run that continues from the earlier progress finds no rows there either. Raises
+        CannotJudge if another run has changed the table since it was opened, and OSError."""
 
 
 def open_sink(kind: TableFormat, directory: str | Path, table: TableSpec) -> AbstractContextManager[Sink]:
-    """Open a table in the directory of all tables; it is created if it does not exist. Raises CannotJudge if the format's library is
+    """Open a table in its subdirectory of `directory`; it is created if it does not exist. Raises CannotJudge if the format's library is
     missing, or if something other than this table is at its path, and OSError."""
     require(kind, directory)
     opened: AbstractContextManager[Sink] = _module(kind).open_table(absolute(directory), table)

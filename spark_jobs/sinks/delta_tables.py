@@ -29,7 +29,8 @@ from ottla.spark_jobs.sinks.schemas import TableSpec
 
 @contextmanager
 def open_table(directory: str, table: TableSpec) -> Iterator[DeltaLakeTable]:
-    """Open a table; see `sinks.open_sink`."""
+    """Open the Delta Lake table in its subdirectory of `directory`, a path or a URL; it is created if it does not exist. Raises CannotJudge
+    if the subdirectory holds other files or a table with other columns, or if delta-rs fails, and OSError."""
     where = place(below(directory, table.name))
     options = storage_options(where.url)
     try:
@@ -55,7 +56,7 @@ def storage_options(url: str) -> dict[str, str]:
 
 
 class DeltaLakeTable:
-    """A `Sink` of Delta Lake."""
+    """An open table of Delta Lake, to which a run writes (a `Sink`)."""
 
     def __init__(self, opened: DeltaTable, where: Location, table: TableSpec) -> None:
         self._table = opened
@@ -67,7 +68,8 @@ class DeltaLakeTable:
         return self._table.transaction_version(key)
 
     def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
-        """See `Sink.commit`."""
+        """Add the files `added`, remove all earlier files of `replaced_topics` (None: of all topics), and store the progress, as one
+        version of the table. Raises CannotJudge if another run has changed the table since it was opened."""
         now = time.time_ns() // 1_000_000
         adds = [AddAction(each.path, each.size_bytes, each.partition, now, True, json.dumps({"numRecords": each.rows})) for each in added]
         removes = [RemoveAction(path, True, now) for path in self._paths_of(replaced_topics)]

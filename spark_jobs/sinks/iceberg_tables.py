@@ -46,7 +46,8 @@ def open_catalog(directory: Path) -> Iterator[SqlCatalog]:
 
 @contextmanager
 def open_table(directory: str, table: TableSpec) -> Iterator[IcebergTable]:
-    """Open a table; see `sinks.open_sink`."""
+    """Open the Iceberg table in its subdirectory of `directory`; it is created if it does not exist. Raises CannotJudge if the subdirectory
+    holds other files, or a table with other columns."""
     root = Path(directory) / table.name
     with open_catalog(root.parent) as catalog:
         known = catalog.table_exists((NAME, table.name))
@@ -66,7 +67,7 @@ def open_table(directory: str, table: TableSpec) -> Iterator[IcebergTable]:
 
 
 class IcebergTable:
-    """A `Sink` of Iceberg."""
+    """An open table of Apache Iceberg, to which a run writes (a `Sink`)."""
 
     def __init__(self, opened: Table, root: Path, table: TableSpec) -> None:
         self._table = opened
@@ -78,7 +79,8 @@ class IcebergTable:
         return None if found is None else int(found)
 
     def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
-        """See `Sink.commit`."""
+        """Add the files `added`, remove all earlier files of `replaced_topics` (None: of all topics), and store the progress, in one
+        transaction. Raises CannotJudge if another run has changed the table since it was opened."""
         replaced: BooleanExpression = AlwaysTrue()
         if replaced_topics is not None:
             replaced = In(TOPIC, sorted(replaced_topics))  # type: ignore[call-arg,arg-type] # PyIceberg's own use; of no topic it is false

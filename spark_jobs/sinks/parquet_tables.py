@@ -34,7 +34,9 @@ STAGED: Final = ".staged"
 
 @contextmanager
 def open_table(directory: str, table: TableSpec) -> Iterator[ParquetTable]:
-    """Open a table; see `sinks.open_sink`."""
+    """Open the table in its subdirectory of `directory` and lock it, until the block ends; the subdirectory is created if it does not
+    exist. Before that, complete a commit during which an earlier run was killed. Raises CannotJudge if the subdirectory holds files that
+    are not the table's or another run has locked the table, and OSError."""
     root = Path(directory) / table.name
     ours = root / OURS
     if root.exists() and not ours.is_dir() and any(root.iterdir()):
@@ -51,7 +53,7 @@ def open_table(directory: str, table: TableSpec) -> Iterator[ParquetTable]:
 
 
 class ParquetTable:
-    """A `Sink` of plain Parquet files."""
+    """An open table of plain Parquet files, to which a run writes (a `Sink`)."""
 
     def __init__(self, root: Path, table: TableSpec) -> None:
         self._root = root
@@ -65,7 +67,8 @@ class ParquetTable:
         return found
 
     def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
-        """See `Sink.commit`."""
+        """Add the staged files `added`, remove all earlier files of `replaced_topics` (None: of all topics), and store the progress. If the
+        process is killed meanwhile, the next run completes the commit. Raises OSError."""
         removed = [
             file.relative_to(self._root).as_posix()
             for file in self._root.glob("topic=*/**/*.parquet")

@@ -57,7 +57,8 @@ class _Last(NamedTuple):
 
 @dataclass(slots=True)
 class _Cut:
-    """The part of a response that belongs to the range: bytes from `start` to before `end`. `done`: the range ends in this response."""
+    """The part of a Fetch response that belongs to the range of offsets being read: bytes from `start` to before `end`. `done`: the range
+    ends in this response."""
 
     start: int
     end: int

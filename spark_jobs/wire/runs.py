@@ -12,7 +12,8 @@ from ottla.spark_jobs.wire.reader import Gap, RangeReader
 
 
 def wire_runs(segment: Segment) -> Iterator[Run | Stop]:
-    """Yield the batches of a range, whole. Positions count the bytes fetched before. Raises WireError."""
+    """Fetch a range of offsets; yield its whole batches as runs, and a `Stop` for each gap and each damaged stretch. Positions count the
+    bytes fetched before. Raises WireError."""
     assert isinstance(segment, WireSegment)
     if segment.fetch_from >= segment.fetch_end:
         return
