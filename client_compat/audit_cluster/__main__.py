@@ -39,7 +39,8 @@ TIMEOUT_S = 900
 
 
 def write_logs(root: Path, megabytes: int) -> dict[str, list[Path]]:
-    """Write the logs; return each audit's directories by its name. Each audit has data for many tasks, and at least one planted fault."""
+    """Write logs for several audits below `root`; return the log directories of each audit, by the audit's name. Each audit has data for
+    many tasks, and at least one planted fault."""
     for name in ("served", "big"):
         logs.big(root / name, megabytes << 20, partitions=8)
     CASES[PLANTED[0]].write(root / "served")
@@ -72,7 +73,8 @@ Disturbance = Callable[[str, subprocess.Popen[str]], None]
 def submit(  # noqa: PLR0917 # one program's arguments
     master: str, wheel: Path, paths: Sequence[str], work: Path, name: str, disturb: Disturbance | None = None
 ) -> Submitted:
-    """Audit by spark-submit; `disturb` runs meanwhile. Raises CalledProcessError with Spark's output if there is no verdict."""
+    """Run the audit of `paths` by spark-submit, and return its result. `disturb` is called meanwhile with the URL of the application's UI
+    and the process. Raises CalledProcessError with Spark's output if there is no verdict."""
     ui = free_port()
     events, verdict = work / f"{name}-events", work / f"{name}.json"
     events.mkdir()

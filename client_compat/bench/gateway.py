@@ -81,7 +81,7 @@ def _throughput(label: str, record_bytes: int, records: int) -> Benchmark:
 
 
 def cases(scale: int) -> list[Benchmark]:
-    """Return the cases; their loads are divided by `scale`."""
+    """Return the cases of the gateway's benchmark; their loads are divided by `scale`."""
     percentiles = (latency.P50, ADDED[latency.P50], latency.P99, ADDED[latency.P99])
     return [
         Benchmark(

@@ -36,7 +36,7 @@ FAILURES = (LoadFailed, BrokerFailed, KafkaException, ProtocolError, OSError)
 
 @contextmanager
 def lent(make: Callable[[Path], BrokerProcess], directory: Path) -> Iterator[BrokerProcess]:
-    """Create a broker over a new directory, not started; afterwards stop it and delete the directory, but keep its output."""
+    """Yield a broker, not started, over a new directory. At the end, stop it and delete its data, but keep its output."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     broker = make(directory)

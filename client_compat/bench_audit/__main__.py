@@ -41,7 +41,7 @@ DEEP_BYTES_MAX = 3 << 29
 
 @dataclass(slots=True)
 class Contender:
-    """One way to read a log. `baseline`: the contender that its rate is compared with."""
+    """A program that reads a log, to compare its speed. `baseline`: the contender that its rate is compared with."""
 
     name: str
     commands: list[list[str]]

@@ -44,7 +44,7 @@ class Sampled:
         return sum(self.cpu.values())
 
     def take(self, processes: Sequence[psutil.Process]) -> None:
-        """Read memory and CPU time of each process once, and update the peaks."""
+        """Read the memory and CPU time of each process once, and update the peaks and the CPU times."""
         sums: dict[str, int] = {}
         for process in processes:
             with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -96,7 +96,8 @@ class Run:
 
 
 def audited(master: str, directory: Path) -> Run:
-    """Audit a valid log with Spark at `master`, and measure it. Raises subprocess.CalledProcessError if the verdict is not clean."""
+    """Audit the valid log in `directory` with Spark at the master URL `master`; return the elapsed time and the samples of the audit's
+    processes. Raises subprocess.CalledProcessError if the audit's exit code is not 0, subprocess.TimeoutExpired after TIMEOUT_S seconds."""
     command = [sys.executable, "-m", "ottla", "audit", "--engine", "spark", "--no-deep", "--master", master, str(directory)]
     started = time.perf_counter()
     with sampling() as sampled:
@@ -105,7 +106,8 @@ def audited(master: str, directory: Path) -> Run:
 
 
 def measured(directory: Path, size: int, reps: int, work: Path) -> Table:
-    """Let the masters take turns, `reps` times each, and return medians of times and peaks of all runs."""
+    """Audit the log `reps` times on each Spark master, the masters in turns; return a table of median times and of the peak memory in all
+    runs."""
     with ExitStack() as stack:
         masters = {"local[1]": "local[1]", "local[2]": "local[2]", "2 workers of 1 core": stack.enter_context(cluster(work))}
         runs: dict[str, list[Run]] = {name: [] for name in masters}

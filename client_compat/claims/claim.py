@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result. `held`: the claim as taught is what happened. `evidence`: lines with offsets, sequences, epochs and error names."""
+    """The result of trying a claim (a statement about exactly-once). `held`: what happened is what the claim says. `evidence`: lines with
+    offsets, sequences, epochs and error names."""
 
     held: bool
     happened: str

@@ -101,12 +101,12 @@ def log(leader: Node, topic: str) -> list[str]:
 
 
 def values(leader: Node, topic: str) -> list[str]:
-    """Return the values that a consumer gets from partition 0."""
+    """Return the values that a consumer gets from the topic's partition 0, read from `leader`."""
     return [(value or b"").decode() for value in Truth(leader.process.port).values(topic)]
 
 
 def holders(cluster: Cluster, topic: str, value: str) -> list[int]:
-    """Return the brokers that have a record with that value on disk."""
+    """Return the ids of the brokers that have a record of the topic with that value on disk."""
     chosen = Filters(topics=frozenset({topic}))
     return [
         broker.node_id

@@ -28,7 +28,7 @@ FAILURES = (BrokerFailed, ClientError, KafkaException, ProgramFailed, BuildFaile
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """The result of a claim. `got` is held, refuted, skipped or failed."""
+    """The result of trying a claim (a statement about exactly-once). `got` is held, refuted, skipped or failed."""
 
     claim: Claim
     got: str

@@ -80,7 +80,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Indexing returns a required argument; `options` are the arguments of an `open` without the common ones."""
+    """One request. Indexing returns a required argument. `options` are the arguments of a `producer.open` or `consumer.open` that are not
+    None, without `handle`, `bootstrap`, `timeout_ms` and `security`."""
 
     id: int
     op: str
@@ -143,7 +144,8 @@ class Program:
             return {"id": request.id, "error": self.failure_of(error).as_json()}
 
     def failure_of(self, error: BaseException) -> Failure:
-        """Translate `error` to CONTROL.md's form; log an unknown one with its traceback."""
+        """Return `error` in CONTROL.md's form. A timeout has the code `CLIENT:TIMEOUT`. An error that the client's `failure` does not
+        translate has the code `CLIENT:<class>`, and its traceback is logged."""
         if isinstance(error, (TimeoutError, asyncio.TimeoutError)):  # they differ before Python 3.11
             return Failure("CLIENT:TIMEOUT", str(error))
         if (known := self.failure(error)) is not None:
@@ -225,7 +227,8 @@ async def _value(result: Any) -> Any:
 
 
 def settings(client: str, request: Request, names: Mapping[str, str | tuple[str, Mapping[Any, Any]]]) -> dict[str, Any]:
-    """Translate the options of an `open` to the client's settings; `names` maps option names, and optionally values.
+    """Translate the options of a `producer.open` or `consumer.open` to the client's settings. `names` maps an option to the setting's name,
+    or to the name and a mapping of the option's values.
 
     Raises `Unsupported` for an option or value that the client lacks.
     """
@@ -287,10 +290,10 @@ TIMESTAMP_TYPES: Mapping[int | None, str] = {0: "create", 1: "append"}
 
 
 def compact_json(value: bytes | None) -> bytes | None:
-    """Serialize a value as the serializer `json` of CONTROL.md."""
+    """Convert JSON to its compact form with members sorted by name, as the serializer `json` of CONTROL.md does; None stays None."""
     return None if value is None else json.dumps(json.loads(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def last_of(partitions: Sequence[int]) -> int:
-    """Return the partition that the partitioner `last` of CONTROL.md chooses."""
+    """Return the highest partition number: the choice of the partitioner `last` of CONTROL.md."""
     return max(partitions)

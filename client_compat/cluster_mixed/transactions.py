@@ -41,7 +41,9 @@ class Outcome(IntEnum):
 
 @dataclass(slots=True)
 class TxnVerdict(Counted):
-    """The comparison of transactions with what readers received, in counts of transactions; only `strange` counts records."""
+    """The comparison of transactions with the records that read_committed consumers received, in counts of transactions. Exceptions:
+    `strange` counts received records that no client sent, and `torn` also counts groups whose offset is not that of the last received
+    transaction."""
 
     JUDGED = "committed"
     WRONG = ("lost", "torn", "doubled", "shown", "strange")

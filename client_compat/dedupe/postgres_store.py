@@ -32,7 +32,8 @@ class PostgresStore:
         return cls(connection)
 
     async def once(self, key: str, effect: Callable[[AsyncConnection[Any]], Awaitable[None]]) -> bool:
-        """Run `effect` once for `key`, as `Store.once` specifies."""
+        """Store `key` and run `effect` in one transaction, unless the key exists. Return whether the effect happened now. If `effect`
+        raises, nothing is stored."""
         async with self.connection.transaction():
             inserted = await self.connection.execute("INSERT INTO processed (business_key) VALUES (%s) ON CONFLICT DO NOTHING", (key,))
             if inserted.rowcount != 1:

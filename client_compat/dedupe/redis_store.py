@@ -24,7 +24,8 @@ class RedisStore:
         self._remember_s = remember_s
 
     async def once(self, key: str, effect: Callable[[Pipeline], Awaitable[None]]) -> bool:
-        """Run `effect` once for `key`, as `Store.once` specifies.
+        """Store `key` and the commands that `effect` queues in one transaction, unless the key exists. Return whether the effect happened
+        now.
 
         Raises WatchError after `ATTEMPTS_MAX` conflicting writes that left no key.
         """

@@ -23,7 +23,8 @@ class SqliteStore:
         self.connection.execute(SCHEMA)
 
     async def once(self, key: str, effect: Callable[[sqlite3.Connection], Awaitable[None]]) -> bool:
-        """Run `effect` once for `key`, as `Store.once` specifies. The effect must not wait for another `once` of this store."""
+        """Store `key` and run `effect` in one transaction, unless the key exists. Return whether the effect happened now. The effect must
+        not wait for another `once` of this store."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             new = self.connection.execute("INSERT INTO processed (business_key) VALUES (?) ON CONFLICT DO NOTHING", (key,)).rowcount == 1

@@ -27,7 +27,7 @@ def main(
 
 
 def _demo(console: Console, directory: Path, limit: int | None) -> Demonstration:
-    """Do both runs and the audit; return whether each promise holds."""
+    """Do both runs and the audit; return the demo's outcome: its promises, each with whether it was kept, and tables."""
     from client_compat.demo.flights import write_rows  # noqa: PLC0415 # the client processes import this module again and need none of it
     from client_compat.demo.run import LOST_ACK_SHARE, TOPIC, Run  # noqa: PLC0415 # as above
     from client_compat.demo.verdict import BUSINESS_KEY, promises, tables  # noqa: PLC0415 # as above

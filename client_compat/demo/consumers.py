@@ -31,7 +31,7 @@ ASSIGN_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Readback:
-    """The parameters of a consumer process."""
+    """The parameters of the demo's group members, which consume the topic and compare it with `rows`, the file of all sent rows."""
 
     bootstrap: str
     topic: str

@@ -31,7 +31,7 @@ Row = tuple[int, bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class ProducerTask:
-    """The parameters of a producer process."""
+    """The parameters of the demo's producer processes. `rows` is the file of all rows, of which each process sends a third."""
 
     bootstrap: str
     topic: str
@@ -41,7 +41,7 @@ class ProducerTask:
 
 
 class Share(Feed):
-    """A feed of one client's rows, which writes the results to the client's cells of the ledger."""
+    """The rows that one of the demo's clients sends, and callbacks that write their results to the client's cells of the ledger."""
 
     def __init__(self, client: int, load: ProducerTask, ledger: Ledger) -> None:
         self._client, self._ledger, self._rows = client, ledger, read_rows(load.rows)

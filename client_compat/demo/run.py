@@ -59,7 +59,7 @@ class RunResult:
 
 
 class Run:
-    """One run in `directory`, which must not exist; `display` shows its progress."""
+    """One run of the demo in `directory`, which must not exist; `display` shows its progress."""
 
     def __init__(self, directory: Path, rows: Path, count: int, *, idempotent: bool, display: Progress) -> None:
         self._rows, self._display = rows, display

@@ -37,7 +37,7 @@ LONG_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many leaders the first act kills, and how long the undisturbed cluster is shown."""
+    """How many leaders the first act kills, and for how long the demo shows the cluster without new faults."""
 
     kills: int = 3
     calm_s: float = 1.0
@@ -48,7 +48,7 @@ FULL, SHORT = Pace(), Pace(kills=1, calm_s=0.3)
 
 @dataclass(slots=True)
 class Stage:
-    """The running cluster, clients and recording of an act, and the steps that an act uses."""
+    """The running cluster, the clients and the recording of an act (one experiment of the demo), and the steps that an act uses."""
 
     cluster: Cluster
     watch: Watch
@@ -58,7 +58,8 @@ class Stage:
     """Brokers that are not restarted."""
 
     def calm(self, seconds: float | None = None) -> None:
-        """Let the cluster run undisturbed for `seconds`, by default as long as the act's pace says."""
+        """Let the cluster run without new faults for `seconds` (None: for the time that `pace` specifies). Raises `RunFailed` if a client
+        gives up."""
         end = time.monotonic() + (self.pace.calm_s if seconds is None else seconds)
         while time.monotonic() < end:
             self.load.check()
@@ -95,7 +96,8 @@ class Stage:
         self.until("every client is answered", lambda: all(now > then for now, then in zip(self.load.answered, before, strict=True)))
 
     def wait_led(self, holds: Callable[[PartitionView], bool], what: str) -> None:
-        """Wait until `holds` is true for every partition's view. `what` names the condition in errors."""
+        """Wait until the condition `holds` is true of each partition's current state. `what` names the condition in errors. Raises like
+        `until`."""
         self.until(what, lambda: bool(seen := self.watch.recording.latest.partitions) and all(map(holds, seen)))
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
@@ -108,7 +110,8 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One act. `play` starts with all nodes running, and returns when all acknowledgements of the act have arrived."""
+    """One act of the demo: faults of the brokers under load. `play` starts with all nodes running (except `stopped_first`), and returns
+    when all acknowledgements of the act have arrived."""
 
     key: str
     title: str
@@ -123,7 +126,7 @@ class Act:
 
 
 def led_without(broker: Node) -> Callable[[PartitionView], bool]:
-    """Return a condition for a partition's view: another broker leads, and this one is out of the ISR."""
+    """Return a condition for `Stage.wait_led`: the partition has another leader than `broker`, and `broker` is not in its ISR."""
     return lambda one: one.leader not in {None, broker.node_id} and broker.node_id not in one.in_sync
 
 

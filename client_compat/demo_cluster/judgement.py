@@ -48,7 +48,8 @@ class Lost(NamedTuple):
 
 @dataclass(slots=True)
 class Judged:
-    """One act and its verdicts. `acked_ms`: times of the acknowledgements; `missing`: acknowledged values that are on no leader's disk."""
+    """One act of the demo, and the verdicts on the logs that it left. `acked_ms`: times of the acknowledgements; `missing`: the number of
+    acknowledged values that are on no leader's disk."""
 
     played: Played
     audit: Verdict

@@ -29,7 +29,7 @@ def main(
 
 
 def _demo(console: Console, directory: Path, limit: int | None) -> Demonstration:
-    """Run both pipelines and the audit; return whether each promise holds."""
+    """Run both pipelines and the audit; return the demo's outcome: its promises, each with whether it was kept, and tables."""
     from client_compat.demo.flights import write_rows  # noqa: PLC0415 # client processes import this module too, and do not need it
     from client_compat.demo_transactions import topics  # noqa: PLC0415 # as above
     from client_compat.demo_transactions.instance import INPUT, INPUT_PARTITIONS  # noqa: PLC0415 # as above

@@ -12,7 +12,8 @@ from client_compat.demo_transactions.counting import Counts, Increment
 
 @dataclass(slots=True)
 class Judgement:
-    """Numbers of flights, except for `increments` (output records), `counts`, `wrong` (counts) and `torn` (input ranges)."""
+    """The comparison of the pipeline's output with the correct counts, in numbers of flights. Exceptions: `increments` counts output
+    records, `counts` and `wrong` count counts, and `torn` counts input ranges."""
 
     flights: int
     increments: int = 0

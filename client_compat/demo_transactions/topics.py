@@ -18,7 +18,7 @@ OUTPUT_PARTITIONS = 3
 
 
 class _Flights(Feed):
-    """A feed of all rows. A rejected row is noticed later, when the records of the partitions are counted."""
+    """The flights to send (a `Feed` for a producer). A rejected flight is noticed later, when the records of the partitions are counted."""
 
     def __init__(self, rows: Sequence[tuple[bytes, bytes]], on_progress: Callable[[int], None]) -> None:
         self._rows, self._on_progress, self._acked = rows, on_progress, 0

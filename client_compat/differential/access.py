@@ -100,7 +100,8 @@ class UserProbe(Probe):
 
 @dataclass(slots=True)
 class Judged:
-    """One of the two brokers under comparison: an administrator's and a user's connection to it, and its topic ids."""
+    """One of the two brokers under comparison: connections of an administrator (`admin`) and of an ordinary user (`user`), and the topic
+    ids of this broker."""
 
     admin: Probe
     user: UserProbe

@@ -151,7 +151,7 @@ FINAL_GAMES: dict[str, Callable[[bytes], bytes]] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One frame to send: `kind` selects the request type, `name` the variant."""
+    """One frame that a client sends during an authentication: `kind` selects the request type, `name` the variant."""
 
     kind: str
     name: str = ""
@@ -208,7 +208,8 @@ def _anything(random: Random, keys: Sequence[int]) -> Step:
 
 @dataclass(slots=True)
 class Login:
-    """One connection to a broker, which executes the steps of one story (a drawn authentication attempt) and records the responses."""
+    """One connection to a broker, which executes the steps of one story (a random sequence of authentication messages) and records the
+    responses."""
 
     port: int
     seen: list[Seen] = field(default_factory=list)

@@ -101,7 +101,8 @@ BARE = ("right", "without mutual authentication", "that wants integrity", "empty
 
 @dataclass(slots=True)
 class Tickets:
-    """The clients of a realm. The process has to run in the realm's environment."""
+    """The Kerberos clients of a realm, which authenticate to the compared brokers in valid and invalid ways. The process has to run in the
+    realm's environment."""
 
     realm: Realm
     offers: list[str] = field(default_factory=list)

@@ -72,7 +72,8 @@ PREFIX_CHARS: Final = 6
 
 @dataclass(slots=True)
 class TokenRights:
-    """One broker. `rule_by` replaces all ACLs; `passwords` are by user, for SASL/PLAIN at `port`."""
+    """One of the compared brokers, and the users' connections to it. `rule_by` replaces all ACLs; `passwords` are by user, for SASL/PLAIN
+    at `port`."""
 
     port: int
     passwords: dict[str, str]

@@ -70,7 +70,8 @@ class Moment:
 
 @dataclass(slots=True)
 class TokenClients:
-    """One broker. `port` requires SASL (PLAIN or SCRAM); `open_port` is plaintext, without authentication."""
+    """One of the compared brokers, and the users' connections to it. `port` requires SASL (PLAIN or SCRAM); `open_port` is plaintext,
+    without authentication."""
 
     port: int
     open_port: int

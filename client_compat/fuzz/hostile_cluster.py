@@ -51,7 +51,8 @@ EARLY: Final = "an answer before a request"
 
 @dataclass(slots=True)
 class HostileRun:
-    """The parameters and results of a run. `complaints` are lies that were not refused, and failures of the good client."""
+    """The parameters and results of a run. `complaints` lists the lies (false responses of the cluster) that the gateway should have
+    refused but did not, and failures of the good client."""
 
     seed: int
     rss_limit: int
@@ -85,7 +86,7 @@ class HostileRun:
 
 
 class _Cluster:
-    """A cluster of one node that answers each request with the current lie. Without a lie, its responses name the good broker."""
+    """A cluster of one node that answers each request with `lie`, a false response; without one, its responses name the good broker."""
 
     def __init__(self, good: BrokerProcess) -> None:
         self._good = MetadataResponse(brokers=[MetadataResponseBroker(1, HOST, good.port)])
@@ -152,7 +153,7 @@ class _GoodClient:
 
 
 class _Attack:
-    """The client connections that provoke the cluster's lies, and the faults that they find."""
+    """Makes client connections whose requests the cluster answers with lies (false responses), and records what the gateway did wrong."""
 
     def __init__(self, front: BrokerProcess, cluster: _Cluster, turns: LongestTurn, run: HostileRun) -> None:
         self._front, self._cluster, self._turns, self._run = front, cluster, turns, run
@@ -238,7 +239,8 @@ def attack(
     only: Sequence[str] = (),
     on_lie: Callable[[HostileRun], None] = lambda _: None,
 ) -> HostileRun:
-    """Tell each lie (`only`: these) once, and then random ones until `seconds` are over. Raises BrokerFailed if no broker starts."""
+    """Let the cluster give each of its lies (false responses; `only`: these) once, and then random ones until `seconds` are over. Return
+    `run` with the results. Raises BrokerFailed if the broker or the gateway does not start."""
     end, rng = time.monotonic() + seconds, random.Random(run.seed)
     names = list(only) or [*LIES, EARLY]
     with _attacked(directory, run) as attacked:

@@ -38,8 +38,8 @@ METADATA: Final = (MetadataRequest([]), 12)
 
 @dataclass(frozen=True, slots=True)
 class Lie:
-    """`request` is sent through the gateway in `version`, and `answer` answers it. The gateway must close the connection if
-    `is_refused`."""
+    """A false response of a hostile cluster. `request` is sent through the gateway in `version`, and `answer` sends the false response to
+    it. If `is_refused`, the gateway must close the client's connection."""
 
     answer: Answer
     request: Message = field(default_factory=lambda: METADATA[0])
@@ -65,7 +65,8 @@ def _brokers(*brokers: tuple[int, str, int]) -> Answer:
 
 
 def _filled(head: bytes, element: bytes, size: int = HUGE) -> Answer:
-    """Return a lie that answers with `size` bytes: `head`, the count of an array in compact form, and as many elements as fit."""
+    """Return an `answer` for a lie (a false response) of `size` bytes: `head`, the count of an array in compact form, and as many elements
+    as fit."""
 
     def answer(connection: socket.socket, header: RequestHeader) -> None:
         count = size // len(element)
@@ -127,7 +128,7 @@ _TAG: Final = b"\0"
 
 
 def _elements() -> Iterator[tuple[str, Lie]]:
-    """Yield lies whose responses consist of as many of the smallest elements as fit, by name."""
+    """Yield lies (false responses) whose bytes are as many of the smallest array elements as fit, each with its name."""
     broker = struct.pack(">i", FIRST_NODE) + b"\2h" + struct.pack(">i", CLOSED_PORT) + b"\0" + _TAG
     yield "100 MB of brokers", Lie(_filled(bytes(5), broker))
     smallest, largest = (_TOPIC[:2] + uvarint(size + 1) + b"t" * size + _TOPIC[4:] + b"\1" + bytes(4) + _TAG for size in (1, 30_000))

@@ -50,7 +50,8 @@ LOG_IN = "LOGIN"
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """Open `connections` that announce requests of `announced` bytes, send `sent` bytes, and then a byte now and then."""
+    """An attack on request memory: each of `connections` connections announces a request of `announced` bytes, sends `sent` of them, and
+    then a byte now and then."""
 
     name: str
     connections: int

@@ -40,7 +40,7 @@ def processes(directory: Path, kind: Kind) -> Start:
 
 
 def one_process(directory: Path) -> Start:
-    """Start `ottla serve --brokers 3`, which formats its own directory. Raises `BrokerFailed`."""
+    """Run `ottla serve --brokers 3`, a whole cluster in one process, which formats its own directory. Raises `BrokerFailed`."""
     port_file = directory.with_name("ports")
     argv = [*OTTLA, "serve", "--brokers", str(BROKERS), "--data-dir", str(directory), "--port", "0", "--port-file", str(port_file)]
     node = BrokerProcess(argv, 0, directory.with_name("log"))

@@ -11,7 +11,8 @@ from client_compat.support.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A known bug. `play` reproduces it, reports each step to the stage, and returns whether the outcome is `expected`."""
+    """A known bug. `play` reproduces it with the stage's broker, prints each step, and returns whether the outcome is the one that
+    `expected` describes."""
 
     name: str
     title: str

@@ -38,7 +38,7 @@ class Kept:
             sink.write(json.dumps({"cell": asdict(cell), "ready": None if ready is None else asdict(ready)}) + "\n")
 
     def done(self, client: str, scenario: str, broker: str) -> bool:
-        """Return whether a finished result of this cell is stored, so that it needs no further run."""
+        """Return whether the file has a result of this cell (a scenario with a client on a broker) that needs no further run."""
         cell = self.cells.get((client, scenario, broker))
         return cell is not None and cell.outcome in DONE
 

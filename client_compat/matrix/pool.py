@@ -89,7 +89,8 @@ class Pool:
 
 
 class Lease:
-    """The programs of one cell, whose time ends `timeout_s` from now, not counting builds. `clock` returns seconds."""
+    """The client programs of one cell (a scenario with a client on a broker), whose time ends `timeout_s` from now, not counting builds.
+    `clock` returns seconds."""
 
     def __init__(self, pool: Pool, peers: Sequence[str], timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._pool, self._peers, self._clock = pool, peers, clock
@@ -107,7 +108,7 @@ class Lease:
         return self._taken[-1][1]
 
     def others(self) -> Sequence[str]:
-        """Return the clients that a scenario may use together with its own."""
+        """Return the clients that the cell's scenario may use together with the client under test."""
         return self._peers
 
     def end(self, *, usable: bool) -> None:

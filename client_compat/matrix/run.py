@@ -41,7 +41,7 @@ OnCell = Callable[[Cell], None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One client's scenario, to be run on each of these brokers, in this order."""
+    """One client and one scenario, to be run on each of `brokers`, in this order."""
 
     client: str
     scenario: Scenario
@@ -113,7 +113,8 @@ class Matrix:
             return [self.run_cell(job.client, job.scenario, broker) for broker in job.brokers]
 
     def run_cell(self, client: str, scenario: Scenario, broker: str) -> Cell:
-        """Run one cell. An error of any kind becomes the cell's outcome."""
+        """Run one scenario with one client on one broker, and return the result as a cell of the matrix. An error of any kind becomes the
+        cell's outcome."""
         began = time.monotonic()
         found: list[str] = []
         try:

@@ -61,7 +61,7 @@ def _short(value: object) -> str:
 
 
 class Programs(Protocol):
-    """Provides client programs to a scenario, and takes them back."""
+    """The interface through which a scenario gets client programs."""
 
     def take(self, client: str) -> Any: ...
 
@@ -212,7 +212,8 @@ def scenario(
     secured: bool = False,
     clients: frozenset[str] = frozenset(),
 ) -> Callable[[Run], Run]:
-    """Register the decorated function under its own name, with hyphens."""
+    """Return a decorator that registers a function as a scenario, under its own name with hyphens. `promise` says in one sentence what the
+    scenario proves; the other parameters are fields of `Scenario`."""
 
     def register(run: Run) -> Run:
         name, area = run.__name__.replace("_", "-"), run.__module__.rpartition(".")[2]

@@ -31,7 +31,7 @@ WITHOUT_TRANSACTIONS = ("no-idempotence", "acks-one", "idempotence-only", "fire-
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
+    """Return the producer's settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     own: dict[str, Any] = {"bootstrap_servers": job.bootstrap, "acks": "all", "request_timeout_ms": 2000, "retry_backoff_ms": 50}
     if job.makes("no-idempotence"):
         return own  # MISTAKE: enable_idempotence is False by default

@@ -29,7 +29,7 @@ STOP_S = 2.0
 
 
 def consumer_settings(job: Job) -> dict[str, Any]:
-    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
+    """Return the consumer's settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap_servers": job.bootstrap,
         "group_id": job.group,

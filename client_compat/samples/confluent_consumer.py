@@ -21,7 +21,7 @@ from client_compat.samples.store import Overtaken, Store
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
+    """Return the consumer's settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap.servers": job.bootstrap,
         # Shorter than retry.backoff.ms: the request for a lost coordinator waits behind a Fetch, and a commit that is retried before its

@@ -27,7 +27,7 @@ WITHOUT_TRANSACTIONS = ("no-idempotence", "acks-one", "idempotence-only", "fire-
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
+    """Return the producer's settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     own: dict[str, Any] = {
         "bootstrap.servers": job.bootstrap,
         "partitioner": "murmur2_random",  # the Java client's

@@ -18,7 +18,7 @@ from client_compat.samples.store import Store
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
+    """Return the share consumer's settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap.servers": job.bootstrap,
         "group.id": job.group,

@@ -23,7 +23,7 @@ from client_compat.samples.store import Overtaken, Store
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
+    """Return the consumer's settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap_servers": job.bootstrap,
         "retry_backoff_ms": 50,
@@ -41,7 +41,8 @@ def settings(job: Job) -> dict[str, Any]:
 
 
 class FromStore(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
-    """Keeps the positions consistent with the store. The client's own thread calls it while `poll` waits."""
+    """A rebalance listener that lets the consumer start each assigned partition at the position in the store. The client's own thread calls
+    it while `poll` waits."""
 
     def __init__(self, consumer: KafkaConsumer, store: Store) -> None:
         self._consumer = consumer

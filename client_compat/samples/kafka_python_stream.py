@@ -28,7 +28,7 @@ Batches = dict[TopicPartition, list[Any]]
 
 
 def consumer_settings(job: Job) -> dict[str, Any]:
-    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
+    """Return the consumer's settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap_servers": job.bootstrap,
         "retry_backoff_ms": 50,

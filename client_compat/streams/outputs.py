@@ -25,7 +25,8 @@ ADMIN_TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Counts(Counted):
-    """Updates in log order. `doubled` counts repeated values, `missed` counts skipped ones."""
+    """The updates of each key's count, in log order. `doubled` counts updates to a value that was there before, `missed` counts skipped
+    values."""
 
     JUDGED = "updates"
     WRONG = ("doubled", "missed")

@@ -32,7 +32,7 @@ class Counted:
         return sum(getattr(self, name) for name in self.WRONG if name not in shown)
 
     def note(self, text: str) -> None:
-        """Add a sample text, unless there are SAMPLES_MAX."""
+        """Add an observation as text to the samples, unless there are SAMPLES_MAX already."""
         if len(self.samples) < SAMPLES_MAX:
             self.samples.append(text)
 

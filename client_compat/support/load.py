@@ -39,7 +39,7 @@ NOT_TOLD = -1
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The configuration of a producer process; `rate_max` is in values a second. `careless`: acks=1 without idempotence."""
+    """The configuration of a load; `rate_max` is in values a second for each client. `careless`: acks=1 without idempotence."""
 
     bootstrap: str
     topic: str
@@ -91,7 +91,7 @@ class Shared:
 
 
 class Values(Feed):
-    """One client's values until it is told to stop."""
+    """The values that one producer process sends until it is told to stop, and the position and time of each acknowledgement."""
 
     in_flight_max: ClassVar[int] = 1_000
 

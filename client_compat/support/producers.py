@@ -52,7 +52,7 @@ class Feed(ABC):
         return self.lost_at is not None and time.monotonic() - self.lost_at > LOST_S
 
     def client_is_new(self) -> None:
-        """Note that a lost client was replaced by a new one."""
+        """Reset the loss of the client: a new one has replaced it."""
         self.lost_at = None
 
     def given_up(self, number: int) -> None:

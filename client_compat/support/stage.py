@@ -34,7 +34,7 @@ QUIET.propagate = False
 
 @dataclass(slots=True)
 class Stage:
-    """A running broker, and the lines that the scenario printed."""
+    """A running broker with its admin port, and the lines that a scenario has printed."""
 
     broker: BrokerProcess
     admin: AdminPort

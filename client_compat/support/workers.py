@@ -24,7 +24,8 @@ def log_to(path: Path) -> None:
 
 
 class Workers:
-    """Runs `target(*args)` for each `args` in a process of its own, started on entering; `any_alive` is the loop's condition."""
+    """Runs `target(*args)` for each tuple `args` of `arguments`, each in its own process, until the context ends. Loop on `any_alive`
+    meanwhile."""
 
     def __init__(
         self, target: Callable[..., None], arguments: Sequence[tuple[Any, ...]], client_log: Path, timeout_s: float = STAGE_TIMEOUT_S

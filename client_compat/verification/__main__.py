@@ -43,7 +43,7 @@ class SampleClient(StrEnum):
 
 @dataclass(slots=True)
 class Sample:
-    """One program, correct or with one mistake, and the results of its verification."""
+    """One sample program, correct (`mistake` is None) or with one mistake, and the results of its verification."""
 
     client: str
     role: Role
@@ -115,7 +115,8 @@ class Sample:
         return ""
 
     def run_verify(self) -> None:
-        """Run `ottla verify` on the program, and store its scenarios or its error."""
+        """Run `ottla verify` on the sample program, with the scenarios `proofs` (empty: all), and store its results in `scenarios`. Without
+        a verdict, `error` is the reason, such as missing jars of Kafka. Raises subprocess.TimeoutExpired after LIMIT_S seconds."""
         try:
             command = self.command
         except KafkaMissing as missing:

@@ -47,7 +47,7 @@ def idle(site: Site, *, count: int, requests: int) -> Values:
 
 
 def open_idle(bootstrap: str, count: int, stack: ExitStack) -> None:
-    """Open connections that the stack closes, with one ApiVersions exchange each."""
+    """Open `count` idle connections, each after one ApiVersions exchange. They are closed with `stack`."""
     greeting = b"".join(encode_request(18, 0, 1, "bench", ApiVersionsRequest()))
     for _ in range(count):
         peer = stack.enter_context(dial(bootstrap))

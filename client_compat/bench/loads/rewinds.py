@@ -1,4 +1,5 @@
-"""Times of marks, rewinds and forks by size, beside a copy of the directory and beside a fresh broker that is filled again.
+"""Times of marks (a broker's state, saved under a name), rewinds (returns to a mark) and forks (copies of a data directory that share its
+closed segments) by size, beside a copy of the directory and beside a fresh broker that is filled again.
 
 Rules:
 - Marks and rewinds are measured over HTTP, the fork and the copy as commands, each as long as its user waits.
@@ -32,7 +33,8 @@ RECORD = SimpleRecord(None, bytes(1_000), 1_700_000_000_000)
 
 
 def by_size(site: Site, *, topics: int, megabytes: int, rewinds: int = 5) -> Values:
-    """Fill a broker, the topics in turns; mark it, and return to the mark; fork and copy its directory. Raises `LoadFailed`."""
+    """Fill a new broker with `megabytes` MB in `topics` topics, mark its state, return to the mark `rewinds` times, and fork and copy its
+    directory; return the time of each operation (of the returns, the median). Raises `LoadFailed`."""
     names, admin = [f"bench-{number}" for number in range(topics)], AdminPort(free_port())
     with site.fresh("rewinds") as broker:
         broker.argv += [*admin.options, "--set", f"log.segment.bytes={1 << 20}"]

@@ -20,7 +20,8 @@ _SOURCE = Path(__file__).parents[3]
 
 
 def make(directory: Path) -> BrokerProcess:
-    """Return the broker over `directory`. Raises RuntimeError if the dispatcher does not contain the expected checks."""
+    """Return a broker, not started, that runs a copy of Ottla's source without the dispatcher's checks for fault rules (scripted faults),
+    with its data in `directory`. Raises RuntimeError if the dispatcher does not contain the expected checks."""
     copy = directory / "without-faults"
     for package in PACKAGES:
         shutil.copytree(_SOURCE / package, copy / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))

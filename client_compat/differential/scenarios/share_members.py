@@ -108,7 +108,8 @@ class ShareMember:
     epoch: int = OPEN
 
     def topics(self, *given: Given, partition: int = 0) -> list[ShareTopic]:
-        """Return acknowledgements for one partition; without any, the partitions of a new session."""
+        """Return the topics of the session's next request. With acknowledgements (`given`): these, for `partition`. Otherwise: in a new
+        session, the partitions to add to it, and later none."""
         if given:
             return [ShareTopic(self.topic_id, [SharePartition(partition, [AcknowledgementBatch(*one) for one in given])])]
         return [ShareTopic(self.topic_id, [SharePartition(index) for index in self.partitions])] if self.epoch == OPEN else []

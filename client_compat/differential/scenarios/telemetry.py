@@ -186,7 +186,9 @@ def gone(probe: Probe) -> None:
 
 
 def mistakes(probe: Probe) -> None:
-    """Push invalid data: rejected, or accepted although it cannot be decoded."""
+    """Push metrics with reserved client instance ids; then push metrics that are empty, undecodable, too large, compressed, wrongly
+    compressed, or of an unknown compression type, and after each of them request the subscriptions and push twice more as a terminating
+    client."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None})

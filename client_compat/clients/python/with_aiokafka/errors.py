@@ -8,7 +8,8 @@ from client_compat.clients.control import Answer, Failure, kafka_name
 
 
 def failure(error: BaseException) -> Failure | None:
-    """Translate an exception. aiokafka reports Kafka's error code and a retriable flag, but no other flags."""
+    """Return an exception of aiokafka in CONTROL.md's form, None for any other exception. aiokafka reports Kafka's error code and a
+    retriable flag, but no other flags."""
     if not isinstance(error, KafkaError):
         return None
     name = kafka_name(getattr(error, "errno", None))

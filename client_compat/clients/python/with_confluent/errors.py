@@ -8,7 +8,8 @@ from client_compat.clients.control import Answer, Failure, kafka_name
 
 
 def of(error: KafkaError) -> Failure:
-    """Translate an error. librdkafka reports Kafka's error codes, its own errors with a leading underscore, and all flags."""
+    """Return an error of librdkafka in CONTROL.md's form. librdkafka reports Kafka's error codes, its own errors with a leading underscore,
+    and all flags."""
     code = kafka_name(error.code()) or f"CLIENT:{error.name()}"
     return Failure(code, error.str(), error.retriable(), error.fatal(), error.txn_requires_abort())
 

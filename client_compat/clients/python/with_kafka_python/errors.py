@@ -9,7 +9,8 @@ from client_compat.clients.control import Answer, Failure, kafka_name
 
 
 def failure(error: BaseException) -> Failure | None:
-    """Translate an exception. kafka-python reports Kafka's error code and a retriable flag."""
+    """Return an exception of kafka-python in CONTROL.md's form, None for any other exception. kafka-python reports Kafka's error code and a
+    retriable flag."""
     if not isinstance(error, KafkaError):
         return None
     name = kafka_name(getattr(error, "errno", None))
