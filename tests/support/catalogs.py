@@ -1,4 +1,4 @@
-"""A catalog that applies the effects of decisions without a log, for tests of the deciding functions."""
+"""A catalog (look-ups in the metadata image) that applies the effects of decisions without a log, for tests of the deciding functions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NODE = 1
 
 
 class LiveCatalog:
-    """A catalog without a log. `run` applies the effects of a decision; `replayed` is a second catalog made from the bytes of all records
-    so far."""
+    """A catalog (look-ups in the metadata image) without a log. `run` applies the records that a decision returns; `replayed` is a second
+    catalog made from the bytes of all records so far."""
 
     def __init__(self) -> None:
         self.settings = BrokerSettings()

@@ -119,7 +119,7 @@ class GroupDriver:
         return members
 
     def settle(self) -> None:
-        """Send a SyncGroup for every member; the leader's comes last."""
+        """Send a SyncGroup for every member, the leader's last; the leader assigns each member its own name."""
         members = [member.member_id for member in self.group.members]
         leader = self.group.leader_id
         for member_id in sorted(members, key=lambda one: one == leader):

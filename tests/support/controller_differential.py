@@ -64,7 +64,8 @@ UNCOMPARED = ()
 
 
 class Difference(NamedTuple):
-    """The outcomes of one order with Kafka and with Ottla; `kind` names the order's API and the part that differs."""
+    """The outcomes of one order (a request or a timer of the controller) with Kafka and with Ottla; `kind` names the order's API and the
+    part that differs."""
 
     kind: str
     step: int
@@ -111,7 +112,7 @@ class Tally:
 
 
 def name_of(order: Order) -> str:
-    """Return the name of an order for reports."""
+    """Return the name of an order (a request, a clock advance or a timer) for reports."""
     if isinstance(order, Ask):
         return type(order.message).__name__.removesuffix("Request")
     return type(order).__name__ if isinstance(order, Start) else f"{type(order).__name__} {order[0]}"

@@ -78,7 +78,8 @@ Order: TypeAlias = Start | Ask | Advance | Task
 
 @dataclass
 class Answer:
-    """The result of an order: record frames, and the response to a request; `more`: a timer wants to run again at once."""
+    """The result of an order (a request, a clock advance or a timer): record frames, and the response to a request. `more`: a timer wants
+    to run again at once."""
 
     records: Sequence[bytes] = ()
     response: Message | None = None

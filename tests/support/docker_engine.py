@@ -109,7 +109,7 @@ def base_images() -> dict[str, str]:
 
 
 def stand_in_tag(root: Path = ROOT) -> str:
-    """Return a tag that depends on everything that this checkout's substitutes are made of."""
+    """Return a tag for the base image's substitutes, which depends on everything that they are made of."""
     made_of = [SUITE, SUITE_PYTHON, _PACKAGES, _BUILD_PACKAGES, *_wheels_wanted(root), (root / "constraints.txt").read_text()]
     return hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
 

@@ -11,7 +11,8 @@ from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatRes
 
 
 def exchange_of(request: Any, response: Any, *, version: int = 4, client: str = "me", took_ms: float = 1.5, **others: Any) -> Exchange:
-    """Make the exchange of a request of 40 bytes on connection 7."""
+    """Make an exchange (a request with its response, as a broker's observers get it): a request of 40 bytes on connection 7. `others` are
+    further fields of the exchange."""
     subject = subject_of(ApiKey(request.API_KEY), client, 7, request, lambda _: None)
     return Exchange(
         subject, 1_700_000_000_123, version, request, response, size=40, took_ns=round(took_ms * 1e6), **{"seen": True, **others}
@@ -19,5 +20,5 @@ def exchange_of(request: Any, response: Any, *, version: int = 4, client: str = 
 
 
 def beat(error_code: int = 0, **others: Any) -> Exchange:
-    """Make the exchange of a heartbeat in group g."""
+    """Make the exchange (see `exchange_of`) of a heartbeat in group "g" with this error code."""
     return exchange_of(HeartbeatRequest("g"), HeartbeatResponse(error_code=error_code), **others)

@@ -59,7 +59,8 @@ class Rights:
 
 
 class FetchingLeader:
-    """The broker and its fetch sessions. With `walks`, a request reads all partitions of its session, not only the changed ones."""
+    """A broker that leads all partitions of TOPICS, and its fetch sessions. With `walks`, a request reads all partitions of its session,
+    not only the changed ones."""
 
     def __init__(self, *, walks: bool) -> None:
         self.walks = walks

@@ -131,7 +131,8 @@ class MemberCluster:
     # --- time --------------------------------------------------------------------------------------------------------------------
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Advance the time from one timer to the next, until the condition holds."""
+        """Advance the time from one timer to the next, until the condition `holds`. Raises AssertionError with `what` after PATIENCE_MS
+        milliseconds of virtual time."""
         end_ms = self.clock.mono_ms() + PATIENCE_MS
         await settle()
         while not holds():
@@ -178,7 +179,8 @@ class MemberCluster:
         return await self.done(self.asking(node_id, request, version))
 
     async def asking(self, node_id: int, request: Message, version: int | None = None) -> Any:
-        """Send a request; the time must be advanced by other code meanwhile. Raises LinkBroken."""
+        """Send a client's request to one broker, and return the response. Another coroutine must advance the time meanwhile. Raises
+        LinkBroken."""
         client = self._clients.get(node_id)
         if client is None:
             node = Node(node_id, self.members[node_id].host, 9092)

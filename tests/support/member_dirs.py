@@ -39,7 +39,8 @@ class NotedFetchers:
 
 
 class MemberDir:
-    """The data directory `path` as opened once by broker 1. `publish` publishes metadata records."""
+    """The services of cluster broker 1 over the data directory `path`, from its opening on. `publish` publishes metadata records to
+    them."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.clock = VirtualClock()

@@ -48,7 +48,7 @@ class Producer:
             await self.cluster.pass_ms(100)
 
     async def write(self, at: int, place: TopicPartition, sequence: int = 0, version: int = 12) -> int:
-        """Write a record to the partition's leader; return the error."""
+        """Write a record to the partition's leader; return the error code."""
         batch = build_batch(
             [SimpleRecord(None, b"x", self.cluster.clock.now_ms())],
             producer_id=self.producer_id,
@@ -62,7 +62,7 @@ class Producer:
         return error
 
     async def add(self, at: int, *places: TopicPartition) -> list[int]:
-        """Add partitions with the request of transaction version 0; return the errors."""
+        """Add partitions with the request of transaction version 0; return the error codes, in the order of the partitions."""
         topics = [AddPartitionsToTxnTopic(topic, [index]) for topic, index in places]
         request = AddPartitionsToTxnRequest([], ID, self.producer_id, self.epoch, topics)
         answer = await self.cluster.ask(at, request, 3)
@@ -80,7 +80,7 @@ class Producer:
         return error
 
     async def commit_offset(self, at: int, offset: int) -> int:
-        """Commit an offset of `t-0` in the transaction; return the error."""
+        """Commit an offset of `t-0` in the transaction; return the error code."""
         topic = k28.TxnOffsetCommitRequestTopic("t", partitions=[k28.TxnOffsetCommitRequestPartition(0, offset)])
         request = k28.TxnOffsetCommitRequest(ID, GROUP, self.producer_id, self.epoch, topics=[topic])
         answer = await self.cluster.ask(at, request, 5)

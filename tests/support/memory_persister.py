@@ -12,7 +12,8 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class MemoryPersister:
-    """Share state by key. With `holds_back`, a call waits for `let_go` or `fail`."""
+    """A stand-in for the client of the share coordinator, which stores share state by share partition. With `holds_back`, each read and
+    write waits for `let_go` or `fail`."""
 
     def __init__(self, start_offset: int = 0) -> None:
         self.states: dict[SharePartitionKey, ReadState] = {}

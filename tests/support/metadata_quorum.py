@@ -212,7 +212,7 @@ class MemoryQuorum:
         return response
 
     async def _wait(self, ms: int, among: dict[asyncio.Event, None] | None = None) -> None:
-        """Wait for `ms`. If `among` is the set of waiting fetches, `wake` ends the wait early."""
+        """Wait for `ms`. With `among`, the set of pending fetches, add this wait to it, so that `wake` ends it early."""
         event = asyncio.Event()
         timer = self.timers.schedule(self.clock.mono_ms() + ms, event.set)
         waiting = {} if among is None else among
@@ -267,7 +267,7 @@ class MemoryQuorum:
 
 
 class MemoryLink:
-    """One link to a controller. Pending requests fail when it closes."""
+    """One link from an observer to a controller of the quorum. After `close`, no further request may be sent."""
 
     def __init__(self, quorum: MemoryQuorum, member: QuorumMember) -> None:
         self._quorum = quorum

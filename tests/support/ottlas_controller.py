@@ -41,7 +41,8 @@ NOTHING: Final[Decided] = Effects([], None)
 
 
 class Verdict(NamedTuple):
-    """The result of an order by Ottla: records and response; empty if Ottla does not support such an order."""
+    """Ottla's result of an order (a request, a clock advance or a timer of the controller): the records and the response, if the order has
+    any. `more`: a timer wants to run again at once."""
 
     records: Sequence[MetadataRecord]
     response: Message | None

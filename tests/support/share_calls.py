@@ -104,7 +104,7 @@ class ShareMember:
         return response
 
     def begin(self, **changes: Any) -> None:
-        """Send a ShareFetch that waits for records for up to a minute, without reading its response."""
+        """Send a ShareFetch that waits for records for up to a minute; `end` reads its response."""
         self.client.send(self.request(max_wait_ms=60_000, **changes), self.version)
         self.epoch += 1
 

@@ -37,7 +37,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Application:
-    """A topology, and the topics that exist."""
+    """The input of a topology check: a streams group's topology, and the partition counts of the existing topics."""
 
     topology: StreamsGroupTopologyValue
     topics: dict[str, int]

@@ -54,7 +54,8 @@ class Decisions:
 
 
 class TopicDir:
-    """A data directory `path` as opened once. Operations need a running loop; `failed` is called when a sync fails."""
+    """A broker's services over the data directory `path`, from its opening to `close` or `crash`. Operations need a running loop; the
+    future `failed` gets the error when a sync fails."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.clock = VirtualClock()

@@ -15,13 +15,13 @@ from ottla.protocol.messages.k65_describe_transactions import DescribeTransactio
 
 
 def find_transaction_coordinator(client: Client) -> None:
-    """Create `__transaction_state` if needed."""
+    """Send FindCoordinator for a transactional id, which creates `__transaction_state` if it does not exist."""
     assert client.call(FindCoordinatorRequest("tx", 1), version=3).error_code == ErrorCode.NONE
 
 
 @dataclass
 class Holder:
-    """A transactional id with its current producer id and epoch, and a connection."""
+    """A transactional id with its current producer id and epoch, and the connection on which its requests are sent."""
 
     client: Client
     transactional_id: str
@@ -29,7 +29,7 @@ class Holder:
     epoch: int
 
     def add(self, *partitions: tuple[str, int], version: int = 3) -> list[int]:
-        """Send a client's AddPartitionsToTxn; return the errors in the order of the partitions."""
+        """Send a client's AddPartitionsToTxn; return the error codes in the order of the partitions."""
         topics = [AddPartitionsToTxnTopic(topic, [index]) for topic, index in partitions]
         response = self.client.call(
             AddPartitionsToTxnRequest(
@@ -43,7 +43,7 @@ class Holder:
         return [result.results_by_partition[0].partition_error_code for result in response.results_by_topic_v3_and_below]
 
     def add_offsets(self, group: str, version: int = 4) -> int:
-        """Send AddOffsetsToTxn; return its error."""
+        """Send AddOffsetsToTxn; return its error code."""
         request = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group)
         error: int = self.client.call(request, version=version).error_code
         return error

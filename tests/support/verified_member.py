@@ -155,7 +155,7 @@ class Store:
 
 
 def consumer(options: argparse.Namespace) -> int:
-    """Run the consumer: store each effect together with the position after it."""
+    """Run the consumer: store each effect together with the position after it. With the option `result`, only print the stored effects."""
     store = Store()
     if options.result:
         print(*store.effects(), sep="\n")
@@ -198,7 +198,8 @@ def stream(options: argparse.Namespace) -> int:
 
 
 def _members_life(member: Member, begin_at: BeginAt, take: Take, isolation: int = 1) -> int:
-    """Process a step of each assigned partition in turn, until the process is killed."""
+    """Run a group member until its process is killed: in turn, fetch some records of each assigned partition and process them with `take`.
+    A newly assigned partition is read from the offset that `begin_at` returns."""
     positions: dict[int, int] = {}
     while True:
         if member.generation < 0 or not member.in_group():

@@ -1,4 +1,5 @@
-"""Both forms of the walkers of records and headers: as installed (compiled if possible), and the interpreted source."""
+"""The walkers (the decoders of records and of batch headers) in both forms: as installed (compiled if possible), and the interpreted
+source."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from ottla.protocol.records import batch_walk, walk
 
 
 def load_interpreted(name: str) -> ModuleType:
-    """Load a walker's Python source, whether or not a compiled form exists."""
+    """Load the Python source of the walker module `walk` or `batch_walk`, whether or not a compiled form exists."""
     spec = importlib.util.spec_from_file_location(f"interpreted_{name}", Path(walk.__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None

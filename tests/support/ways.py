@@ -33,8 +33,8 @@ def log_ins(listener: str) -> dict[str, str]:
 
 
 def member(listener: str, protocol: str, mechanism: str = "PLAIN", **others: str | dict[str, str]) -> BrokerSettings:
-    """Return the settings of a cluster broker whose inter-broker listener is this one; `others` are more settings (a dict replaces them
-    unchanged)."""
+    """Return the settings of a cluster broker whose inter-broker listener has this name, protocol and SASL mechanism. `others` are more
+    settings: a value by name with `_` in place of dots, or a dict of settings with any names."""
     given = {
         "process.roles": "broker",
         "node.id": "7",
@@ -52,6 +52,6 @@ def member(listener: str, protocol: str, mechanism: str = "PLAIN", **others: str
 
 
 def way(listener: str, protocol: str, mechanism: str = "PLAIN", now_ms: int = 0, **others: str | dict[str, str]) -> ClientSecurity:
-    """Make the client security for other brokers' listener of this name, for a broker with these settings."""
+    """Return the security with which a broker with these settings (see `member`) connects to other brokers' listener `listener`."""
     settings = member(listener, protocol, mechanism, **others)
     return client_security(settings, of_brokers(settings), DialingNode(Random(1).randbytes, lambda: now_ms))
