@@ -60,7 +60,8 @@ class Source:
 
 
 def fields_at(type_: type, version: int) -> tuple[list[WireField], list[WireField], list[WireField]]:
-    """Split a struct's fields at one version: fields in wire order, tagged fields by ascending tag, and absent fields."""
+    """Split a struct's fields at one version; return (fields in wire order, tagged fields by ascending tag, fields that this version
+    lacks)."""
     fields = wire_fields(type_)
     present = [field for field in fields if version in field.versions]
     return (
@@ -71,7 +72,7 @@ def fields_at(type_: type, version: int) -> tuple[list[WireField], list[WireFiel
 
 
 def up_to(ordered: list[WireField], last: str | None) -> tuple[list[WireField], list[WireField]]:
-    """Split fields into those up to and including `last`, and the rest; with None the rest is empty."""
+    """Split `ordered` into the fields up to and including `last`, and the rest; return both. With None the rest is empty."""
     at = len(ordered) if last is None else [field.name for field in ordered].index(last) + 1
     return ordered[:at], ordered[at:]
 

@@ -25,7 +25,8 @@ class Bad(Exception):
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 31 bits, because lengths, counts, tags and sizes are non-negative Java ints."""
+    """Read an unsigned varint of at most 31 bits, because lengths, counts, tags and sizes are non-negative Java ints. Return (value,
+    position after it)."""
     byte = buf[pos]
     value, shift = byte & 0x7F, 0
     while byte > 0x7F and shift < _UVARINT_SHIFT_MAX:

@@ -61,7 +61,8 @@ def codec_of(codec_id: int) -> Codec:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Compress a records section as Kafka's Java client does. `level` is Kafka's compression.<codec>.level (None: its default)."""
+    """Compress a records section as Kafka's Java client does; NONE returns it unchanged. `level` is Kafka's compression.<codec>.level
+    (None: its default)."""
     chosen = LEVEL_DEFAULT[codec] if level is None else level
     if codec is Codec.NONE:
         return bytes(data)
