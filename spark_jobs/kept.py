@@ -52,7 +52,8 @@ class Kept:
 
     @classmethod
     def open(cls, directory: Path, question: Question, shares: int) -> Kept:
-        """Create the directory if it is missing, and remove the incomplete results of killed tasks. Raises OSError."""
+        """Return the stored results in `directory`, which is created if it is missing. Incomplete results of killed tasks are removed.
+        Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
         for partial in directory.glob("*" + PARTIAL):
             partial.unlink(missing_ok=True)

@@ -386,7 +386,7 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run the second step on whole shares, and merge the first step's answers, which all go to one task.
+    """Run the second step on whole shares and yield its answers. The first step's answers, which all go to one task, are merged into one.
 
     Thousands of tasks may have findings; merging keeps the driver's input small: the first findings and the exact counts.
     """

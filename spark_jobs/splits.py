@@ -73,7 +73,7 @@ def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
 
 
 def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
-    """Pack parts into tasks of about `target` bytes, the largest first."""
+    """Return the parts as tasks of about `target` bytes, the largest task first."""
     tasks: list[list[Part]] = []
     bytes_left = 0
     for part in sorted(found, key=lambda part: part.end - part.start, reverse=True):

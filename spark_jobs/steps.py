@@ -117,8 +117,8 @@ HANDED: Final[dict[str, Handed]] = {
 def judge_partitions(
     engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], given: Given | None = None
 ) -> tuple[Answer, Made]:
-    """Run the first step over whole partitions: make the views, count, and evaluate the rules of Scope.PARTITION. `given`: None if the
-    logs are read here. Raises OSError."""
+    """Run the first step over whole partitions: make the views, count, and evaluate the rules of Scope.PARTITION. Return the answer and the
+    views. `given`: None if the logs are read here. Raises OSError."""
     made = make_views(engine, question, logs, given)
     answer = {"counts": engine.rows("SELECT * FROM counts", {})}
     if "visible_records" in made.views and question.key_place is not None:
@@ -132,8 +132,8 @@ def judge_partitions(
 
 
 def judge_across(engine: EmbeddedEngine, question: Question, there: Collection[str]) -> Answer:
-    """Run the second step over the views `there`, which the first step made or handed on: costs, producers, and the findings of all other
-    rules."""
+    """Run the second step, and return its answer, over the views `there`, which the first step made or handed on: costs, producers, and the
+    findings of all other rules."""
     (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
     made = Made({*there}, sums["transactional"] > 0)
     answer = {"producers": engine.rows(views.PRODUCERS, {})}
@@ -267,7 +267,7 @@ def _log_ends(question: Question, logs: Sequence[LogDirectory]) -> list[tuple[An
 def draw(
     engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Drawn], found: Sequence[Where]
 ) -> Answer:
-    """Run `pictures.material` on an engine that has no views yet."""
+    """Run `pictures.material` on an engine that has no views yet, and return its rows."""
     made = _make_batch_views(engine, question, logs)
     if made.transactional:
         engine.define("transactions", views.TRANSACTIONS, question.args)

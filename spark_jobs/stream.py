@@ -75,7 +75,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def partitions(self, start: Mapping[str, Sequence[int]], end: Mapping[str, Sequence[int]]) -> list[InputPartition]:
-        """Divide the bytes between two offsets of the stream into tasks of even size."""
+        """Return tasks of even size that together read the bytes between two offsets of the stream."""
         parts = []
         for key, segments in self._logs().items():
             if key not in end:

@@ -58,7 +58,7 @@ def write(cases: Mapping[str, Case], root: Path) -> None:
 
 
 def judge(cases: Mapping[str, Case], root: Path, engine: str = "duckdb") -> Score:
-    """Judge the written cases: all single directories in one audit, and each set of replicas in its own audit."""
+    """Judge the written cases (all single directories in one audit, and each set of replicas in its own audit), and return the score."""
     score = Score()
     single = [name for name, case in cases.items() if not case.directories]
     judged = audit([root / name for name in single], key_field="row", samples=EVERY, engine=engine, deep=True)

@@ -74,7 +74,7 @@ class PartitionWriter:
     def marker(
         self, pid: int, *, epoch: int = 0, committed: bool = True, at: int = T0, coordinator_epoch: int = 0, leader_epoch: int = 0
     ) -> int:
-        """Append a transaction marker of the producer `pid`: a commit if `committed`, else an abort."""
+        """Append a transaction marker of the producer `pid`, a commit if `committed`, else an abort; return its offset."""
         made = end_txn_marker(committed=committed, producer_id=pid, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp=at)
         return self.batch(made, leader_epoch=leader_epoch)
 

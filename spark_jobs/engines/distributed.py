@@ -93,7 +93,7 @@ class SparkJudge:
         return self._answers("judging", planned, steps[:2], shares, steps[2:])
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """Read the segments that the pictures show a second time, and run `steps.draw` on them."""
+        """Read the segments that the pictures show a second time, and run `steps.draw` on them; yield the rows that the pictures need."""
         some, ends, early = bounded(logs, drawn, found)
         yield {"ends": early}
         work = Work(question, 1, self._memory_mb)

@@ -187,7 +187,8 @@ def translated(query: str) -> str:
 
 
 def _function(node: exp.Expr) -> exp.Expr:
-    """Replace functions that sqlglot does not translate, and functions that fail or give null in DuckDB where Spark gives a value."""
+    """Return the node of a DuckDB query for a node of Spark's: replace functions that sqlglot does not translate, and functions that fail
+    or give null in DuckDB where Spark gives a value."""
     if isinstance(node, exp.JSONExtractScalar) and isinstance(node.this, exp.Cast):
         return exp.func("json_text", node.this.this, node.expression)
     if isinstance(node, exp.CountIf):  # DuckDB's count_if gives null where Spark's gives 0

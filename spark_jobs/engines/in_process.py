@@ -39,5 +39,5 @@ class EmbeddedJudge:
         yield judge_across(self._engine, question, made.views)
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """Run `pictures.material` on the views that `judge` made."""
+        """Run `pictures.material` on the views that `judge` made, and return its rows."""
         return [material(self._engine, [(*place, WHOLE) for place in drawn], found, transactional=self._transactional)]

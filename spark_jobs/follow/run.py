@@ -72,8 +72,8 @@ class Following:
 
 
 def follow(spark: SparkSession, job: Following, on_findings: OnFindings, stop: threading.Event) -> Followed:
-    """Judge until `stop` is set or, with `once`, until everything is read. Raises CannotJudge when a log or the checkpoint cannot be
-    read."""
+    """Judge appended batches until `stop` is set or, with `once`, until everything is read; return the totals. Raises CannotJudge when a
+    log or the checkpoint cannot be read."""
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 # imports PySpark, which is optional
 
     for path in job.paths:

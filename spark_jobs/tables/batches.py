@@ -99,7 +99,7 @@ _UNREAD: Final = _Opened(None, None, None, None)
 
 
 def _open(run: Run, row: int) -> _Opened:
-    """Scan the records of one batch with a correct CRC. Legacy messages (magic 0 or 1) are not opened."""
+    """Return a summary of the records of one batch with a correct CRC. Legacy messages (magic 0 or 1) are not opened."""
     if run.headers.magics[row] != MAGIC_V2:
         return _UNREAD
     data = run.batch(row)

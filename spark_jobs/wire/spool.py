@@ -196,7 +196,7 @@ class _PartitionFiles:
 
 
 def _opened(directory: Path, cluster_id: str) -> _State:
-    """Create a spool directory for this cluster, or open its existing one. Raises NotThisCluster."""
+    """Create a spool directory for this cluster, or open its existing one; return its state file's contents. Raises NotThisCluster."""
     file = directory / STATE_FILE
     if file.exists():
         state = _State(**json.loads(file.read_text(encoding="utf-8")))
