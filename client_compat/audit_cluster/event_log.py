@@ -14,8 +14,8 @@ LOST = {"ExecutorLostFailure", "Resubmitted"}
 
 
 def scan_tasks(lines: Iterable[str], reasons: Collection[str] = ("Success",)) -> Counter[str]:
-    """Count by executor id the tasks that belong to a stage that reads log partitions, and ended with one of `reasons`. Executors without
-    such a task count 0."""
+    """Return, by executor id, the number of tasks that belong to a stage that reads log partitions and ended with one of `reasons`.
+    Executors without such a task count 0."""
     tasks: Counter[str] = Counter()
     scans: set[int] = set()
     ended: list[tuple[int, str]] = []

@@ -97,7 +97,7 @@ def operated(log: Path, root: Path) -> Iterator[tuple[str, Path, list[Expected]]
 
 
 def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], wanted: list[str]) -> None:
-    """Judge every workload on every kind of broker, with the original log and with planted anomalies."""
+    """Judge every workload on every kind of broker, with the original log and with planted anomalies, and add the results to `score`."""
     for kind in kinds:
         for name in wanted:
             began = time.monotonic()

@@ -83,7 +83,7 @@ def _moved(batch: Batch, place: Batch) -> Batch:
 
 
 def damage(segment: LastSegment) -> list[Expected]:
-    """Flip one bit in the records of the middle batch."""
+    """Flip one bit in the records of the middle batch; return the finding that the audit must report."""
     if not segment.healthy:
         raise CannotOperate("no batch")
     chosen = segment.healthy[len(segment.healthy) // 2]
@@ -94,7 +94,8 @@ def damage(segment: LastSegment) -> list[Expected]:
 
 
 def duplicate(segment: LastSegment) -> list[Expected]:
-    """Append a copy of an idempotent producer's batch, as a broker without producer state would do with a retry."""
+    """Append a copy of an idempotent producer's batch, as a broker without producer state would do with a retry; return the findings that
+    the audit must report."""
     newest: dict[int, int] = {}
     for batch in segment.batches:
         newest[batch.header.producer_id] = max(newest.get(batch.header.producer_id, 0), batch.header.producer_epoch)
@@ -108,7 +109,7 @@ def duplicate(segment: LastSegment) -> list[Expected]:
 
 
 def lose(segment: LastSegment) -> list[Expected]:
-    """Remove a batch between two others of the same producer and epoch."""
+    """Remove a batch between two others of the same producer and epoch; return the findings that the audit must report."""
     if segment.compacted:
         raise CannotOperate("what is missing here may have been compacted away")
     for batch, following in pairwise(segment.healthy):
@@ -128,7 +129,7 @@ def _alike(one: Batch, other: Batch) -> bool:
 
 
 def reorder(segment: LastSegment) -> list[Expected]:
-    """Swap two consecutive batches of one producer, with their offsets."""
+    """Swap two consecutive batches of one producer, with their offsets; return the findings that the audit must report."""
     for first, second in pairwise(segment.healthy):
         if first.is_plain and _alike(first, second) and second.is_plain and first.header.record_count == second.header.record_count:
             swapped = {first.header.base_offset: _moved(second, first), second.header.base_offset: _moved(first, second)}

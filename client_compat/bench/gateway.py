@@ -102,7 +102,8 @@ def cases(scale: int) -> list[Benchmark]:
 
 
 def subtract(results: Results, latencies: Benchmark) -> None:
-    """Compute the added latencies of each proxy, run by run: the latency with the proxy minus the latency without a proxy."""
+    """Compute each proxy's added latency, run by run (the latency with the proxy minus the latency without a proxy), and add it to
+    `results`."""
     of_case = results.values[latencies.name]
     for name, added in ADDED.items():
         direct = of_case[name][NONE]
@@ -192,7 +193,7 @@ def sites(kind: str, directory: Path, *, with_toxiproxy: bool) -> Iterator[list[
 
 
 def measure(found: Sequence[Site], runs: int, scale: int, note: Callable[[str], None]) -> tuple[Results, list[Benchmark]]:
-    """Measure all cases at all sites, and compute the added latencies."""
+    """Measure all cases at all sites, and compute the added latencies; return the results and the cases."""
     results, measured = Results(runs, [site.peer.name for site in found]), cases(scale)
     records = WARM_UP_RECORDS if scale == 1 else QUICK_WARM_UP_RECORDS
     side_by_side(measured, found, results, partial(warm_up, records=records), note)

@@ -58,7 +58,8 @@ def bench(
     note: Callable[[str], None],
     quick: bool = False,
 ) -> Results:
-    """Measure all cases. `note` is called before each measurement. Raises `BrokerFailed` if a standalone broker does not start."""
+    """Measure all cases, and return the results. `note` is called before each measurement. Raises `BrokerFailed` if a standalone broker
+    does not start."""
     results = Results(runs, [peer.name for peer in peers])
     records = QUICK_WARM_UP_RECORDS if quick else WARM_UP_RECORDS
     alone = [case for case in cases if not case.of_cluster and not case.of_tls]

@@ -121,7 +121,8 @@ class Planned:
 
 
 def planned(partitions: int, segments: int, segment_bytes: int = 1 << 30) -> Planned:
-    """List and plan an audit of so many partitions with so many segments each, as the driver does for a cluster of CORES cores."""
+    """List and plan an audit of so many partitions with so many segments each, as the driver does for a cluster of CORES cores; return what
+    that costs."""
     register()
     FormulaFileSystem.listings = 0
     started, cpu = time.perf_counter(), time.process_time()

@@ -30,7 +30,7 @@ ANONYMOUS = Identity()
 def put(
     port: int, topic: str, value: str, who: Identity = ANONYMOUS, *, count: int = 1, acks: int = -1, timeout_ms: int = 10_000
 ) -> tuple[str, int]:
-    """Send one batch of `count` equal records to partition 0 of that broker; return the error name and the offset."""
+    """Send one batch of `count` equal records to partition 0 of `topic`, to the broker at `port`; return the error name and the offset."""
     records = [SimpleRecord(None, value.encode(), time.time_ns() // 1_000_000)] * count
     batch = build_batch(records, producer_id=who.producer_id, producer_epoch=who.epoch, base_sequence=who.sequence)
     data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])]

@@ -107,7 +107,7 @@ class Request:
 
 @dataclass(slots=True)
 class Program:
-    """One client: three factories for objects whose methods are the operations.
+    """A client program: factories for its producers, consumers and admin clients, whose methods are the operations of CONTROL.md.
 
     - `failure` translates an exception of the client.
     - `connect` implements `admin.connect`; a program that has it also supports the argument `security`.

@@ -44,20 +44,20 @@ class Fault(StrEnum):
 
 
 def restart(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Stop the node cleanly, and start it."""
+    """Stop the node cleanly, and start it. Return "": there is no detail to report."""
     node.stop()
     node.start()
     return ""
 
 
 def kill(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Kill the node with SIGKILL, and start it, sometimes before its session has expired."""
+    """Kill the node with SIGKILL, and start it, sometimes before its session has expired; return for how long it was down, as text."""
     node.process.kill()
     return _start_later(node, rng)
 
 
 def stand_still(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Pause the node with SIGSTOP: its connections stay open, and it resumes with its old state."""
+    """Pause the node with SIGSTOP, so that its connections stay open and it resumes with its old state; return for how long, as text."""
     still = rng.uniform(*STILL_S)
     node.process.pause()
     time.sleep(still)
@@ -66,7 +66,8 @@ def stand_still(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 
 def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> str:
-    """Let the leader append records that its followers do not get, and kill the leader."""
+    """Let the leader append records that its followers do not get, kill the leader, and start it again; return for how long it was down, as
+    text."""
     others = [other for other in cluster.brokers if other is not broker]
     for other in others:
         other.process.pause()
@@ -78,7 +79,8 @@ def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> str:
 
 
 def cut_link(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Block traffic from or to some other nodes, or both; clients still reach the node."""
+    """Block traffic from or to some other nodes, or both; clients still reach the node. Return which links were cut and for how long, as
+    text."""
     assert cluster.links is not None, "the cluster was made with links that can be cut"
     ways, said = ways_to_cut(node, cluster.nodes, rng)
     cut = rng.uniform(*CUT_S)
@@ -100,7 +102,7 @@ def ways_to_cut(node: Node, nodes: Sequence[Node], rng: random.Random) -> tuple[
 
 def fill_disk(cluster: Cluster, node: Node, rng: random.Random) -> str:
     """Fill the node's disk. The node ends by itself, because a cluster broker stops when a write fails; it is started again when the disk
-    has free space."""
+    has free space. Return for how long it was down, as text."""
     assert node.disk is not None, "the node has a disk of its own"
     node.disk.fill()
     try:
@@ -128,7 +130,8 @@ def have_decided(cluster: Cluster) -> None:
 
 
 def take_over(cluster: Cluster, broker: Node, rng: random.Random) -> str:
-    """Stop the broker, and start the other kind of broker on its directory with the same id."""
+    """Stop the broker, and start the other kind of broker (Apache Kafka or Ottla) on its directory with the same id; return the new kind as
+    text."""
     broker.stop()
     broker.kind = Kind.OTTLA if broker.kind == Kind.KAFKA else Kind.KAFKA
     broker.start()

@@ -102,7 +102,7 @@ class Group:
                     )
 
     def judge(self, log: Sequence[Consumed]) -> GroupVerdict:
-        """Compare the records that the group's members received with all records of the topic."""
+        """Compare the records that the group's members received with all records of the topic; return the counts of differences."""
         verdict, found = self.verdict, [dict[int, int]() for _ in self.given]
         for partition, offset, value in log:
             found[partition][offset] = zlib.crc32(value)
@@ -177,7 +177,8 @@ class Member:
         return options
 
     def _poll(self, consumer: Consumer, committed: dict[Partition, int], *, look: bool) -> None:
-        """Poll once. `committed` has this consumer's committed offsets of its assigned partitions."""
+        """Poll once, and commit the new positions. `committed` has this consumer's committed offsets of its assigned partitions. With
+        `look`, also fetch the group's committed offsets and check them."""
         for taken in consumer.poll(POLL_RECORDS, POLL_MS):
             self._group.take(taken.partition, taken.offset, taken.value or b"")
         if not (mine := consumer.assignment()):

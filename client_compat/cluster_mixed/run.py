@@ -204,7 +204,7 @@ def _under_load(
 
 
 def audited(directories: Sequence[Path]) -> Verdict:
-    """Run `ottla audit --replicas` over all directories."""
+    """Run `ottla audit --replicas` over all directories, and return its verdict."""
     from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # client processes import this module too, and do not need it
 
     return audit(directories, replicas=True, engine="duckdb")

@@ -186,8 +186,9 @@ def transacting(clients: Sequence[str], directory: Path, bootstrap: str, topic: 
 def judge(
     outcomes: Mapping[str, Sequence[Outcome]], offsets: Mapping[str, int], partitions: int, seen: Iterable[tuple[int, bytes]]
 ) -> TxnVerdict:
-    """Judge the transactions. `outcomes`: by client and number; `offsets`: each client's committed offset, if its group has one; `seen`:
-    the (partition, value) that a read_committed consumer received."""
+    """Compare the transactions with what a consumer received, and return the counts of differences. `outcomes`: by client and number;
+    `offsets`: each client's committed offset, if its group has one; `seen`: the (partition, value) that a read_committed consumer received.
+    """
     verdict = TxnVerdict()
     copies = Counter(seen)
     for client, ended in outcomes.items():

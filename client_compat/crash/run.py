@@ -80,8 +80,8 @@ def crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = ()
 def kill_under_load(
     brokers: Sequence[BrokerProcess], kills: int, rng: random.Random, answered: Callable[[], Sequence[int]], on_kill: OnKill
 ) -> Kills:
-    """Kill and restart randomly chosen brokers until there were `kills` kills; each client must receive an acknowledgement between two
-    kills. Raises `BrokerFailed` or `RunFailed`."""
+    """Kill and restart randomly chosen brokers until there were `kills` kills, and return how they went. Each client must receive an
+    acknowledgement between two kills. Raises `BrokerFailed` or `RunFailed`."""
     found = Kills()
 
     def check_alive() -> None:

@@ -117,7 +117,8 @@ def _brokers(directory: Path, count: int, options: Sequence[str]) -> Iterator[li
 
 
 def judge(produced: set[Offset], deliveries: Sequence[Delivery]) -> ShareVerdict:
-    """Judge the deliveries. A record whose acceptance was not answered is not lost: the broker may have persisted it before the kill."""
+    """Compare the deliveries with the produced records, and return the counts of differences. A record whose acceptance was not answered is
+    not lost: the broker may have persisted it before the kill."""
     accepted: dict[Offset, float] = {}
     for delivery in deliveries:
         if delivery.accepted:

@@ -47,7 +47,8 @@ async def step(
     *,
     poll_ms: int = POLL_MS,
 ) -> Processed:
-    """Fetch some records, apply each once, and commit the offsets. Call it in a loop.
+    """Fetch some records, apply each once, and commit the offsets; return how many were applied and how many were repeated. Call it in a
+    loop.
 
     The consumer must have `enable_auto_commit=False`. If `effect` or `business_key` raises, the offset stays unchanged and the record is
     delivered again.

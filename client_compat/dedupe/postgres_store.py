@@ -26,7 +26,8 @@ class PostgresStore:
 
     @classmethod
     async def connect(cls, conninfo: str) -> PostgresStore:
-        """Connect and create the table. `conninfo` has libpq's format. Raises psycopg.OperationalError."""
+        """Connect, create the table if it does not exist, and return the store. `conninfo` has libpq's format. Raises
+        psycopg.OperationalError."""
         connection = await AsyncConnection.connect(conninfo, autocommit=True)
         await connection.execute(SCHEMA)
         return cls(connection)

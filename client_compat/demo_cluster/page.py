@@ -181,7 +181,7 @@ def _committed(sample: Sample) -> int:
 
 
 def _marks(scale: _Scale, events: Sequence[Event]) -> list[EventMark]:
-    """Place each event in the first row where it does not overlap another."""
+    """Return the events, each placed in the first row where it does not overlap another."""
     marks: list[EventMark] = []
     ends: list[float] = []
     for number, event in enumerate((one for one in events if one.kind in SHOWN), 1):
@@ -193,7 +193,8 @@ def _marks(scale: _Scale, events: Sequence[Event]) -> list[EventMark]:
 
 
 def _bars(scale: _Scale, judged: Judged) -> list[Bar]:
-    """Group acknowledgements by time. After a pause a client gets many at once, so bars are cut above a few times the median."""
+    """Return the acknowledgements of each period as a bar. After a pause a client gets many at once, so bars are cut above a few times the
+    median."""
     step = scale.seconds * 1000 / BARS
     counts, lost = Counter(_slots(scale, step, judged.acked_ms)), Counter(_slots(scale, step, (one.at_ms for one in judged.lost)))
     highest = min(max(counts.values(), default=1), CUT_AT * statistics.median(counts.values() or [1]))

@@ -57,7 +57,7 @@ class Increment:
 
 
 def count(records: Iterable[tuple[bytes, bytes]]) -> Counts:
-    """Count flights given as (carrier, JSON)."""
+    """Return the number of flights by carrier and hour. `records`: (carrier, JSON) of each flight."""
     counts: Counts = Counter()
     for key, value in records:
         found = HOUR.search(value)

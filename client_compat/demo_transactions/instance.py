@@ -51,7 +51,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InstanceTask:
-    """The task of an instance. `transactional` is False for the comparison without transactions."""
+    """The parameters of the pipeline's instances. `transactional` is False for the comparison without transactions."""
 
     bootstrap: str
     output: str

@@ -35,7 +35,8 @@ class Judgement:
 
 
 def judge(output: Iterable[Increment], direct: Counts, inputs: Sequence[int]) -> Judgement:
-    """Judge the output. `direct`: the correct counts; `inputs`: the number of records in each input partition."""
+    """Compare the pipeline's output with the input, and return the result. `direct`: the correct counts; `inputs`: the number of records in
+    each input partition."""
     found = Judgement(sum(inputs), counts=len(direct))
     summed: Counts = Counter()
     ranges: Counter[tuple[int, int, int]] = Counter()

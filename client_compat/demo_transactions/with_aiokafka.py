@@ -40,7 +40,7 @@ async def _sorted_errors() -> AsyncIterator[None]:
 
 
 class AiokafkaInstance(PipelineInstance):
-    """An instance with aiokafka."""
+    """A pipeline instance that uses aiokafka."""
 
     def __init__(self, job: InstanceTask) -> None:
         self._job = job

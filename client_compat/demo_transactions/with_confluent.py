@@ -43,7 +43,7 @@ def _sorted_errors() -> Iterator[None]:
 
 
 class ConfluentInstance(PipelineInstance):
-    """An instance with confluent-kafka."""
+    """A pipeline instance that uses confluent-kafka."""
 
     def __init__(self, job: InstanceTask) -> None:
         self._job = job

@@ -152,7 +152,7 @@ def _print_report(console: Console, report: Report, *, explained: bool) -> None:
 
 
 def _of_logins(console: Console, directory: Path) -> Report:
-    """Compare log-ins. Includes GSSAPI when a KDC and python-gssapi are installed."""
+    """Compare the brokers' responses to log-ins, and return the report. Includes GSSAPI when a KDC and python-gssapi are installed."""
     try:
         import gssapi  # noqa: F401, PLC0415 # an optional dependency that few install
 

@@ -175,7 +175,8 @@ def secured_kafka(directory: Path) -> tuple[ReferenceBroker, int]:
 def differential_of_access(
     directory: Path, pairs: int = 2_000, seed: int = SEED, *, on_case: Callable[[int, Report], None] | None = None
 ) -> Report:
-    """Compare `pairs` pairs of an ACL set and a request. Raises KafkaMissing or BrokerFailed."""
+    """Compare the authorization of both brokers with `pairs` pairs of an ACL set and a request; return the differences. Raises KafkaMissing
+    or BrokerFailed."""
     reference, kafkas_port = secured_kafka(directory / "kafka-acls")
     own_port, own_secure_port = free_port(), free_port()
     own_settings = {

@@ -164,7 +164,8 @@ def _produce(random: Random, version: int) -> Any:
 
 
 def _read(name: str) -> k01.FetchPartition:
-    """Fetch from the first record, but from offset 99 in coordinator topics, because the brokers write different records to these."""
+    """Return the partition of a Fetch request from the first record, but from offset 99 in coordinator topics, because the brokers write
+    different records to these."""
     return k01.FetchPartition(99 if name.startswith("__") else 0, -1, 0, -1, -1, 1 << 20)
 
 

@@ -62,14 +62,14 @@ class Probe:
         return self.finish(label, *self.send(request, version, on=on), sort=sort)
 
     def quietly(self, request: Message, version: int) -> Any:
-        """Send a request without recording the response, for polling. Raises OSError or ProtocolError."""
+        """Send a request and return the response without recording it, for polling. Raises OSError or ProtocolError."""
         client, version = self.connection(), self._version(request, version)
         client.send(request, version)
         return decode_response(request.API_KEY, version, client.read_frame())[1]
 
     def send(self, request: Message, version: int | None = None, *, on: str = "main") -> tuple[Message, int, str]:
-        """Send a request without waiting for the response; `finish(label, *result)` reads and records it. Raises NotOffered if the older
-        release under comparison lacks the API."""
+        """Send a request without waiting for the response, and return the arguments with which `finish(label, *result)` reads and records
+        it. Raises NotOffered if the older release under comparison lacks the API."""
         version = self._version(request, version)
         self.connection(on).send(request, version)
         return request, version, on

@@ -126,8 +126,8 @@ class Report:
 def differential(
     directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None, like: str | None = None
 ) -> Report:
-    """Start both brokers over fresh directories under `directory` and compare them. With `like`, such as `3.7.2`, Ottla is like
-    that version and compared with it. Raises KafkaMissing or BrokerFailed.
+    """Start both brokers over fresh directories under `directory`, compare their responses, and return the report. With `like`, such as
+    `3.7.2`, Ottla is like that version and compared with it. Raises KafkaMissing or BrokerFailed.
     """
     older = like is not None and release_of(like) < TELEMETRY_SINCE
     reporters, classes = telemetry() if not older else ({}, None)

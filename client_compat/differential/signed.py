@@ -118,7 +118,7 @@ class Issuer:
         return {name: self._token(**change) for name, change in changes.items()}
 
     def _token(self, kid: str | None = "r", header: dict[str, Any] | None = None, **changes: Any) -> str:
-        """Sign a token by hand, because PyJWT refuses to create some of the invalid ones."""
+        """Return a signed token. It is made by hand, because PyJWT refuses to create some of the invalid ones."""
         claims = {name: value for name, value in {**_claims(), **changes}.items() if value is not None}
         named = {} if kid is None else {"kid": kid}
         head = f"{_part({'alg': 'RS256', **named, **(header or {})})}.{_part(claims)}"

@@ -33,7 +33,8 @@ def _flip_bits(rng: random.Random, body: bytes) -> bytes:
 
 
 def _hostile_word(rng: random.Random, body: bytes) -> bytes:
-    """Overwrite bytes with an extreme count or length, mostly at a position that holds a count, a length, or a string's start."""
+    """Return `body` with an extreme count or length written into it, mostly at a position that holds a count, a length, or a string's
+    start."""
     at, word = rng.randrange(len(body) + 1), rng.choice(HOSTILE_WORDS)
     return body[:at] + word + body[at + len(word) :]
 

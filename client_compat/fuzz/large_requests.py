@@ -91,7 +91,8 @@ LAST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A request. `array` is the path of its long array with `elements` elements; `frame` contains its bytes, with the size."""
+    """One of the largest legal requests of an API. `array` is the path of its long array with `elements` elements; `frame` contains its
+    bytes, with the size."""
 
     api: str
     array: str
@@ -282,7 +283,8 @@ def _frame(request: Message, version: int) -> bytes:
 
 
 def _is_answered(frame: bytes, port: int) -> bool:
-    """Return whether a user without permissions gets a response. The size check comes before authorization."""
+    """Return whether a user without permissions gets a response to the frame. If not, it exceeds a limit of the broker: the size check
+    comes before authorization."""
     try:
         with _Attacker(port, GUEST) as attacker:
             return len(list(attacker.exchange(frame))) == 1
@@ -330,7 +332,7 @@ def measure(
     elements: int = ELEMENTS,
     on_attack: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
-    """Measure each largest request of `apis` (all if empty) as each user in `who`."""
+    """Send each largest request of `apis` (all if empty) as each user in `who`, and yield the measurements."""
     for attack in attacks(brokers[0], _versions(brokers), apis, elements):
         for user in who:
             for times in pipelined:

@@ -272,7 +272,7 @@ def _answer(peer: socket.socket) -> bytes:
 
 
 def _look(listeners: SecuredListeners, peer: socket.socket) -> bytes | None:
-    """Return what arrives within a short time; None if the broker closed the connection."""
+    """Return the bytes that arrive within a short time; empty if none do; None if the broker closed the connection."""
     peer.settimeout(ANSWER_WAIT_S)
     try:
         data = peer.recv(ANSWER_BYTES)

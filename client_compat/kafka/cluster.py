@@ -315,7 +315,7 @@ def _both(broker: Node, controller: Node) -> Node:
 
 
 def _listeners(ports: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-    """Make listener settings: for each name, the port, and the advertised port."""
+    """Return the listener settings of a broker; `ports` has the port and the advertised port of each listener, by name."""
     own, advertised = (",".join(f"{name}://{HOST}:{at[which]}" for name, at in ports.items()) for which in (0, 1))
     return {"listeners": own, "advertised.listeners": advertised}
 

@@ -55,7 +55,8 @@ class Recorded:
 
 
 def record(version: str, directory: Path) -> Recorded:
-    """Start a new broker of `version` in `directory`, and ask it. Raises KafkaMissing, BrokerFailed, OSError or ProtocolError."""
+    """Start a new broker of `version` in `directory`, and return what it offers according to its responses. Raises KafkaMissing,
+    BrokerFailed, OSError or ProtocolError."""
     release = release_of(version)
     settings = {"metric.reporters": "ottla.compat.TelemetryTaker"} if release >= TELEMETRY_SINCE else {}
     classes = compiled("TelemetryTaker") if settings else None

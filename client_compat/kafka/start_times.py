@@ -32,7 +32,7 @@ class Start(NamedTuple):
 
 
 def processes(directory: Path, kind: Kind) -> Start:
-    """Start a controller and three brokers, each as a process. Raises `BrokerFailed` or `KafkaMissing`."""
+    """Start a controller and three brokers, each as a process, and return what the start cost. Raises `BrokerFailed` or `KafkaMissing`."""
     cluster = Cluster(directory, (kind,) * BROKERS, controller_kind=kind)
     cluster.format()
     nodes = [node.process for node in cluster.nodes]
@@ -40,7 +40,8 @@ def processes(directory: Path, kind: Kind) -> Start:
 
 
 def one_process(directory: Path) -> Start:
-    """Run `ottla serve --brokers 3`, a whole cluster in one process, which formats its own directory. Raises `BrokerFailed`."""
+    """Start `ottla serve --brokers 3`, a whole cluster in one process, which formats its own directory; return what the start cost. Raises
+    `BrokerFailed`."""
     port_file = directory.with_name("ports")
     argv = [*OTTLA, "serve", "--brokers", str(BROKERS), "--data-dir", str(directory), "--port", "0", "--port-file", str(port_file)]
     node = BrokerProcess(argv, 0, directory.with_name("log"))

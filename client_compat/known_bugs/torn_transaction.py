@@ -73,7 +73,7 @@ def wait_for_end(stage: Stage, topic: str, *, markers: int, partition: int = 0) 
 
 
 def refused(stage: Stage) -> bool:
-    """Show that the broker rejects the delayed commit in transaction version 2, with single requests.
+    """Send the delayed commit in transaction version 2, with single requests; return whether the broker rejects it.
 
     A real client would have closed the late request's connection. Here the connection stays open, so that the response can be read.
     """

@@ -95,7 +95,8 @@ def _pick(names: list[str], wanted: list[str] | None) -> list[str]:
 
 
 def _kept(console: Console, directory: Path, *, resume: bool) -> Kept:
-    """Clear the directory, but keep the cells of the previous run if `resume` is set. Exits if the directory is not one of a run."""
+    """Clear the directory of the matrix run; with `resume`, keep the cells of the previous run. Return the kept cells. Exits if the
+    directory is not one of a run."""
     finished = Kept(directory / CELLS) if resume else None
     replace(console, directory, CELLS)
     (directory / CELLS).touch()

@@ -194,7 +194,7 @@ what is installed."""
 
 
 def _older(name: str) -> Language:
-    """Return a virtual environment with an older library, below `.compat`."""
+    """Return the language entry of a Python program with an older library, in a virtual environment of its own below `.compat`."""
     pythons, pins = OLDER_LIBRARIES[name]
 
     def build(out: Path) -> Sequence[Sequence[str]]:

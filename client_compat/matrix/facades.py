@@ -115,13 +115,14 @@ class Producer:
     handle: str
 
     def send(self, topic: str, records: Iterable[Record], *, mode: Mode = "async", timeout_ms: int = CALL_TIMEOUT_MS) -> list[Sent]:
-        """Send the records and wait for every acknowledgement. A failed record's error is in its `Sent`."""
+        """Send the records, wait for every acknowledgement, and return them in the records' order. A failed record's error is in its
+        `Sent`."""
         wire = [_record(record) for record in records]
         answer = self.program.call("producer.send", handle=self.handle, topic=topic, records=wire, mode=mode, timeout_ms=timeout_ms)
         return [_sent(result) for result in answer["results"]]
 
     def send_ok(self, topic: str, records: Iterable[Record], *, mode: Mode = "async", timeout_ms: int = CALL_TIMEOUT_MS) -> list[Sent]:
-        """Send the records like `send`, and raise the first record's error if there is one."""
+        """Send the records like `send`, and return their acknowledgements. Raises the first record's error if there is one."""
         sent = self.send(topic, records, mode=mode, timeout_ms=timeout_ms)
         for one in sent:
             if one.error is not None:
@@ -160,7 +161,7 @@ class Consumer:
         self.program.call("consumer.assign", handle=self.handle, partitions=_partitions(partitions))
 
     def poll(self, count: int, timeout_ms: int = POLL_TIMEOUT_MS) -> list[Taken]:
-        """Poll until `count` records arrived (more are possible) or the time is over. Fewer or no records are no error."""
+        """Poll until `count` records arrived (more are possible) or the time is over, and return them. Fewer or no records are no error."""
         answer = self.program.call("consumer.poll", handle=self.handle, count=count, timeout_ms=timeout_ms)
         return [_taken(record) for record in answer["records"]]
 

@@ -20,7 +20,7 @@ DONE = (Outcome.PASS, Outcome.UNSUPPORTED)
 
 
 class Kept:
-    """The finished cells and their clients' version info, stored in `file`."""
+    """The finished cells of a run (each a scenario with a client on a broker) and their clients' version info, stored in `file`."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -53,7 +53,8 @@ class Members:
         return [consumer.assignment() for consumer in self.consumers]
 
     def settle(self, wanted: Callable[[Shares], bool], what: str, timeout_s: float = SETTLE_S) -> Shares:
-        """Poll until `wanted` holds for the assignments twice in a row. Raises `Broken` with the last assignments."""
+        """Poll until `wanted` holds for the assignments twice in a row, and return the assignments. Raises `Broken` with the last
+        assignments."""
         ends, agreed = time.monotonic() + timeout_s, 0
         while time.monotonic() < ends:
             self.poll()
@@ -63,7 +64,8 @@ class Members:
         raise Broken(f"{what}: not within {timeout_s:.0f} s; the members have {[sorted(share) for share in self.shares()]}")
 
     def share(self, partitions: set[Partition], sizes: Sequence[int] | None = None) -> Shares:
-        """Poll until every partition has exactly one member, and the members have as many partitions as `sizes` says, in any order."""
+        """Poll until every partition has exactly one member, and the members have as many partitions as `sizes` says, in any order; return
+        the assignments. Raises `Broken`."""
 
         def right(shares: Shares) -> bool:
             whole = sorted(one for share in shares for one in share) == sorted(partitions)
@@ -72,7 +74,7 @@ class Members:
         return self.settle(right, f"every partition has one member, {sizes or 'any number'} each")
 
     def read(self, count: int, timeout_s: float = SETTLE_S) -> list[Taken]:
-        """Poll until all members together received `count` different records. Raises `Broken`."""
+        """Poll until all members together received `count` different records, and return the records. Raises `Broken`."""
         ends = time.monotonic() + timeout_s
         while time.monotonic() < ends:
             if len(self.places()) >= count:
@@ -123,7 +125,7 @@ class GroupTruth:
 
 
 def filled(context: ScenarioContext, partitions: int, count: int) -> str:
-    """Create a topic with `count` records in each partition."""
+    """Create a topic with `count` records in each partition; return the topic's name."""
     topic = context.topic(partitions)
     for index in range(partitions):
         context.truth.write_values(topic, [b"%d:%d" % (index, number) for number in range(count)], partition=index)

@@ -40,7 +40,7 @@ class Losses:
         self._random = random.Random(self.seed)
 
     def hits(self, api_key: int) -> bool:
-        """Decide whether this response is dropped, and count dropped responses."""
+        """Decide whether the next response of this API is dropped, count it if so, and return the decision."""
         if api_key != self.api_key:
             return False
         self.seen += 1

@@ -31,7 +31,7 @@ TIMEOUT_S = 90.0
 
 
 class Broken(AssertionError):
-    """A promise does not hold; the text says what was expected and what was found."""
+    """A scenario's promise does not hold; the text says what was expected and what was found."""
 
 
 def expect(holds: bool, what: str) -> None:
@@ -141,7 +141,8 @@ class ScenarioContext:
         return name
 
     def read(self, topic: str, count: int, *, partitions: int = 1, **options: Unpack[ConsumerOptions]) -> list[Taken]:
-        """Read from the beginning with the client under test, until `count` records arrived; ordered within each partition."""
+        """Read the topic from the beginning with the client under test, until `count` records arrived; return them, ordered within each
+        partition."""
         options.setdefault("reset", "earliest")
         consumer = self.consumer(**options)
         consumer.assign([(topic, index) for index in range(partitions)])
@@ -151,7 +152,7 @@ class ScenarioContext:
 
 
 def poll_until(consumer: Consumer, count: int, *, timeout_ms: int = 30_000) -> list[Taken]:
-    """Poll until `count` records arrived. Raises `Broken` with the number that did."""
+    """Poll until `count` records arrived, and return them. Raises `Broken` with the number that did."""
     taken = consumer.poll(count, timeout_ms)
     expect(len(taken) >= count, f"{len(taken)} of {count} records came within {timeout_ms / 1000:.0f} s")
     return taken

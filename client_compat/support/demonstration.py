@@ -55,7 +55,7 @@ def side_by_side(title: str, runs: Mapping[str, Run], rows: Sequence[tuple[str, 
 
 
 def audited(display: Progress, paths: Sequence[Path], **options: object) -> Verdict:
-    """Audit the logs; `options` are those of `ottla.spark_jobs.audit.audit`."""
+    """Audit the logs, and return the verdict; `options` are those of `ottla.spark_jobs.audit.audit`."""
     from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # the client processes import this module again and need none of it
 
     bar = display.add_task("audit of the log" if len(paths) == 1 else "audit of the logs", total=None, note="")

@@ -53,7 +53,8 @@ def read_with_confluent(bootstrap: str, topic: str, partitions: int, isolation: 
 
 
 def read_with_aiokafka(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[Consumed]:
-    """Read the topic with aiokafka, like `read_with_confluent`."""
+    """Read the topic with aiokafka; return records by offset within each partition. Raises `RunFailed` if the end of the log is not
+    reached."""
     return asyncio.run(_read_with_aiokafka(bootstrap, topic, partitions, isolation))
 
 

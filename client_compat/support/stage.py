@@ -89,7 +89,7 @@ class InFlight:
 
 
 def serve(directory: Path, *, transaction_version: int) -> tuple[BrokerProcess, AdminPort]:
-    """Start a broker with that transaction version, without waiting for it."""
+    """Start a broker with that transaction version, without waiting for it; return its process and its admin port."""
     admin = AdminPort(free_port())
     settings = [f"transaction.version={transaction_version}", *SMALL]
     options = [*admin.options, *(part for setting in settings for part in ("--set", setting))]

@@ -66,8 +66,8 @@ def _acknowledged(load: Load) -> list[array[int]]:
 
 
 def judge(load: Load, partitions: int) -> AckVerdict:
-    """Consume the topic, and compare its records with the clients' acknowledgements. Each value must be stored once, at the offset that its
-    client was told. Raises `RunFailed`."""
+    """Consume the topic, compare its records with the clients' acknowledgements, and return the counts of differences. Each value must be
+    stored once, at the offset that its client was told. Raises `RunFailed`."""
     verdict, acknowledged = AckVerdict(), _acknowledged(load)
     found: list[dict[int, list[int]]] = [{} for _ in load.clients]
     last: dict[tuple[int, int], int] = {}

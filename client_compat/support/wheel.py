@@ -22,8 +22,8 @@ def copy_sources(to: Path) -> Path:
 
 
 def build_wheel(source: Path, to: Path, python: str = sys.executable) -> Path:
-    """Build the wheel of a source directory or an sdist in the new directory `to`, for `python`, which has the build tools. Raises
-    CalledProcessError.
+    """Build the wheel of a source directory or an sdist in the new directory `to`, and return its path. It is built for `python`, which has
+    the build tools. Raises CalledProcessError.
     """
     command = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(to)]
     subprocess.run([*command, str(source)], check=True)
@@ -32,7 +32,7 @@ def build_wheel(source: Path, to: Path, python: str = sys.executable) -> Path:
 
 
 def build_sdist(source: Path, to: Path) -> Path:
-    """Build the sdist of a source directory in the directory `to`. Raises CalledProcessError."""
+    """Build the sdist of a source directory in the directory `to`, and return its path. Raises CalledProcessError."""
     subprocess.run([sys.executable, "-c", _SDIST, str(to)], cwd=source, check=True, stdout=subprocess.DEVNULL)
     (sdist,) = to.glob("ottla-*.tar.gz")
     return sdist

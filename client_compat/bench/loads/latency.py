@@ -37,13 +37,14 @@ STALLED_S = 20.0
 
 
 def percentiles(seconds: Sequence[float]) -> Values:
-    """Return percentiles in milliseconds (nearest rank)."""
+    """Return the median, the 99th and the 99.9th percentile of the times, in milliseconds (nearest rank)."""
     ordered = sorted(seconds)
     return {name: ordered[math.ceil(share * len(ordered)) - 1] * 1e3 for name, share in ((P50, 0.5), (P99, 0.99), (P999, 0.999))}
 
 
 def one_in_flight(site: Site, *, requests: int) -> Values:
-    """Measure with one request in flight: each is sent when the previous one is answered."""
+    """Measure the time from a Produce request to its acknowledgement with one request in flight: each is sent when the previous one is
+    answered. Return percentiles."""
     with _prepared(site, "latency-1", requests) as (_, made, peer), _no_collection():
         return percentiles(one_by_one(peer, made))
 
@@ -64,7 +65,8 @@ def one_by_one(peer: socket.socket, made: Sequence[bytes]) -> list[float]:
 
 
 def paced(site: Site, *, rate: int, seconds: int) -> Values:
-    """Measure requests that are sent on a schedule of `rate` a second."""
+    """Measure the time from the scheduled send of a Produce request to its acknowledgement, at `rate` requests a second; return
+    percentiles."""
     with _prepared(site, "latency-paced", rate * seconds) as (_, made, peer), _no_collection():
         taken: list[float] = []
         reader, timetable = FrameReader(FRAME_BYTES_MAX), Timetable(peer, made, rate)
@@ -79,7 +81,8 @@ def paced(site: Site, *, rate: int, seconds: int) -> Values:
 
 
 def end_to_end(site: Site, *, rate: int, seconds: int) -> Values:
-    """Measure from the scheduled send to the arrival at a consumer that waits at the end of the log."""
+    """Measure the time from the scheduled send of a record to its arrival at a consumer that waits at the end of the log; return
+    percentiles."""
     with _prepared(site, "end-to-end", rate * seconds) as (name, made, peer), dial(site.broker.bootstrap) as consumer, _no_collection():
         taken: list[float] = []
         acks, fetched, timetable = FrameReader(FRAME_BYTES_MAX), FrameReader(FRAME_BYTES_MAX), Timetable(peer, made, rate)
@@ -107,7 +110,8 @@ class Timetable:
         return time.perf_counter() - self._began - number / self._rate
 
     def wait(self, sockets: list[socket.socket]) -> list[socket.socket]:
-        """Send the frames that are due, then wait until a socket is readable or the next frame is due. Raises `LoadFailed` on a stall."""
+        """Send the frames that are due, then wait until a socket is readable or the next frame is due; return the readable sockets. Raises
+        `LoadFailed` on a stall."""
         while self._sent < len(self._made) and self.since(self._sent) >= 0:
             self._peer.sendall(self._made[self._sent])
             self._sent += 1

@@ -22,7 +22,8 @@ TOPIC = "bench-life"
 
 
 def first_steps(site: Site, *, records: int) -> Values:
-    """Start a broker, create a topic, and produce one record idempotently; then idle; then load the broker. Raises `LoadFailed`."""
+    """Measure a new broker: the time from its start to the acknowledgement of a first idempotent record, and its memory when idle and after
+    a load. Raises `LoadFailed`."""
     with site.fresh("fresh") as broker:
         began = time.perf_counter()
         broker.start(START_TIMEOUT_S)
@@ -53,9 +54,8 @@ def _first_ack(broker: BrokerProcess, deadline: float, *, by_request: bool) -> N
 
 
 def partitions(site: Site, *, topics: int, partitions_each: int) -> Values:
-    """Create topics until each partition has a leader; then restart the broker cleanly, until each has one again.
-
-    Raises `LoadFailed`.
+    """Measure the time to create topics until each partition has a leader, and the time of a clean restart until each has one again. Raises
+    `LoadFailed`.
     """
     names = [f"bench-{number:03}" for number in range(topics)]
     with site.fresh("fresh") as broker:

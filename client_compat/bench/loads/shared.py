@@ -29,7 +29,7 @@ def queue(site: Site, *, consumers: int, record_bytes: int, records: int) -> Val
 
 
 def paced(site: Site, *, rate: int, seconds: int) -> Values:
-    """Measure from a record's due time at the producer to its arrival at the share consumer."""
+    """Measure the time from a record's due time at the producer to its arrival at a share consumer."""
     with topic(site, "share-paced", 1) as name, _joined(site, name, 1) as client:
         median, p99 = client.pace(site.broker.bootstrap, name, rate, rate * seconds)
         return {P50: median * 1e3, P99: p99 * 1e3}

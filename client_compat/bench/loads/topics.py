@@ -36,7 +36,7 @@ def connect(bootstrap: str) -> Client:
 
 @contextmanager
 def topic(site: Site, name: str, partitions: int) -> Iterator[str]:
-    """Create a topic, and delete it afterwards, so that its memory does not affect the next case."""
+    """Create a topic and yield its full name; delete it afterwards, so that its memory does not affect the next case."""
     full = f"bench-{name}-{site.peer.name.replace(' ', '-')}-{site.run}"  # several peers may share a broker
     with connect(site.broker.bootstrap) as client:
         create(client, [full], partitions, by_request=site.can(Ability.PARTITIONS))

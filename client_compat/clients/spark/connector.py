@@ -96,7 +96,8 @@ class Producer:
         self._options["kafka.bootstrap.servers"] = request["bootstrap"]
 
     async def send(self, request: Request) -> Answer:
-        """Send in a thread, because a write blocks for metadata up to max.block.ms, whatever the request's limit."""
+        """Send the request's records in a thread, because a write blocks for metadata up to max.block.ms, whatever the request's limit.
+        Return the result of each record."""
         return await asyncio.to_thread(self._send, request)
 
     def _send(self, request: Request) -> Answer:
@@ -176,7 +177,7 @@ class Consumer:
         return [self._came.get() for _ in range(self._came.qsize())]
 
     def _read(self) -> list[Answer]:
-        """Read the records after the positions in a batch read, and advance the positions."""
+        """Read the records after the positions with a batch read, advance the positions, and return the records."""
         chosen: dict[str, list[int]] = {}
         start: dict[str, dict[str, int]] = {}
         for (topic, index), offset in self._places.items():

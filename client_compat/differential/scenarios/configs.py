@@ -22,9 +22,8 @@ TURNS = count(1)
 
 
 def then(probe: Probe, label: str, request: Message, version: int | None = None) -> Any:
-    """Send a request once the broker has applied all earlier changes.
-
-    Apache Kafka's brokers apply metadata asynchronously, in log order.
+    """Send a request once the broker has applied all earlier changes, and return the response. Apache Kafka's brokers apply metadata
+    asynchronously, in log order.
     """
     value = str(45_000 + next(TURNS))
     kind, name, key = (GROUP, "last-change", "consumer.session.timeout.ms") if not probe.older else (TOPIC, "last-change", "retention.ms")

@@ -23,7 +23,7 @@ def request(topic: str, topic_id: bytes, *parts: FetchPartition, **fields: Any) 
 
 
 def filled(probe: Probe, name: str, partitions: int = 2) -> bytes:
-    """Create a topic whose partition 0 has three batches of two records."""
+    """Create a topic whose partition 0 has three batches of two records; return the topic's id."""
     topic_id = create(probe, name, partitions)
     for n in range(3):
         produce(probe, f"batch {n}", name, batch(b"a" * 100, b"b" * 100, at=n * 10))

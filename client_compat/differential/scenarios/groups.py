@@ -43,7 +43,7 @@ def join_request(group: str, member: str = "", **fields: Any) -> JoinGroupReques
 
 
 def join(probe: Probe, group: str, version: int, name: str = "member", **fields: Any) -> Any:
-    """Join a group, with a second request if the broker requires the member id first."""
+    """Join a group, with a second request if the broker requires the member id first; return the last response."""
     answer = probe.send(join_request(group, **fields), version)
     response = probe.finish(f"join as {name}", *answer)
     word(probe, response, name)

@@ -30,7 +30,7 @@ from ottla.protocol.messages.share_partitions import SharePartition, ShareTopic
 
 
 def filled(probe: Probe, topic: str, *batches: int, partition: int = 0) -> None:
-    """Append batches of so many records."""
+    """Append batches to a partition; `batches` are their numbers of records."""
     at = 0
     for count in batches:
         values = [b"%s-%d" % (topic.encode(), at + number) for number in range(count)]

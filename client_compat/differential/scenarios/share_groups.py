@@ -62,7 +62,8 @@ def settled(probe: Probe, group: str, partitions: int, *, after: int = 0) -> dic
 
 
 def new_topic(probe: Probe, group: str, name: str, partitions: int) -> bytes:
-    """Create a topic once the group assigns without a pause, and wait until the group coordinator knows the topic."""
+    """Create a topic once the group assigns without a pause, and wait until the group coordinator knows the topic; return the topic's
+    id."""
     configure(probe, group, AT_ONCE)
     configure(probe, "sg-looks", AT_ONCE)
     topic_id = create(probe, name, partitions)

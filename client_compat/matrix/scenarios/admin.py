@@ -156,7 +156,7 @@ def admin_list_offsets(context: ScenarioContext) -> None:
 
 
 def _busy_group(context: ScenarioContext, topic: str, group: str) -> Members:
-    """Create a group with one member that has committed offsets."""
+    """Create a group with one member that has committed offsets; return the group's members."""
     consumer: Consumer = context.another().consumer(group=group, reset="earliest", auto_commit=False)
     consumer.subscribe([topic])
     members = Members([consumer])

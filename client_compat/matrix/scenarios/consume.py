@@ -13,7 +13,7 @@ STEP_MS = 1_000
 
 
 def _filled(context: ScenarioContext, partitions: int = 1, count: int = COUNT) -> list[Partition]:
-    """Create a topic with `count` records in each partition, with values `partition:number`, in batches of ten."""
+    """Create a topic with `count` records in each partition, with values `partition:number`, in batches of ten; return its partitions."""
     topic = context.topic(partitions)
     for index in range(partitions):
         for start in range(0, count, 10):

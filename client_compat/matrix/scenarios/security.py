@@ -35,14 +35,14 @@ def scenario(promise: str, *, clients: frozenset[str] = SECURED, quick: bool = F
 
 
 def user(context: ScenarioContext) -> str:
-    """Create a SCRAM user."""
+    """Create a SCRAM user, and return the user's name."""
     name = context.name("user")
     context.rights.add_user(name, PASSWORD)
     return name
 
 
 def protected_topic(context: ScenarioContext, name: str) -> str:
-    """Create a topic that only this user may read and write, in any group."""
+    """Create a topic that only the user `name` may read and write, in any group; return the topic's name."""
     topic = context.topic()
     context.rights.give(Right(name, Operation.ALL, Resource.TOPIC, topic))
     context.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))

@@ -69,7 +69,8 @@ class Producer:
             self._producer.init_transactions()
 
     async def send(self, request: Request) -> Answer:
-        """Send in a thread, because send() blocks for metadata up to max_block_ms, whatever the request's limit."""
+        """Send the request's records in a thread, because send() blocks for metadata up to max_block_ms, whatever the request's limit.
+        Return the result of each record."""
         return await asyncio.to_thread(self._send, request)
 
     def _send(self, request: Request) -> Answer:

@@ -33,7 +33,8 @@ def keywords(request: Request) -> dict[str, Any]:
 
 
 async def connect(request: Request) -> int:
-    """Connect in a thread, because the constructor blocks. For every failure, kafka-python reports only a timeout."""
+    """Connect in a thread, because the constructor blocks; return the number of brokers. For every failure, kafka-python reports only a
+    timeout."""
     return await asyncio.to_thread(_connect, request)
 
 
