@@ -66,17 +66,17 @@ class Certificates:
         return {f"{prefix}ssl.{name}": text for name, text in found.items()}
 
     def pkcs12(self, file: Path) -> Path:
-        """Write the server's key and chain to a PKCS#12 store with OpenSSL."""
+        """Write the server's key and chain to a PKCS#12 store with OpenSSL; return its path."""
         path = self._directory / f"{file.stem}.p12"
         _run("openssl", "pkcs12", "-export", "-in", str(file), "-out", str(path), "-passout", f"pass:{PASSWORD}", "-name", "server")
         return path
 
     def jks(self, file: Path, key_password: str = PASSWORD) -> Path:
-        """Write the server's key and chain to a JKS store."""
+        """Write the server's key and chain to a JKS store; return its path."""
         return self.of_keytool(file, "JKS", key_password)
 
     def of_keytool(self, file: Path, kind: str, key_password: str = PASSWORD) -> Path:
-        """Write the server's key and chain to a store with keytool."""
+        """Write the server's key and chain to a store of type `kind` with keytool; return its path."""
         path = self._directory / f"{file.stem}.{kind.lower()}"
         passwords = ("-srcstorepass", PASSWORD, "-deststorepass", PASSWORD, "-destkeypass", key_password)
         stores = ("-srckeystore", str(self.pkcs12(file)), "-destkeystore", str(path), "-deststoretype", kind)
@@ -84,7 +84,7 @@ class Certificates:
         return path
 
     def truststore(self, kind: str) -> Path:
-        """Write the authority's certificate to a store with keytool."""
+        """Write the authority's certificate to a store of type `kind` with keytool; return its path."""
         path = self._directory / f"trust.{kind.lower()}"
         path.unlink(missing_ok=True)
         self.trust(path, kind)
@@ -96,7 +96,7 @@ class Certificates:
         _run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(self.ca), *where)
 
     def openssl_truststore(self) -> Path:
-        """Write the authority's certificate to a store with OpenSSL."""
+        """Write the authority's certificate to a store with OpenSSL; return its path."""
         path = self._directory / "openssl.p12"
         _run("openssl", "pkcs12", "-export", "-nokeys", "-in", str(self.ca), "-out", str(path), "-passout", f"pass:{PASSWORD}")
         return path

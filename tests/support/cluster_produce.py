@@ -13,7 +13,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 def produce_to(
     broker: InProcessBroker, value: bytes, topic: str = "t", *, acks: int = -1, timeout_ms: int = 10_000, producer_id: int = -1
 ) -> PartitionProduceResponse:
-    """Produce one record, with sequence 0 if `producer_id` is given."""
+    """Produce one record, with sequence 0 if `producer_id` is given; return the partition's response."""
     sequence = -1 if producer_id < 0 else 0
     batch = build_batch(
         [SimpleRecord(None, value, time_ns() // 1_000_000)], producer_id=producer_id, producer_epoch=sequence, base_sequence=sequence

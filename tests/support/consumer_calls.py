@@ -14,14 +14,14 @@ from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDes
 
 
 def beat(client: Client, member_id: str, epoch: int, *, version: int = 1, **changes: Any) -> ConsumerGroupHeartbeatResponse:
-    """Send one heartbeat in group "g"."""
+    """Send one heartbeat in group "g", and return the response."""
     fields: dict[str, Any] = {"group_id": "g", "member_id": member_id, "member_epoch": epoch}
     response: ConsumerGroupHeartbeatResponse = client.call(ConsumerGroupHeartbeatRequest(**(fields | changes)), version=version)
     return response
 
 
 def join(client: Client, member_id: str, *, version: int = 1, **changes: Any) -> ConsumerGroupHeartbeatResponse:
-    """Send the first heartbeat of a member that subscribes to topic "t"."""
+    """Send the first heartbeat of a member that subscribes to topic "t", and return the response."""
     fields: dict[str, Any] = {"subscribed_topic_names": ["t"], "rebalance_timeout_ms": 30_000, "topic_partitions": []}
     return beat(client, member_id, 0, version=version, **(fields | changes))
 

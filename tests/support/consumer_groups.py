@@ -144,7 +144,7 @@ class GroupsDriver:
         return answer
 
     def joined(self, member_id: str = "", **changes: Any) -> JoinAnswer:
-        """Send a JoinGroup that must succeed at once."""
+        """Send a JoinGroup that must succeed at once, and return the response."""
         answer = self.classic_join(member_id, **changes)
         assert answer is not None
         assert answer.error is ErrorCode.NONE, answer.error
@@ -160,7 +160,7 @@ class GroupsDriver:
         return answer
 
     def sync(self, member_id: str, generation: int, **changes: Any) -> SyncAnswer:
-        """Send a SyncGroup that must be answered at once."""
+        """Send a SyncGroup that must be answered at once, and return the response."""
         answer = self.classic_sync(member_id, generation, **changes)
         assert answer is not None
         return answer

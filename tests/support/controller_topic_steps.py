@@ -339,7 +339,7 @@ WEIGHTS: dict[str, int] = {kind.__name__: weight for kind, weight in OF_ALL.item
 
 
 def plan(seed: int, length: int) -> Plan:
-    """Make the sequence of a seed. It begins with unfenced brokers and some topics."""
+    """Return the plan that belongs to a seed. It begins with unfenced brokers and some topics."""
     random = Random(seed)
     level = random.choice((*METADATA_LEVELS, 30, 30, 25))
     features = {"metadata.version": level}

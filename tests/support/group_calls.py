@@ -40,7 +40,8 @@ def join_request(member_id: str = "", group_id: str = "g", **changes: Any) -> Jo
 
 
 def join(client: Client, member_id: str = "", *, version: int = 9, **changes: Any) -> JoinGroupResponse:
-    """Send JoinGroup, and send it again with the assigned member id if the broker requires one (MEMBER_ID_REQUIRED, from version 4 on)."""
+    """Send JoinGroup, and send it again with the assigned member id if the broker requires one (MEMBER_ID_REQUIRED, from version 4 on).
+    Return the last response."""
     response: JoinGroupResponse = client.call(join_request(member_id, **changes), version=version)
     if response.error_code == 79:
         response = client.call(join_request(response.member_id, **changes), version=version)
@@ -128,7 +129,7 @@ class Waiting:
         self._client.send(request, version)
 
     def response(self) -> Any:
-        """Wait for the response, and close the connection."""
+        """Wait for the response, close the connection, and return the response."""
         with self._client as client:
             return decode_response(self._request.API_KEY, self._version, client.read_frame())[1]
 

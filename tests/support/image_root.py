@@ -63,7 +63,8 @@ def possible() -> str | None:
 
 
 def made_layer(directory: Path) -> Path:
-    """Make the files that the image adds to its base image, by running `container/install` with this checkout in place of the wheel."""
+    """Make the files that the image adds to its base image, and return their directory. They are made by running `container/install` with
+    this checkout in place of the wheel."""
     layer = directory / "layer"
     (layer / "opt").mkdir(parents=True)
     (layer / "opt/ottla").symlink_to(sys.prefix)

@@ -83,13 +83,13 @@ class LogBox:
         return self.log
 
     def crash(self, *, now_ms: int = NOW_MS) -> PartitionLog:
-        """Open the log again as after SIGKILL: nothing that is not written yet is saved."""
+        """Open the log again as after SIGKILL, and return it: nothing that is not written yet is saved."""
         old = self.log
         old.release()
         return self.open(clean=False, recovery_point=old.recovery_point, log_start=old.log_start_offset, now_ms=now_ms)
 
     def restart(self, *, now_ms: int = NOW_MS) -> PartitionLog:
-        """Close the log cleanly, and open it again."""
+        """Close the log cleanly, open it again, and return it."""
         old = self.log
         old.close()
         return self.open(clean=True, recovery_point=old.recovery_point, log_start=old.log_start_offset, now_ms=now_ms)

@@ -38,7 +38,7 @@ class Producer:
     epoch: int = -1
 
     async def init(self, at: int) -> Producer:
-        """Send InitProducerId to get the next producer epoch; retry while the coordinator is not ready."""
+        """Send InitProducerId to get the next producer epoch, and return this producer; retry while the coordinator is not ready."""
         while True:
             answer = await self.cluster.ask(at, InitProducerIdRequest(ID, 60_000), 5)
             if answer.error_code == ErrorCode.NONE:

@@ -166,7 +166,7 @@ class MemoryQuorum:
             self.replicate(node_id)
 
     def snapshot(self, *, drop_log: bool) -> SnapshotId:
-        """Let the leader make a snapshot of what is committed; with `drop_log`, remove that part of the log."""
+        """Let the leader make a snapshot of what is committed, and return its id; with `drop_log`, remove that part of the log."""
         leader = self.leader
         contained = [entry for entry in leader.entries if entry.end_offset <= self.high_watermark]
         made = SnapshotId(self.high_watermark, contained[-1].epoch)

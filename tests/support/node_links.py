@@ -34,7 +34,7 @@ class LinkHarness:
         return NodeClient(node, self.network, clock=self.clock, timers=self.timers, random=Random(1), client_id="broker-1")
 
     async def answering(self, node: Node, answer: Answer, versions: dict[int, tuple[int, int]]) -> AnsweringNode:
-        """Start a scripted node, which responds by `answer`, at the address of `node`."""
+        """Start a scripted node, which responds by `answer`, at the address of `node`, and return it."""
         return await AnsweringNode(self.network, node.host, node.port, answer, versions).start()
 
     async def pass_ms(self, ms: int) -> None:

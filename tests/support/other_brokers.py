@@ -29,7 +29,7 @@ class BrokerOne(LinkHarness):
         self.peers = Peers(self.connect, self.addresses.get, 1_000)
 
     async def other(self, node: int, answer: Answer, versions: dict[int, tuple[int, int]] | None = None) -> AnsweringNode:
-        """Start a scripted broker with the id `node`, and register it in broker 1's metadata."""
+        """Start a scripted broker with the id `node`, register it in broker 1's metadata, and return it."""
         self.addresses[node] = Node(node, f"h{node}", 9092)
         return await self.answering(self.addresses[node], answer, versions or dict(SERVED.items()))
 

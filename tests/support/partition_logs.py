@@ -24,7 +24,7 @@ def one_batch(*values: bytes, timestamp: int = 1_700_000_000_000) -> bytes:
 
 
 def append_verified(partition: Partition, batch: bytes) -> AppendInfo:
-    """Append a batch of a transaction that the transaction coordinator has verified (KIP-890)."""
+    """Append a batch of a transaction that the transaction coordinator has verified (KIP-890); return the result of the append."""
     header = read_header(batch)
     guard = partition.start_verification(header.producer_id, header.producer_epoch, header.base_sequence)
     return partition.append(batch, guard=guard)

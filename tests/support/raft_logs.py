@@ -22,7 +22,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def open_metadata_log(files: Files, config: LogConfig | None = None, *, clean: bool = True, recovery_point: int = 0) -> PartitionLog:
-    """Open the log in `DIRECTORY`, or a new one."""
+    """Open the metadata log in `DIRECTORY`, which is created if there is none, and return it."""
     files.make_dir(DIRECTORY)
     request = OpenRequest(
         directory=DIRECTORY,

@@ -243,7 +243,7 @@ class ReplicatedPartition:
             self.network.append(partial(self.fetch_answered, follower, requested, data, entries))
 
     def answer(self, broker: Broker, follower: Broker, requested: FetchPartition) -> tuple[PartitionData, list[Entry]]:
-        """Answer a follower's fetch as the leader, with Kafka's order of checks."""
+        """Answer a follower's fetch as the leader, with Kafka's order of checks; return the response and the records that it contains."""
         log, replica, offset = broker.log, broker.replica, requested.fetch_offset
         try:
             replica.check_follower(follower.node, requested.current_leader_epoch)

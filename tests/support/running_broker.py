@@ -59,8 +59,8 @@ class ServeProcess:
         self.start_line = ""
 
     def start(self) -> ServeProcess:
-        """Start the process, and wait for the line with the broker's address. Raises RuntimeError with the process's standard error if the
-        process ends before."""
+        """Start the process, wait for the line with the broker's address, and return this object. Raises RuntimeError with the process's
+        standard error if the process ends before."""
         argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(self.data_dir), "--port", str(self.port), *self.options]
         self._log = self.data_dir.with_name(f"{self.data_dir.name}.log").open("ab")
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, "PYTHONUNBUFFERED": "1"})

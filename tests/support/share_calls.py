@@ -109,7 +109,7 @@ class ShareMember:
         self.epoch += 1
 
     def end(self) -> ShareFetchResponse:
-        """Read the response to the ShareFetch that `begin` sent."""
+        """Read the response to the ShareFetch that `begin` sent, and return it."""
         response: ShareFetchResponse = decode_response(ApiKey.SHARE_FETCH, self.version, self.client.read_frame())[1]
         return response
 

@@ -41,7 +41,7 @@ def prepare(client: Client, partitions: int = 2) -> bytes:
 
 
 def beat(client: Client, member_id: str = "m", epoch: int = 0, **changes: Any) -> ShareGroupHeartbeatResponse:
-    """Send a ShareGroupHeartbeat. The first one, with epoch 0, subscribes to topic "t"."""
+    """Send a ShareGroupHeartbeat, and return the response. The first one, with epoch 0, subscribes to topic "t"."""
     names = ["t"] if epoch == 0 else None
     fields: dict[str, Any] = {"group_id": "g", "member_id": member_id, "member_epoch": epoch, "subscribed_topic_names": names}
     return client.call(ShareGroupHeartbeatRequest(**(fields | changes)))

@@ -21,7 +21,7 @@ def prepare(client: Client, partitions: int = 2) -> None:
 
 
 def beat(client: Client, epoch: int = 0, **changes: Any) -> StreamsGroupHeartbeatResponse:
-    """Send a StreamsGroupHeartbeat. The first one, with epoch 0, contains the topology."""
+    """Send a StreamsGroupHeartbeat, and return the response. The first one, with epoch 0, contains the topology."""
     fields: dict[str, Any] = {"group_id": "g", "member_id": "m", "member_epoch": epoch}
     if epoch == 0:
         fields |= {"rebalance_timeout_ms": 30_000, "process_id": "p", "topology": topology(), **owning_nothing()}

@@ -87,12 +87,12 @@ class StreamsDriver:
         return effects.response
 
     def join(self, member_id: str, **changes: Any) -> StreamsHeartbeatAnswer:
-        """Send the first heartbeat of a member."""
+        """Send the first heartbeat of a member, and return the response."""
         fields: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "process_id": f"p-{member_id}", "topology": topology()}
         return self.beat(member_id, 0, **(fields | owning(TaskSet()) | changes))
 
     def confirm(self, member_id: str) -> StreamsHeartbeatAnswer:
-        """Send a heartbeat of a member that owns exactly what it is assigned."""
+        """Send a heartbeat of a member that owns exactly what it is assigned, and return the response."""
         member = self.member(member_id)
         return self.beat(member_id, member.epoch, **owning(member.assigned))
 

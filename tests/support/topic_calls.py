@@ -13,7 +13,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 
 def create(client: Client, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> CreatableTopicResult:
-    """Create a topic; it must succeed."""
+    """Create a topic, which must succeed; return its result in the response."""
     wanted = CreatableTopic(name, partitions, -1, configs=[CreatableTopicConfig(key, value) for key, value in (configs or {}).items()])
     (result,) = client.call(CreateTopicsRequest([wanted])).topics
     assert (result.error_code, result.error_message) == (0, None)

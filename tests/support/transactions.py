@@ -55,7 +55,7 @@ class Transactional:
     epoch: int = -1
 
     def init(self) -> Transactional:
-        """Send InitProducerId to get the next producer epoch; wait until the previous transaction has ended."""
+        """Send InitProducerId to get the next producer epoch; wait until the previous transaction has ended. Return this producer."""
         if not self.broker.call(lambda broker: broker.services.txns.shards.exist):
 
             async def create() -> None:
@@ -71,7 +71,7 @@ class Transactional:
         return self
 
     def add(self, *partitions: tuple[str, int]) -> ErrorCode:
-        """Send AddPartitionsToTxn for the partitions."""
+        """Send AddPartitionsToTxn for the partitions; return the error code."""
         return on_service(
             self.broker,
             lambda broker: broker.services.txns.add_partitions(
@@ -80,7 +80,7 @@ class Transactional:
         )
 
     def end(self, *, commit: bool) -> ErrorCode:
-        """Send EndTxn, and adopt the producer epoch of its response."""
+        """Send EndTxn, adopt the producer epoch of its response, and return the error code."""
         answer: Answer = on_service(
             self.broker,
             lambda broker: broker.services.txns.end_txn(
@@ -104,7 +104,8 @@ class Transactional:
     def produce(
         self, client: Client, sequence: int, *values: bytes, topic: str = "t", index: int = 0, version: int | None = None
     ) -> PartitionProduceResponse:
-        """Produce a batch; by default with the Produce version that belongs to the producer's transaction version."""
+        """Produce a batch, and return the partition's response. The default version is the Produce version that belongs to the producer's
+        transaction version."""
         used_version = version or (LAST_BY_NAME if self.version >= 2 else LAST_BY_NAME - 1)
         return produce_as(client, self.transactional_id, self.batch(sequence, *values), topic=topic, index=index, version=used_version)
 

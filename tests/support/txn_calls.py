@@ -63,7 +63,7 @@ class Holder:
 
 
 def init(client: Client, transactional_id: str = "tx", timeout_ms: int = 60_000) -> Holder:
-    """Send InitProducerId, which must succeed at once."""
+    """Send InitProducerId, which must succeed at once; return the transactional id with its producer id and epoch."""
     find_transaction_coordinator(client)
     answer: InitProducerIdResponse = client.call(InitProducerIdRequest(transactional_id, timeout_ms))
     assert answer.error_code == ErrorCode.NONE

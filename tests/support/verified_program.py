@@ -65,7 +65,7 @@ class Link:
         self._places: dict[object, str] = {}
 
     def once(self, request: Any, version: int) -> Any:
-        """Send a request once. Raises OSError if there is no response."""
+        """Send a request once, and return the response. Raises OSError if there is no response."""
         try:
             return self._client(self._place(request)).call(request, version)
         except (OSError, ProtocolError):
@@ -111,7 +111,8 @@ class Link:
         raise OSError(f"nobody leads {name}-{number}")
 
     def ask(self, request: Any, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
-        """Send a request until its response has no retriable error. `pick` selects the part with the error code. Raises Refused."""
+        """Send a request until its response has no retriable error, and return what `pick` selects. `pick` selects the part with the error
+        code. Raises Refused."""
         for _ in range(TRIES):
             try:
                 answer = pick(self.once(request, version))
@@ -159,7 +160,7 @@ class Writer:
         self.sequences = [0] * PARTITIONS
 
     def init(self) -> Writer:
-        """Send InitProducerId: get a new producer id, or with a transactional id the next epoch."""
+        """Send InitProducerId to get a new producer id, or with a transactional id the next epoch; return this writer."""
         if self.transactional_id is not None:
             self.link.ask(FindCoordinatorRequest(key=self.transactional_id, key_type=1), 3)
         holder = self.link.ask(InitProducerIdRequest(self.transactional_id, 60_000), 4)

@@ -79,7 +79,7 @@ class VoterHarness:
         self.log = open_metadata_log(self.files, self.config)
 
     def begin(self) -> SoleVoter:
-        """Start a new voter process on the files that an earlier process left."""
+        """Start a new voter process on the files that an earlier process left, and return the voter."""
         self.driver.start()
         self.voter = SoleVoter(
             self.log,
