@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 class ProtocolError(Exception):
-    """The bytes violate Kafka's protocol."""
+    """Received bytes violate Kafka's protocol."""
 
 
 class MalformedMessage(ProtocolError):
@@ -24,7 +24,7 @@ class MalformedMessage(ProtocolError):
 
 
 class MalformedHeader(ProtocolError):
-    """A request or response header is invalid."""
+    """The header of a received request or response is invalid."""
 
 
 class FrameTooLarge(ProtocolError):

@@ -121,7 +121,7 @@ def _span(data: memoryview, start: int, length: int) -> bytes | None:
 
 
 def _headers(data: memoryview, pos: int, count: int, max_headers: int | None) -> tuple[Header, ...]:
-    """Decode the headers at `pos`, which were checked before."""
+    """Return the first `max_headers` (None: all) of the `count` record headers at `pos`. Their structure was checked before."""
     headers = []
     for _ in range(count if max_headers is None else min(count, max_headers)):
         length, pos = _read_varint(data, pos)
@@ -163,7 +163,7 @@ _NULL: Final = _varint(-1)
 def encode_record(
     offset_delta: int, timestamp_delta: int, key: Buffer | None, value: Buffer | None, headers: Sequence[Header] = ()
 ) -> bytes:
-    """Encode one record of a v2 batch, with its length."""
+    """Return one record of a v2 batch in encoded form, preceded by its length."""
     parts: list[Buffer] = [b"\0", _varint(timestamp_delta), _varint(offset_delta)]
     for field in (key, value):
         parts += (_NULL,) if field is None else (_varint(len(field)), field)
