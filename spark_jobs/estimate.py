@@ -60,7 +60,7 @@ class Estimate:
 
 
 def estimate(logs: Sequence[LogDirectory], question: Question, cores: int) -> Estimate:
-    """Estimate an audit on a cluster with so many cores."""
+    """Return the estimated cost of an audit of `logs` on a cluster with `cores` cores."""
     planned = plan(logs, question, cores)
     tasks = planned.tasks_first_step
     judged = [found for task in planned.judged for found in task]

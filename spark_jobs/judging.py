@@ -85,7 +85,7 @@ class Job:
 
 
 def run(job: Job) -> None:
-    """Judge all logs and complete the verdicts."""
+    """Judge all logs of the run; fill `job.verdicts` with the results and, if pictures are drawn, `job.pictures` with their data."""
     logs = [LogDirectory(each.path, each.segments, each.side_files, high_watermarks=each.high_watermarks) for each in job.logs]
     logs = [each for each in logs if job.verdicts[each.path].segments]
     question = replace(

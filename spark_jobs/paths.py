@@ -29,5 +29,5 @@ def below(path: str, name: str) -> str:
 
 
 def is_cluster(path: object) -> bool:
-    """Return whether a path names a cluster."""
+    """Return whether `path` is the URL of a cluster (`kafka://…`)."""
     return str(path).startswith(CLUSTER)

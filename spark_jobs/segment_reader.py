@@ -145,7 +145,7 @@ class _Source(Protocol):
 
 
 class _InMemory:
-    """Bytes in memory with the interface of a file."""
+    """Bytes in memory with the methods of a file that `_Reader` calls."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data

@@ -32,7 +32,7 @@ class PartitionWriter:
         self.file.touch()
 
     def raw(self, data: bytes) -> int:
-        """Append bytes unchanged, and return their position."""
+        """Append bytes unchanged to the segment, and return their position in it."""
         position = self.file.stat().st_size
         with self.file.open("ab") as out:
             out.write(data)

@@ -60,7 +60,7 @@ def embedded_engine(log_bytes: int = 0, memory_mb: int = MEMORY_MB, *, threads: 
 
 
 class EmbeddedEngine:
-    """An `Engine` on a DuckDB connection."""
+    """Runs the SQL of views and rules on a DuckDB connection; implements `Engine`."""
 
     name = EMBEDDED
 

@@ -35,7 +35,7 @@ def spark_engine(log_bytes: int, master: str | None = None) -> Iterator[SparkEng
 
 
 class SparkEngine:
-    """An `Engine` on a Spark session."""
+    """Runs the SQL of views and rules on a Spark session; implements `Engine`."""
 
     name = SPARK
 
