@@ -30,7 +30,7 @@ class Batch(NamedTuple):
 
 
 class CannotOperate(Exception):
-    """The log has no batch of the kind that the operation needs."""
+    """Raised by an operation that plants an anomaly: the log has no batch of the kind that the operation needs."""
 
 
 def copy_logs(source: Path, target: Path) -> None:

@@ -275,11 +275,11 @@ def warm_up(site: Site, records: int = WARM_UP_RECORDS) -> None:
 
 
 def warm_up_secured(site: Site, records: int = WARM_UP_RECORDS) -> None:
-    """Warm up a broker with TLS."""
+    """Load a broker with TLS before its measurements (see `warm_up`)."""
     throughput.through_tls(site, record_bytes=100, partitions=1, records=records)
 
 
 def warm_up_cluster(site: Site, records: int = WARM_UP_RECORDS) -> None:
-    """Warm up a cluster of three brokers."""
+    """Load a cluster of three brokers before its measurements (see `warm_up`)."""
     replication.batched(site, record_bytes=100, records=records)
     replication.paced(site, rate=1_000, seconds=max(1, records // 20_000))

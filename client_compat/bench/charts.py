@@ -42,7 +42,7 @@ def times_better(figure: Figure, ratios: Sequence[float]) -> list[float]:
 
 
 def write(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer], directory: Path) -> list[Path]:
-    """Write one SVG for each section and return their paths."""
+    """Write one SVG chart for each section of the benchmark to `directory`, and return the files' paths."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     for section in sections(cases):

@@ -71,7 +71,7 @@ def kind_of(command: Sequence[str]) -> str | None:
 
 @contextmanager
 def sampling() -> Iterator[Sampled]:
-    """Sample this process's descendants until the block ends."""
+    """Sample this process's descendants on a thread until the block ends; yield the samples."""
     sampled, ended, this = Sampled(), threading.Event(), psutil.Process()
 
     def repeat() -> None:

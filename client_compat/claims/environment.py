@@ -45,7 +45,7 @@ class ClaimEnvironment:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the clients with which a claim is run."""
+        """The names of the clients with which a claim (a statement about exactly-once) is tried."""
         return PYTHON if self.java_missing else (*PYTHON, "java")
 
     @property

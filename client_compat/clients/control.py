@@ -273,7 +273,7 @@ def taken(
     timestamp: int | None,
     timestamp_type: str | None,
 ) -> Answer:
-    """Return one record in the form of a `consumer.poll` answer."""
+    """Return one consumed record in the form of a `consumer.poll` answer (CONTROL.md)."""
     return {
         "topic": place[0],
         "partition": place[1],

@@ -22,7 +22,7 @@ NOT_REPLICATED = "__cluster_metadata-0"
 
 
 class Batch(NamedTuple):
-    """One batch: its position, and a digest of its bytes."""
+    """One batch of a replica: its position in the file, and a digest of its bytes."""
 
     base_offset: int
     next_offset: int

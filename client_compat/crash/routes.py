@@ -53,7 +53,7 @@ class Routes:
         return self.at(found.port)
 
     def leaders(self, topic: str) -> dict[int, Client]:
-        """Return the connection to each partition's leader."""
+        """Return the connection to the leader of each of the topic's partitions, by partition."""
         answer: Any = self._any().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), version=12)
         ports = {broker.node_id: broker.port for broker in answer.brokers}
         leaders = {one.partition_index: one.leader_id for one in answer.topics[0].partitions}

@@ -29,7 +29,7 @@ def payment_id(record: ConsumerRecord) -> str:
 
 
 async def add_to_total(connection: sqlite3.Connection, record: ConsumerRecord) -> None:
-    """Add the payment to its account's total."""
+    """Add the payment in the record to the total of its account in the database."""
     payment = json.loads(record.value)
     connection.execute(
         "INSERT INTO totals (account, cents) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET cents = cents + excluded.cents",

@@ -27,7 +27,7 @@ def broken_rules(directory: DirectoryVerdict) -> int:
 
 
 def promises(idempotent: RunResult, plain: RunResult, verdict: Verdict) -> list[Promise]:
-    """Return the demo's promises and whether each holds."""
+    """Return the demo's promises, each with whether it was kept."""
     with_it, without = verdict.directories
     return [
         *(promise for result in (idempotent, plain) for promise in _of_any_run(result)),

@@ -147,7 +147,7 @@ def clients(recording: Recording, sample: Sample) -> Table:
 
 
 def windows(count: int, sample: Sample) -> Table:
-    """Make a table of the leaders' deduplication windows."""
+    """Return a table of the leaders' deduplication windows (the producer states in the sample)."""
     table = _table("Producers' windows", "producer id", "epoch", *(f"sequence in {index}" for index in range(count)), "retries absorbed")
     for at, one in enumerate(sample.windows):
         sequences = [number(one.last_sequences.get(index)) for index in range(count)]

@@ -54,7 +54,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class EventMark:
-    """A numbered event, and the row in which it fits."""
+    """A numbered event of the timeline, and the row in which its number is drawn."""
 
     x: float
     row: int
@@ -112,7 +112,7 @@ def render(judged: Sequence[Judged], promises: Sequence[Promise]) -> str:
 
 
 def picture(judged: Judged) -> Picture:
-    """Compute the timeline of an act."""
+    """Return the elements of an act's timeline."""
     recording = judged.played.recording
     samples = recording.samples
     scale = _Scale(recording.began_ms, max([samples[-1].at_ms, *judged.acked_ms[-1:]]))

@@ -64,7 +64,7 @@ class Watch:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Sample the cluster's state while the context lasts."""
+        """Sample the cluster's state on a thread while the context lasts."""
         thread = threading.Thread(target=self._run, name="watch", daemon=True)
         thread.start()
         try:

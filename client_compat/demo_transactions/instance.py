@@ -41,7 +41,7 @@ ANSWER_TIMEOUT_S = 30.0
 
 
 class Fenced(Exception):
-    """Raised when another instance has fenced this one."""
+    """Raised when another pipeline instance with the same transactional id has fenced this one."""
 
 
 class Failed(Exception):

@@ -62,7 +62,7 @@ class PipelineResult:
 
 
 class PipelineRun:
-    """The pipeline over a running `broker`, which it kills."""
+    """One run of the pipeline on a running `broker`, which it kills."""
 
     def __init__(self, broker: BrokerProcess, flights: Flights, client_log: Path, *, transactional: bool, display: Progress) -> None:
         name = "transactional" if transactional else "plain"

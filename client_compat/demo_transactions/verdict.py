@@ -69,6 +69,6 @@ _ROWS: tuple[tuple[str, Callable[[PipelineResult], str]], ...] = (
 
 
 def tables(exact: PipelineResult, plain: PipelineResult, verdict: Verdict) -> Group:
-    """Make tables of the output's sums and of the log's contents."""
+    """Return tables of the output's sums and of the log's contents, for both runs."""
     title = "Flights per carrier and hour, as read by read_committed consumers"
     return Group(side_by_side(title, {run.name: run for run in (exact, plain)}, _ROWS), summary(verdict))

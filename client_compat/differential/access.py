@@ -226,7 +226,7 @@ def _judged(port: int, secure_port: int, versions: Versions) -> Judged:
 
 @dataclass(slots=True)
 class _Comparison:
-    """Both brokers, and the report that collects the differences."""
+    """Both brokers under comparison, and the report that collects the differences of their responses."""
 
     kafka: Judged
     ours: Judged

@@ -90,7 +90,7 @@ NO_ID: Final = bytes(16)
 
 @dataclass(slots=True)
 class Side:
-    """The state that differs between the brokers: topic ids."""
+    """The values that differ between the compared brokers: topic ids."""
 
     ids: dict[str, bytes] = field(default_factory=dict)
 

@@ -56,7 +56,7 @@ class Nodes:
 
     @property
     def living(self) -> list[int]:
-        """The ids of the running brokers."""
+        """The ids of the brokers that run at the moment."""
         return [node.node_id for node in self.cluster.brokers if node.process.alive]
 
     def at(self, node_id: int) -> Probe:

@@ -120,7 +120,7 @@ class _Cluster:
 
 
 def _received(connected: socket.socket, count: int) -> bytes:
-    """Return the next bytes, or none at the connection's end."""
+    """Return the next `count` bytes; fewer only at the connection's end."""
     return connected.recv(count, socket.MSG_WAITALL) if connected.fileno() >= 0 else b""
 
 

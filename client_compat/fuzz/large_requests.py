@@ -251,7 +251,7 @@ class _Attacker:
 
 
 def attacks(target: Target, versions: dict[int, int], apis: Sequence[int], elements: int) -> Iterator[Attack]:
-    """Yield the largest requests to which Ottla responds."""
+    """Yield, for each array of each API's request, the largest request to which Ottla responds."""
     if not apis or ApiKey.PRODUCE in apis:
         yield Attack("PRODUCE", "records, zstd", RECORDS, _frame(_renumbered(), PRODUCE_VERSION))
     for key in sorted(versions, key=lambda each: (LAST.index(ApiKey(each)) + 1 if each in LAST else 0, each)):

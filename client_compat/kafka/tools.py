@@ -46,7 +46,7 @@ MAIN_CLASSES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A finished tool: its exit code and output."""
+    """The result of a tool's run: exit code and output."""
 
     code: int
     out: str

@@ -219,7 +219,7 @@ class ClientKind:
     of_older: bool = False
 
     def program(self, log: Path) -> Program:
-        """Return the client's program, not started."""
+        """Return the client's program as a child process that is not started."""
         return Program(self.command(), log, cwd=ROOT)
 
 

@@ -109,7 +109,7 @@ def _results(results: Mapping[str, Any]) -> dict[str, ClientError | None]:
 
 @dataclass(slots=True)
 class Producer:
-    """One producer in a client program."""
+    """One producer in a client program; each method sends one request to the program."""
 
     program: Program
     handle: str
@@ -149,7 +149,7 @@ class Producer:
 
 @dataclass(slots=True)
 class Consumer:
-    """One consumer in a client program."""
+    """One consumer in a client program; each method sends one request to the program."""
 
     program: Program
     handle: str
@@ -216,7 +216,7 @@ class Consumer:
 
 @dataclass(slots=True)
 class Admin:
-    """A program's admin client for one cluster."""
+    """A client program's admin client for one cluster; each method sends one request to the program."""
 
     program: Program
     bootstrap: str

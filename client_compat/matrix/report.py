@@ -143,7 +143,7 @@ def _words_section(cells: Sequence[Cell]) -> str:
 
 
 class _Notes:
-    """Footnotes, numbered in the order of their first use."""
+    """The footnotes of a table, numbered in the order of their first use."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

@@ -83,7 +83,7 @@ class ScenarioContext:
 
     @property
     def client(self) -> Client:
-        """The client under test, in its first program."""
+        """The client under test, in the first of the client's programs that the scenario uses."""
         return self._clients[0] if self._clients else self.another()
 
     def another(self) -> Client:

@@ -56,7 +56,7 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         self._lock = asyncio.Lock()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Release all partitions before this member rejoins."""
+        """Release all partitions (stop their producers) before this member rejoins."""
         async with self._lock:
             self._joined = False
             await self.release(list(self._producers))
@@ -116,7 +116,7 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             await producer.client.close()
 
     async def end(self) -> None:
-        """Release all partitions at the end of the program."""
+        """Release all partitions (stop their producers) at the end of the program."""
         await self.release(list(self._producers))
 
 

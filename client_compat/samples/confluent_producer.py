@@ -97,7 +97,7 @@ def written(job: Job) -> set[bytes]:
 
 
 def write(producer: Producer, job: Job, chunk: Sequence[Record]) -> None:
-    """Write one transaction. Raises KafkaException."""
+    """Write the records of `chunk` in one transaction. Raises KafkaException."""
     producer.begin_transaction()
     for key, value in chunk:
         producer.produce(job.output, value, key)

@@ -70,7 +70,7 @@ def written(job: Job, producer: KafkaProducer) -> set[bytes]:
 
 
 def write(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """Write one transaction. Raises KafkaError."""
+    """Write the records of `chunk` in one transaction. Raises KafkaError."""
     producer.begin_transaction()
     sent = [producer.send(job.output, value, key) for key, value in chunk]
     if job.makes("resend-on-timeout"):
@@ -89,7 +89,8 @@ def write(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
 
 
 def commit_in_haste(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """Commit within one second. Raises KafkaError."""
+    """Commit the open transaction of `producer`. Without a response within one second, write the records of `chunk` again with a new
+    producer, and raise KafkaTimeoutError."""
     committing = threading.Thread(target=producer.commit_transaction, daemon=True)
     committing.start()
     committing.join(1)

@@ -54,7 +54,7 @@ class Store:
             self._sqlite.execute("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", (topic, partition, end))
 
     def apply_by_key(self, records: Sequence[Record]) -> None:
-        """Store the effects without a position, each key once."""
+        """Store the effects of the records without a position, each business key once."""
         with self._sqlite:
             self._sqlite.execute("BEGIN IMMEDIATE")
             self._insert("INSERT INTO effects VALUES (?, ?) ON CONFLICT DO NOTHING", records)

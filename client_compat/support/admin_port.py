@@ -27,7 +27,7 @@ class AdminRefused(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class AdminPort:
-    """The admin port of one broker."""
+    """A client of one broker's admin port, which controls faults and the broker's clock."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_hex(16))

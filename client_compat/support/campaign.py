@@ -39,7 +39,7 @@ Directory = Annotated[Path, typer.Option("--dir", help="Where everything goes an
 
 
 class Outcome(Protocol):
-    """The result of a campaign."""
+    """The interface of a campaign's result."""
 
     @property
     def good(self) -> bool:

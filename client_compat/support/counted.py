@@ -24,7 +24,7 @@ class Counted:
 
     @property
     def good(self) -> bool:
-        """Whether something was judged and nothing is wrong."""
+        """Whether the campaign judged something (`JUDGED` is not 0) and found nothing wrong."""
         return getattr(self, self.JUDGED) > 0 and not self.wrong_but()
 
     def wrong_but(self, *shown: str) -> int:

@@ -170,7 +170,7 @@ class _End(asyncio.Protocol):
 
 
 class _Dialled(_End):
-    """The end of a connection at the node that opened it."""
+    """The end of a forwarded connection at the node that opened the connection."""
 
     def __init__(self, links: Links, ends: set[_End], target: int, port: int) -> None:
         super().__init__(links, ends)

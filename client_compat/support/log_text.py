@@ -18,7 +18,7 @@ def text(record: Record) -> str:
 
 
 def describe(batch: StoredBatch) -> str:
-    """Describe one batch: its position, contents and producer."""
+    """Return one line of text about a batch: its position, contents and producer."""
     header = batch.header
     who = f"producer {header.producer_id} epoch {header.producer_epoch}" if header.producer_id >= 0 else "no producer id"
     if (marker := marker_of(batch)) is not None:
@@ -29,5 +29,5 @@ def describe(batch: StoredBatch) -> str:
 
 
 def describe_log(truth: Truth, topic: str, partitions: int = 1) -> list[str]:
-    """Describe every batch, including markers, one a line."""
+    """Return one line of text about each batch of the topic, including markers."""
     return [f"partition {index} {describe(batch)}" for index in range(partitions) for batch in truth.batches(topic, index)]

@@ -12,7 +12,7 @@ GIVEN_UP = -4
 
 
 def place(partition: int, offset: int) -> int:
-    """Combine a partition and an offset into one integer."""
+    """Return one integer that stands for a partition and an offset in it."""
     return partition << OFFSET_BITS | offset
 
 

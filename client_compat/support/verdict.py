@@ -13,7 +13,7 @@ from client_compat.support.reading import read_with_aiokafka
 
 
 class Double(NamedTuple):
-    """A value that is stored more than once, and its positions."""
+    """A value that is stored more than once, and the positions of its records."""
 
     client: str
     number: int

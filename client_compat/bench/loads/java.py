@@ -23,7 +23,7 @@ TIMEOUT_S = 40.0
 
 
 def why_not() -> str | None:
-    """Return why the Java client is not available here, or None."""
+    """Return why the Java client is not available here; None if it is."""
     if shutil.which("javac") is None:
         return "there is no JDK here (Debian: openjdk-17-jdk-headless)"
     try:

@@ -204,7 +204,7 @@ class _Load:
 
 
 def _ends(broker: BrokerProcess) -> dict[int, int]:
-    """Return the end offset of each partition of the load."""
+    """Return the end offset of each partition to which the load writes."""
     partitions = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(BUSY_PARTITIONS)]
     with connect(broker.bootstrap) as client:
         answer: Any = client.call(ListOffsetsRequest(topics=[ListOffsetsTopic(name=BUSY, partitions=partitions)]), LIST_OFFSETS_VERSION)

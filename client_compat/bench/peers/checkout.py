@@ -21,7 +21,7 @@ _COMPILED = "protocol/records/walk.*.so"
 
 
 def peer(name: str, source: Path) -> Peer:
-    """Return a peer that runs the Ottla in `source`."""
+    """Return a peer (a broker to compare) that runs the Ottla checkout `source`."""
     source = source.absolute()
     return Peer(
         name,
@@ -52,7 +52,7 @@ def _command(source: Path) -> list[str]:
 
 
 def why_not(source: Path) -> str | None:
-    """Return why `source` cannot be measured, or None."""
+    """Return why the Ottla checkout `source` cannot be measured; None if it can."""
     if not (source / "ottla" / "broker" / "cli" / "__init__.py").is_file():
         return f"{source} holds no source of Ottla"
     if any(_OURS.glob(_COMPILED)) and not any(source.glob(_COMPILED)):

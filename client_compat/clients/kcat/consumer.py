@@ -43,7 +43,7 @@ _ANSWER = re.compile(r"(\S+) \[(\d+)\] offset (-?\d+)")
 
 
 class Run:
-    """A running kcat whose output is read as it arrives."""
+    """A running kcat process whose output is read as it arrives."""
 
     def __init__(self, arguments: list[str]) -> None:
         self.log: IO[bytes] = tempfile.TemporaryFile(prefix="kcat-")  # noqa: SIM115 -- closed by end(), with its writer

@@ -32,11 +32,11 @@ DEBUGGING = -2
 
 
 class UnexpectedAnswer(Exception):
-    """A scenario cannot continue."""
+    """Raised when a scenario cannot continue after a broker's response."""
 
 
 def creatable(name: str, placement: Placement, configs: Mapping[str, str] | None = None) -> CreatableTopic:
-    """Return a topic with explicit replica assignments."""
+    """Return a topic for CreateTopics with explicit replica assignments."""
     assigned = [CreatableReplicaAssignment(index, list(replicas)) for index, replicas in enumerate(placement)]
     given = [CreatableTopicConfig(key, value) for key, value in {**OLD_RECORDS, **(configs or {})}.items()]
     return CreatableTopic(name, -1, -1, assigned, given)

@@ -31,7 +31,7 @@ def _wait_until_applied(nodes: Nodes) -> None:
 
 
 def change(kind: int, name: str, key: str, value: str | None, how: int = SET) -> k44.IncrementalAlterConfigsRequest:
-    """Return a change of one setting of one resource."""
+    """Return an IncrementalAlterConfigs request that changes one setting of one resource."""
     return k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(kind, name, [k44.AlterableConfig(key, how, value)])])
 
 

@@ -40,7 +40,7 @@ def elections(nodes: Nodes) -> None:
 
 
 def moved(name: str, replicas: list[int] | None, partition: int = 0, **fields: bool) -> AlterPartitionReassignmentsRequest:
-    """Return a reassignment of one partition; None cancels it."""
+    """Return an AlterPartitionReassignments request for one partition; `replicas` None cancels the reassignment."""
     topic = ReassignableTopic(name, [ReassignablePartition(partition, replicas)])
     return AlterPartitionReassignmentsRequest(topics=[topic], **fields)
 

@@ -116,7 +116,7 @@ def produce(probe: Probe, label: str, topic: str, records: bytes | None, version
 
 
 def producer_id(probe: Probe) -> int:
-    """Return a new producer id."""
+    """Return a new producer id that the broker assigned."""
     for _ in until("there are producer ids"):
         response = probe.quietly(InitProducerIdRequest(None, 60_000), 4)
         if response.error_code == 0:
@@ -125,5 +125,5 @@ def producer_id(probe: Probe) -> int:
 
 
 def versions(probe: Probe, key: ApiKey, first: int = 0, last: int = 99) -> list[int]:
-    """Return the common versions between `first` and `last`."""
+    """Return the versions of the API between `first` and `last` that both brokers support."""
     return [version for version in probe.range(key) if first <= version <= last]

@@ -39,7 +39,7 @@ def joining_beat(group: str, member: str, *topics: str, **fields: Any) -> Consum
 
 
 def owning(topic_id: bytes, *partitions: int) -> list[TopicPartitions]:
-    """Return the partitions that a member reports as owned."""
+    """Return the heartbeat field with which a member reports these partitions as owned."""
     return [TopicPartitions(topic_id, list(partitions))] if partitions else []
 
 

@@ -57,7 +57,7 @@ def each(group: str, topic_id: bytes, partition: int = 0) -> dict[str, Message]:
 
 
 def look(probe: Probe, label: str, group: str, topic_id: bytes) -> None:
-    """Read the state without changing its epochs."""
+    """Read the share partition's state without changing its epochs, and record the responses."""
     probe.ask(f"{label}: state", read(group, topic_id, leader_epoch=-1))
     probe.each_version(f"{label}: summary", ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, lambda _: summary(group, topic_id))
 

@@ -35,7 +35,7 @@ MANY = [
 
 
 def instance(name: str) -> bytes:
-    """Return a fixed client instance id."""
+    """Return a client instance id that depends on `name` only."""
     return hashlib.sha256(name.encode()).digest()[:16]
 
 
@@ -75,7 +75,8 @@ ASKED: Mapping[str, list[Mapping[str, str]]] = {
 
 
 def subscribe(probe: Probe, names: Mapping[str, Mapping[str, str] | None]) -> None:
-    """Create these subscriptions, or delete those given as None, and wait until the broker has applied the changes."""
+    """Create the metrics subscriptions in `names`, or delete those that are None there, and wait until the broker has applied the
+    changes."""
     for name, configs in names.items():
         wanted = [k33.AlterableConfig(key, value) for key, value in (configs or {}).items()]
         answer = probe.quietly(k33.AlterConfigsRequest([k33.AlterConfigsResource(CLIENT_METRICS, name, wanted)]), 2)
@@ -96,7 +97,7 @@ def push(probe: Probe, label: str, instance_id: bytes, subscription_id: int, **f
 
 
 def asked(probe: Probe) -> None:
-    """Get the subscriptions after each change of them; without waiting for a push interval."""
+    """Get the client's subscriptions after each change of them, without waiting for a push interval."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None})
@@ -121,7 +122,7 @@ def asked(probe: Probe) -> None:
 
 
 def times(probe: Probe) -> None:
-    """Get and push within and outside the permitted times."""
+    """Get subscriptions and push metrics within and outside the times that the broker permits."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None, "telemetry-times": {"metrics": "*", "interval.ms": "300000"}})

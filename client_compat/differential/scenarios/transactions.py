@@ -62,7 +62,7 @@ def settled(probe: Probe, name: str, last: EndTxnRequest | None = None) -> None:
 
 
 def described(probe: Probe, label: str, *names: str) -> None:
-    """Describe transactions, if the release can."""
+    """Send DescribeTransactions for the transactional ids, if the release supports it, and record the response."""
     if probe.knows(ApiKey.DESCRIBE_TRANSACTIONS):
         probe.ask(label, DescribeTransactionsRequest(list(names)), 0)
 

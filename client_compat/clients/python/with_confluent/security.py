@@ -25,7 +25,7 @@ POLL_S = 0.1
 
 @dataclass(slots=True)
 class AuthenticationErrors:
-    """Stores librdkafka's authentication or TLS error, if any."""
+    """Stores the last authentication or TLS error that librdkafka reported; `check` raises it."""
 
     error: KafkaError | None = None
 
