@@ -114,7 +114,7 @@ class GroupsDriver:
         return self.beat(member_id, 0, **(fields | changes))
 
     def refused(self, member_id: str, epoch: int, **changes: Any) -> ErrorCode:
-        """Send a heartbeat that must fail, and return its error."""
+        """Send a ConsumerGroupHeartbeat that must fail, and return its error."""
         try:
             answer = self.beat(member_id, epoch, **changes)
         except Rejected as rejected:

@@ -162,7 +162,7 @@ def orders(plan: Plan, known: Known) -> Iterator[tuple[int, Order]]:
 
 
 def outcome(answer: Answer) -> object:
-    """Return the decoded records and the response of an order."""
+    """Return the decoded records and the response in the result of an order."""
     return [*answer.decoded(), answer.response]
 
 

@@ -53,7 +53,7 @@ Making: TypeAlias = Callable[[Known, Random], Iterator[Order]]
 
 
 def often(random: Random, percent: int = 85) -> bool:
-    """Return True in `percent` percent of the cases."""
+    """Return True with a probability of `percent` percent."""
     return random.randrange(100) < percent
 
 
@@ -96,7 +96,7 @@ def epoch_of(known: Known, random: Random, broker_id: int) -> int:
 
 
 def directory(broker_id: int, number: int) -> bytes:
-    """Return the id of one of a broker's directories."""
+    """Return the id of a broker's log directory `number`."""
     return bytes([1, broker_id, number]) + bytes(12) + b"\x01"
 
 
@@ -168,7 +168,7 @@ def move(known: Known, milliseconds: int, *, fence: bool = True) -> Iterator[Ord
 
 
 def beat(known: Known, random: Random) -> Iterator[Order]:
-    """Send a heartbeat of a random broker and kind."""
+    """Send a heartbeat of a random broker and a random kind."""
     yield from move(known, 1)
     yield heartbeat(known, random, random.choice(sorted(known.image.brokers) or list(BROKERS)))
 

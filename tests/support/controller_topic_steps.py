@@ -95,7 +95,7 @@ def new_topic(known: Known, random: Random, name: str) -> k19.CreatableTopic:
 
 
 def replicas(known: Known, random: Random, factor: int) -> list[int]:
-    """Return `factor` broker ids, mostly of registered brokers."""
+    """Return `factor` random broker ids, mostly of registered brokers."""
     there = sorted(known.image.brokers)
     if len(there) < factor or not often(random, 95):
         return random.choice(([], [1, 1], random.sample(BROKERS, min(factor, 6)), [77], [-1]))

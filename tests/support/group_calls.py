@@ -75,7 +75,7 @@ def heartbeat(client: Client, member_id: str, generation: int, *, version: int =
 def commit(
     client: Client, offset: int, *, topic: str = "t", partition: int = 0, metadata: str | None = None, version: int = 9, **changes: Any
 ) -> int:
-    """Commit one offset; return the error code."""
+    """Send OffsetCommit for one partition; return the error code."""
     topics = [OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(partition, offset, 2, metadata)])]
     fields: dict[str, Any] = {"group_id": "g", "topics": topics}
     response = client.call(OffsetCommitRequest(**(fields | changes)), version=version)
@@ -104,7 +104,7 @@ def wait_for_state(client: Client, state: str) -> None:
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    """Poll until the condition holds."""
+    """Poll until `condition` returns true. Raises AssertionError with `what` after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
@@ -134,5 +134,5 @@ class Waiting:
             return decode_response(self._request.API_KEY, self._version, client.read_frame())[1]
 
     def hang_up(self) -> None:
-        """Close the connection without waiting."""
+        """Close the connection without waiting for the response."""
         self._client.close()

@@ -84,7 +84,7 @@ class Member:
         return self._running().services.partitions.get(topic, index)
 
     def records_of(self, topic: str, index: int = 0) -> bytes:
-        """Return the bytes of the broker's log of a partition."""
+        """Return the bytes of this broker's log of a partition."""
         log = self.partition(topic, index).log
         return b"".join(bytes(self.files.read_bytes(segment.path)) for segment in log.segments)
 

@@ -260,7 +260,7 @@ class LogOfMetadata:
 
 
 def cut(records: list[MetadataRecord], seed: int) -> list[list[MetadataRecord]]:
-    """Split the records into pieces of random lengths."""
+    """Split the records into pieces of random lengths (from `seed`), and return the pieces in order."""
     source, pieces, at = random.Random(seed), [], 0
     while at < len(records):
         length = source.randint(1, 9)

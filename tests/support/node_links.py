@@ -30,7 +30,7 @@ class LinkHarness:
         self.driver.start()
 
     def connect(self, node: Node) -> NodeClient:
-        """Return a link to a node, which is not connected yet."""
+        """Return a link (a connection that is opened on demand) to a node."""
         return NodeClient(node, self.network, clock=self.clock, timers=self.timers, random=Random(1), client_id="broker-1")
 
     async def answering(self, node: Node, answer: Answer, versions: dict[int, tuple[int, int]]) -> AnsweringNode:

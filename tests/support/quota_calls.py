@@ -18,7 +18,7 @@ LOCAL: Target = (("ip", "127.0.0.1"),)
 
 
 def quota(target: Target, **values: float | None) -> EntryData:
-    """Make an entry that sets quotas of a target, or with None removes them."""
+    """Return an AlterClientQuotas entry that sets quotas of a target; None removes a quota."""
     ops = [OpData(key, value or 0.0, value is None) for key, value in values.items()]
     return EntryData([EntityData(*part) for part in target], ops)
 
@@ -30,7 +30,7 @@ def set_quota(client: Client, target: Target, **values: float | None) -> None:
 
 
 def quotas_of(client: Client, target: Target) -> dict[str, float]:
-    """Return the quotas of exactly this target."""
+    """Return the quotas of exactly this target, without those of targets that include it."""
     parts = [ComponentData(kind, 1 if name is None else 0, name) for kind, name in target]
     entries = client.call(DescribeClientQuotasRequest(parts, strict=True)).entries
     return {value.key: value.value for entry in entries for value in entry.values}

@@ -46,7 +46,7 @@ def batches(start: int, end: int, epoch: int = 1) -> bytes:
 
 
 def put_snapshot(log: RaftLog, snapshot: SnapshotId, append_time_ms: int = NOW_MS) -> None:
-    """Store a snapshot that this node made."""
+    """Store a snapshot that contains only the metadata level, as if this node had made it."""
     content = Snapshot(append_time_ms, list(to_records(made_of(level(30)))))
     log.snapshots.write(snapshot, write_snapshot(content, snapshot.epoch, 30, append_time_ms))
     log.snapshots.add(snapshot)

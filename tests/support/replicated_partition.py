@@ -152,7 +152,7 @@ class ReplicatedPartition:
             self.controller.elect(node)
 
     def start(self, node: int) -> None:
-        """Start a broker that is registered, with all metadata."""
+        """Start the broker `node`, which is registered, with all metadata."""
         broker = self.running[node] = Broker(node, self.logs[node], self.controller.epochs)
         broker.brokers.own_epoch = self.controller.liveness[node].epoch
         broker.replica.min_in_sync_changed(self.min_in_sync, self.now_ms)

@@ -83,7 +83,7 @@ class ShareDriver:
                 self.beat(member_id, self.member(member_id).epoch)
 
     def refused(self, member_id: str, epoch: int, **changes: Any) -> ErrorCode:
-        """Send a heartbeat that must fail, and return its error."""
+        """Send a ShareGroupHeartbeat that must fail, and return its error."""
         try:
             answer = self.beat(member_id, epoch, **changes)
         except Rejected as rejected:

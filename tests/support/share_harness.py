@@ -28,7 +28,7 @@ LOCK_MS = 30_000
 
 
 class ShareHarness:
-    """One broker's share partitions of topic "t"."""
+    """The share partitions of topic "t" on one broker, and their persister, timers and clock."""
 
     def __init__(self, path: Path, *, partitions: int = 1, start_offset: int = 0, settings: ShareSettings | None = None) -> None:
         self.clock, self.timers = VirtualClock(), Timers()

@@ -83,7 +83,7 @@ class Soak:
         cluster.topics.create(TABLE, PARTITIONS, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.1})
 
     def day(self) -> None:
-        """Simulate one day."""
+        """Simulate one day: ticks with work of all clients, and then a pause."""
         for tick in range(self._ticks_a_day):
             self._tick(tick)
         for _ in range(REST_STEPS):

@@ -107,7 +107,7 @@ class StreamsDriver:
         raise AssertionError("the group does not come to rest")
 
     def refused(self, member_id: str, epoch: int, **changes: Any) -> ErrorCode:
-        """Send a heartbeat that must fail, and return its error."""
+        """Send a StreamsGroupHeartbeat that must fail, and return its error."""
         try:
             answer = self.beat(member_id, epoch, **changes)
         except Rejected as rejected:

@@ -68,7 +68,7 @@ class WordCount:
 
 
 def until(answer: Callable[[], object], wanted: object) -> None:
-    """Call `answer` until it returns `wanted`."""
+    """Call `answer` repeatedly until it returns `wanted`."""
     deadline = time.monotonic() + PATIENCE_S
     found = answer()
     while found != wanted:

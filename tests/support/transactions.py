@@ -92,7 +92,7 @@ class Transactional:
         return answer.error
 
     def batch(self, sequence: int, *values: bytes, epoch: int | None = None) -> bytes:
-        """Make a batch of the producer's transaction."""
+        """Return a transactional batch of the producer with these values."""
         return build_batch(
             [SimpleRecord(None, value, Clock().now_ms()) for value in values or (b"x",)],
             producer_id=self.producer_id,

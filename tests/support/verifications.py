@@ -29,7 +29,7 @@ def program(mode: str, *flags: str, **changes: Any) -> Program:
 
 
 def verification(directory: Path, program: Program, *names: str, **changes: Any) -> Verification:
-    """Make a verification with the named scenarios."""
+    """Return a verification (`ottla verify`) of the program with the named scenarios, in `directory`."""
     return Verification(program, directory, [each for each in SCENARIOS if each.name in names], **({"terms": TERMS} | changes))
 
 

@@ -123,7 +123,7 @@ class Member:
 
 @dataclass
 class Store:
-    """A store of effects together with the positions after them."""
+    """The consumer's effects, stored in files together with the positions after them."""
 
     directory: Path = field(default_factory=lambda: Path(os.environ["OTTLA_WORK_DIR"]))
 
@@ -142,7 +142,7 @@ class Store:
         new.replace(self._path(partition))
 
     def effects(self) -> list[str]:
-        """Return all stored effects."""
+        """Return all stored effects of all partitions."""
         return [effect for partition in range(PARTITIONS) for effect in self._read(partition)["effects"]]
 
     def _path(self, partition: int) -> Path:

@@ -285,7 +285,7 @@ def plain(options: argparse.Namespace) -> int:
 
 
 def varying(options: argparse.Namespace) -> int:
-    """Write different values in each run of the program."""
+    """Write every batch; the values are different in each run of the program, so that a restart writes other records."""
     writer = Writer(Link(options.timeout))
     for partition, values in batches(b"-%d" % time.time_ns()):
         writer.write(partition, values)
@@ -301,7 +301,7 @@ def alike(options: argparse.Namespace) -> int:
 
 
 def single(_: argparse.Namespace) -> int:
-    """Write everything in one request, with a producer id."""
+    """Write all records in one Produce request, with a producer id."""
     writer = Writer(Link()).init()
     writer.write(0, [value for _, values in batches() for value in values])
     return 0
@@ -320,7 +320,7 @@ def careless(options: argparse.Namespace) -> int:
 
 
 def postponing(options: argparse.Namespace) -> int:
-    """Send rejected batches again, after all others."""
+    """Write every batch; send rejected batches again after all others, which changes the order."""
     link = Link(options.timeout)
     writer = Writer(link)
     waiting = list(batches())

@@ -145,7 +145,7 @@ class VoterHarness:
 def fetch(
     offset: int, epoch: int = 1, *, last_epoch: int | None = None, high_watermark: int = 2**63 - 1, wait_ms: int = 500
 ) -> FetchRequest:
-    """Make a Fetch request of the observer with id 7."""
+    """Return a Fetch request of the observer with id 7 for the metadata log."""
     last = (epoch if last_epoch is None else last_epoch) if offset else 0
     fetch_partition = FetchPartition(0, epoch, offset, last, high_watermark=high_watermark, replica_directory_id=b"7" * 16)
     topics = [FetchTopic("__cluster_metadata", partitions=[fetch_partition])]

@@ -37,7 +37,7 @@ def segment(start: int, end: int, **changes: int) -> WireSegment:
 
 
 def ranges(end: int, count: int) -> list[WireSegment]:
-    """Split the offsets below `end` into at most `count` ranges."""
+    """Divide the offsets from 0 to before `end` into at most `count` ranges, and return the ranges."""
     return list(ranges_of(ADDRESS, Span("t", 0, 0, end, False, count), 1))
 
 
