@@ -354,7 +354,8 @@ def _estimate(  # noqa: PLR0917 # the parameters are the command's options
 
 
 def _report(verdict: Verdict, samples: int, json_file: Path | None, write_reports: Callable[[], None]) -> None:
-    """Show the verdict and write the reports. Raises typer.Exit(2) if a requested file cannot be written, whatever the verdict is."""
+    """Show the verdict, with at most `samples` findings of each rule, and write `json_file` and the reports. Raises typer.Exit(2) if a
+    requested file cannot be written, whatever the verdict is."""
     try:
         _show(verdict, samples, json_file)
         write_reports()

@@ -106,7 +106,7 @@ class Explanation:
 
 
 def explain(place: str, path: str | Path) -> Explanation:
-    """Explain `topic-partition@offset` in the log directory `path`. Raises NotThere, OSError."""
+    """Return the facts about the record at `place` (`topic-partition@offset`) in the log directory `path`. Raises NotThere, OSError."""
     match = PLACE.fullmatch(place)
     if match is None:
         raise NotThere(f"{place!r} is not TOPIC-PARTITION@OFFSET, such as orders-0@1234")

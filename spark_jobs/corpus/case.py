@@ -11,8 +11,8 @@ Expected = tuple[str, str, str, str]
 
 
 class Case(NamedTuple):
-    """One log. `write` creates the directory, or several directories in it (`directories`: replicas of one another). `expected` is the
-    exact set of findings; a legal log has infos at most."""
+    """A log of the corpus, with the findings that the audit must report. `write` creates the directory, or several directories in it
+    (`directories`: replicas of one another). `expected` is the exact set of findings; a legal log has infos at most."""
 
     write: Callable[[Path], None]
     expected: list[Expected]

@@ -50,7 +50,8 @@ class Memory:
         return self._id.read_text(encoding="ascii")
 
     def before(self, number: int) -> pa.Table | None:
-        """Return the state before micro-batch `number`; None before the first. Raises CannotJudge if the state is missing."""
+        """Return the rows that were remembered after the micro-batch before `number`; None before the first. Raises CannotJudge if they are
+        missing."""
         if number == 0:
             return None
         file = self._file(number - 1)
@@ -64,7 +65,7 @@ class Memory:
         return self._file(number).exists()
 
     def keep(self, number: int, state: pa.Table) -> None:
-        """Write the state after a micro-batch, synced to disk, and delete states that are no longer needed."""
+        """Write the rows to remember after a micro-batch, synced to disk, and delete states that are no longer needed."""
         write_atomically(self._file(number), lambda out: pq.write_table(state, out, compression="zstd"))
         for old in self._judged.iterdir():
             if old.stem.isdigit() and int(old.stem) < number - 1:

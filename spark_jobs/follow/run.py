@@ -43,7 +43,7 @@ OnFindings = Callable[[int, Sequence[Mapping[str, Any]]], None]
 
 @dataclass(slots=True)
 class Followed:
-    """The totals of one run. `counts`: the number of findings by severity."""
+    """The totals of one run of the continuous audit. `counts`: the number of findings by severity."""
 
     micro_batches: int = 0
     batches: int = 0

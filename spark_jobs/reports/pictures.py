@@ -145,7 +145,7 @@ class PartitionPicture:
 
 @dataclass(slots=True)
 class Pictures:
-    """The pictures of one directory. `batches`: header fields by file and position."""
+    """The data of the HTML report's pictures about one log directory. `batches`: header fields by file and position."""
 
     partitions: list[PartitionPicture] = field(default_factory=list)
     batches: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)

@@ -171,7 +171,8 @@ class _PartitionFiles:
         self._file = (self._directory / f"{offset:020d}.log").open("ab")
 
     def _recovered(self) -> int | None:
-        """Truncate the partial batch that an interrupted run left, and return the next offset."""
+        """Truncate the partial batch that an interrupted run left, and return the offset at which fetching continues: the one after the
+        last whole batch or, without such a batch, the one in the last file's name. None if there is no file or this offset is 0."""
         if self._last is None:
             return None
         size = self._last.stat().st_size
