@@ -38,8 +38,8 @@ _JAVA = Language(
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One way to start Kafka. `image` is the name that the user passes in place of the Kafka image's; the Python and Node modules compare
-    its tag with versions of Confluent Platform."""
+    """One module of testcontainers, which starts Kafka. `image` is the name that the user passes in place of the Kafka image's; the Python
+    and Node modules compare its tag with versions of Confluent Platform."""
 
     name: str
     language: Language

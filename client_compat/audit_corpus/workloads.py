@@ -49,7 +49,8 @@ class AnyBroker(Protocol):
 
 
 class Workload(NamedTuple):
-    """A workload. `settings` are the broker's; with `killed`, the directory is audited as SIGKILL left it."""
+    """A workload of real clients, after which the broker's directory is audited. `settings` are the broker's; with `killed`, the directory
+    is audited as SIGKILL left it."""
 
     run: Callable[[AnyBroker], None]
     settings: Mapping[str, str] = {}

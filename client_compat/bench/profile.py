@@ -106,7 +106,8 @@ def _until_written(broker: BrokerProcess) -> None:
 
 
 def record(case: Benchmark, seconds: float, directory: Path, client: JavaLoad | None, note: Callable[[str], None]) -> tuple[Path, Path]:
-    """Repeat the case for `seconds` in each output format; return the raw samples and the flame graph."""
+    """Repeat the case for `seconds`, once for each of py-spy's output formats; return the files with the raw samples and with the flame
+    graph."""
     made = []
     for form, suffix in (("raw", "raw"), ("flamegraph", "svg")):
         data, output = directory / form, directory / f"profile.{suffix}"

@@ -27,7 +27,8 @@ PYTHON = ("confluent-kafka", "aiokafka", "kafka-python")
 
 @dataclass(slots=True)
 class ClaimEnvironment:
-    """The environment. `java` is the Java client's name if it is wanted and built, else the reason why not."""
+    """The broker, the client programs and the cluster with which claims (statements about exactly-once) are tried. `java_missing` is the
+    reason why the Java client is left out; None if it takes part."""
 
     stage: Stage
     directory: Path

@@ -55,8 +55,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sample. `sent`, `answered` and `repeated` are the clients' own counts (`client_compat.support.load.Shared`); `absorbed` are
-    batches that brokers recognised as duplicates."""
+    """The cluster's state at one moment. `sent`, `answered` and `repeated` are the clients' own counts
+    (`client_compat.support.load.Shared`); `absorbed` are batches that brokers recognised as duplicates."""
 
     at_ms: int
     states: Mapping[int, State] = field(default_factory=dict)

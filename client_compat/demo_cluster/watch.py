@@ -40,7 +40,7 @@ ABSORBED = b"Retry absorbed: "
 
 @dataclass(slots=True)
 class Watch:
-    """Fills `recording`, and passes every sample and event to `on_sample` and `on_event`."""
+    """Samples the cluster's state into `recording`, and passes every sample and event to `on_sample` and `on_event`."""
 
     cluster: Cluster
     topic: str

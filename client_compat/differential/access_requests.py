@@ -103,7 +103,8 @@ Changes = Callable[[Probe, Side, Any], None]
 
 
 class Draw(NamedTuple):
-    """A request as a function of the side, its version, and the function that undoes its changes, if any."""
+    """A random request: a function that makes it for a side (a broker with its own topic ids), its version, and the function that undoes
+    its changes, if any."""
 
     request: Callable[[Side], Message]
     version: int

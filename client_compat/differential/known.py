@@ -11,7 +11,8 @@ from client_compat.differential.probe import Seen
 
 @dataclass(frozen=True, slots=True)
 class KnownDifference:
-    """A deliberate difference: its title in docs/deviations.md, and patterns (full matches) for API, label, field path and both values."""
+    """A deliberate difference between Ottla's and Apache Kafka's responses: its title in docs/deviations.md, and patterns (full matches)
+    for API, label, field path and both values."""
 
     why: str
     api: str

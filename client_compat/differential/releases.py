@@ -38,7 +38,8 @@ def versions_of(like: str) -> tuple[str, ...]:
 def differential_of_releases(
     directory: Path, versions: Iterable[str], only: Iterable[str], *, on_scenario: OnScenario, on_missing: Callable[[str, str], None]
 ) -> Iterator[Report]:
-    """Compare the versions one after the other, and yield each report, which is also written to `directory`/`version`.json."""
+    """Compare Ottla, like each of the versions, with Apache Kafka of that version. Yield each report, which is also written to
+    `directory`/`version`.json. A version that cannot run here is passed to `on_missing`, with the reason."""
     for version in versions:
         try:
             report = differential(directory / version, tuple(only), on_scenario=on_scenario, like=version)

@@ -48,7 +48,7 @@ def p99_ms(waits_s: list[float]) -> float:
 
 
 class Bystander:
-    """A client of the broker at `port`, which has the topic `TOPIC`."""
+    """A normal client of the broker at `port`, which measures its response times during an attack. The broker has the topic `TOPIC`."""
 
     def __init__(self, port: int) -> None:
         self._port = port

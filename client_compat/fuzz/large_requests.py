@@ -102,7 +102,7 @@ class Attack:
 
 @dataclass(slots=True)
 class Found:
-    """The measurements of one broker and its bystander.
+    """The measurements of one broker and its bystander (a normal client) during an attack.
 
     `answers` counts the responses to the attacker; `end` is the reason for a restart of the broker.
     """
@@ -141,7 +141,7 @@ class Row:
 
 @dataclass(slots=True)
 class Target:
-    """A running broker and its bystander. Turns are measured only with Ottla."""
+    """A running broker and its bystander (a normal client whose response times are measured). Turns are measured only with Ottla."""
 
     name: str
     process: BrokerProcess

@@ -68,7 +68,8 @@ ATTACKS = (
 
 @dataclass(slots=True)
 class Found:
-    """The bystander's waiting times and the broker's memory use; if the broker died, `died` holds the end of its output."""
+    """The waiting times of a bystander (a normal client) during an attack, and the broker's memory use; if the broker died, `died` holds
+    the end of its output."""
 
     waits_s: list[float]
     rss_max: int = 0
@@ -133,7 +134,8 @@ def attack_for_ever(attack: Attack, port: int) -> None:
 
 
 def ask_for(seconds: float, port: int) -> Iterator[float]:
-    """Yield, for `seconds`, the waiting time of each request of the bystander in seconds. It reconnects when its connection is closed."""
+    """Yield, for `seconds`, the waiting time in seconds of each request of a bystander (a normal client). It reconnects when its connection
+    is closed."""
     end = time.monotonic() + seconds
     client: Client | None = None
     while time.monotonic() < end:
@@ -148,7 +150,7 @@ def ask_for(seconds: float, port: int) -> Iterator[float]:
 
 
 def suffer(attack: Attack, broker: BrokerProcess, attacked_port: int, seconds: float) -> Found:
-    """Attack a running broker for `seconds`, and return the bystander's waiting times and the broker's memory use."""
+    """Attack a running broker for `seconds`; return the waiting times of a bystander (a normal client) and the broker's memory use."""
     attacker = SPAWN.Process(target=attack_for_ever, args=(attack, attacked_port), daemon=True)
     attacker.start()
     found = Found([])

@@ -107,7 +107,8 @@ def _kept(console: Console, directory: Path, *, resume: bool) -> Kept:
 
 
 def _run(console: Console, jobs: list[Job], workers: int, kept: Kept, directory: Path) -> tuple[list[Cell], dict[str, Ready]]:
-    """Run the cells that are not kept. Returns all cells of `jobs` in report order, and the version info of their clients."""
+    """Run the cells (a scenario with a client on a broker) that have no result in `kept`. Returns all cells of `jobs` in report order, and
+    the version info of their clients."""
     places = {(job.client, job.scenario.title, broker): job for job, broker in _places(jobs)}
     left = [
         Job(job.client, job.scenario, tuple(broker for broker in job.brokers if not kept.done(job.client, job.scenario.title, broker)))

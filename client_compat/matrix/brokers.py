@@ -125,7 +125,8 @@ def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None,
 
 
 def _like(name: str) -> Kind:
-    """Return Ottla that is like an older release, with clients of that age and today's two libraries that most Python programs use."""
+    """Return the kind of broker that is Ottla with `--like`, which behaves like an older release of Kafka. Its clients are those of that
+    age, and today's aiokafka and confluent-kafka."""
     release = OLDER[name]
 
     def make(directory: Path, settings: Mapping[str, str], advertised: int | None, broker_security: BrokerSecurity | None) -> Broker:

@@ -222,7 +222,7 @@ def other_words(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
 
 
 def failures(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> list[Cell]:
-    """Return the cells that fail the run.
+    """Return the cells (a scenario with a client on a broker) that fail the run.
 
     These are cells of Ottla and its gateway, not named in `table`, that fail where Apache Kafka's do not, or in which the client reported
     something different.
@@ -240,7 +240,7 @@ def failures(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> li
 
 
 def client_failures(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells that fail on Apache Kafka: faults of the client or of the scenario."""
+    """Return the cells (a scenario with a client on a broker) that fail on Apache Kafka: faults of the client or of the scenario."""
     return [cell for cell in cells if cell.broker == KAFKA and cell.outcome is Outcome.FAIL]
 
 

@@ -20,7 +20,7 @@ from client_compat.matrix.control import ClientMissing, Program, Ready
 
 
 class Pool:
-    """The running programs by client.
+    """Client programs that are reused after a cell (a scenario with a client on a broker) has ended well.
 
     `ready` holds each client's version info. `idle_max` limits the idle programs of each client; a run sets it to its number of workers.
     """

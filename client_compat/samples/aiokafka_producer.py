@@ -91,7 +91,8 @@ async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -
 
 
 async def write_in_haste(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """Write one transaction with one second for the commit. Raises KafkaError."""
+    """Write the records of `chunk` in one transaction. Without a response to the commit within one second, write them again with a new
+    producer, and raise KafkaTimeoutError. Raises KafkaError."""
     await producer.begin_transaction()
     await asyncio.gather(*[await producer.send(job.output, value, key) for key, value in chunk])
     try:

@@ -29,7 +29,8 @@ Way = tuple[int, int]
 
 
 class Links:
-    """The links, used as a context manager. `processes` returns the process ids of the running nodes, by node id."""
+    """Forwards every connection between the nodes of a cluster, and can cut the links between them. Use as a context manager. `processes`
+    returns the process ids of the running nodes, by node id."""
 
     def __init__(self, processes: Callable[[], Mapping[int, int]]) -> None:
         self._processes = processes
@@ -47,7 +48,8 @@ class Links:
 
     @contextmanager
     def cut(self, ways: Collection[Way]) -> Iterator[None]:
-        """Cut these directions while the context lasts. A direction that two contexts cut works again when both have ended."""
+        """Block these directions between two nodes each while the context lasts. A direction that two contexts block works again when both
+        have ended."""
         asyncio.run_coroutine_threadsafe(self._add(ways, 1), self._loop).result(ANSWER_TIMEOUT_S)
         try:
             yield

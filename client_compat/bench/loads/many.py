@@ -72,8 +72,8 @@ Make = Callable[[BrokerProcess, int, ExitStack], None]
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Idle objects: functions that make them, each with the number of objects for one unit of `count`. `stored` ones survive a broker
-    restart, `held` ones do not."""
+    """A kind of idle objects, such as connections or groups: the functions that make them, each with the number of objects for one unit of
+    `count`. Objects of `stored` survive a broker restart, those of `held` do not."""
 
     stored: Mapping[Make, float] = field(default_factory=dict)
     held: Mapping[Make, float] = field(default_factory=dict)

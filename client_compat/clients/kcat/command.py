@@ -61,7 +61,8 @@ def failure(error: BaseException) -> Failure | None:
 
 
 def settings(request: Request, names: Mapping[str, str | None]) -> list[str]:
-    """Return `-X` arguments for the options of an `open`. An option whose name is None is handled by the caller."""
+    """Return kcat's `-X` arguments for the options of a `producer.open` or `consumer.open`. `names` has librdkafka's name of each option;
+    None: the caller handles the option. Raises `Unsupported` for an option that is not in `names`."""
     arguments: list[str] = []
     for option, value in request.options.items():
         if option not in names:
