@@ -104,7 +104,7 @@ class Known:
     """Topics that had eligible leader replicas when these were cleared."""
 
     def learn(self, order: Order, answer: Answer) -> None:
-        """Update the state with the result of an order."""
+        """Update the state with the result of an order (a request, a clock advance or a timer)."""
         match order:
             case Advance(milliseconds):
                 self.now_ms += milliseconds
@@ -161,7 +161,8 @@ class ControllerJudge:
                 end.close()
 
     def carry_out(self, order: Order) -> Answer:
-        """Let Kafka's controller execute an order, and return the result. Raises RuntimeError if the process gives no result."""
+        """Let Kafka's controller execute an order (a request, a clock advance or a timer), and return the result. Raises RuntimeError if
+        the process gives no result."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(as_json(order)) + "\n")
         self._process.stdin.flush()
