@@ -57,7 +57,7 @@ class Engine(Protocol):
         """Make a view of a query. `keep`: more than one query reads the view."""
 
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
-        """Return the rows of a query."""
+        """Return the rows that a query selects; `args` has the values of its parameters."""
 
     def through(self, query: str, function: Through, columns: str) -> list[Row]:
         """Pass the rows of a query as Arrow record batches through a function, and return the rows that it yields, with these columns
@@ -65,7 +65,8 @@ class Engine(Protocol):
 
 
 def json_path(field: str) -> str:
-    """Return the path to a dotted field in the embedded engine's syntax; see `Engine.json_path`."""
+    """Return the path to a dotted field of a JSON value in DuckDB's syntax. A field that begins with `$` is already a path and is returned
+    unchanged."""
     return field if field.startswith("$") else "$" + "".join(f'."{part}"' for part in field.split("."))
 
 

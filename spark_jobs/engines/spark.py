@@ -47,7 +47,7 @@ class SparkEngine:
         return field if field.startswith("$") else "$" + "".join(f"['{part}']" for part in field.split("."))
 
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
-        """Make a view of the data source `kafka_log`; see `Engine.read`."""
+        """Make a view of one level of the logs at `paths`, which the data source `kafka_log` reads; parameters as in `Engine.read`."""
         if not paths:  # the data source rejects an empty list of paths, but here it only means that no directory has this level
             self._show(view, self._spark.createDataFrame([], columns), keep=False)
             return
