@@ -124,10 +124,9 @@ def run(
     seconds: float = math.inf,
     on_fault: Callable[[MixedRun, Node, Fault, str], None] = lambda run, node, fault, said: None,
 ) -> MixedRun:
-    """Run `count` faults in a new cluster; with `chaos` also on its controllers, and some at the same time. After `seconds` no more are
-    started.
-
-    Raises `BrokerFailed`, `RunFailed`, `KafkaMissing`, `ClientMissing` or `NoSmallDisk`.
+    """Start a new cluster, inject `count` faults under load, and return the verdicts. With `chaos`, faults also hit the controllers, and
+    some of them happen at the same time. After `seconds` no further fault is injected. Raises `BrokerFailed`, `RunFailed`, `KafkaMissing`,
+    `ClientMissing` or `NoSmallDisk`.
     """
     rng, found, began = random.Random(seed), MixedRun(), time.perf_counter()
     todo = rounds(itertools.islice(plan(cluster.nodes if chaos else cluster.brokers, faults), count), rng, pairs=chaos)
@@ -160,7 +159,8 @@ def _under_load(
     careless: bool,
     on_fault: Callable[[MixedRun, Node, Fault, str], None],
 ) -> None:
-    """Inject the faults, and judge what clients were told and received."""
+    """Inject the faults while clients work; then compare what the clients were told and received with the log. The verdicts go into
+    `found`."""
     directory, bootstrap = cluster.directory, cluster.bootstrap
     load = Load(bootstrap, TOPIC, directory, CHAOS_RATE_MAX if chaos else RATE_MAX, clients, careless)
     with ExitStack() as stack:

@@ -89,8 +89,8 @@ class Producer:
 def share_crash(
     directory: Path, kills: int, seed: int, *, brokers: int = 1, options: Sequence[str] = (), on_kill: OnKill = lambda done: None
 ) -> CrashRun:
-    """Kill brokers under share load, and judge all deliveries. Raises `BrokerFailed` if a broker does not restart, `RunFailed` if a member
-    receives no response in time."""
+    """Kill brokers while members of a share group work, compare all deliveries with the produced records, and return the results. Raises
+    `BrokerFailed` if a broker does not restart, `RunFailed` if a member receives no response in time."""
     rng = random.Random(seed)
     with _brokers(directory, brokers, options) as processes:
         bootstrap, ports = ",".join(broker.bootstrap for broker in processes), [broker.port for broker in processes]

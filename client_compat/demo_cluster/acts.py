@@ -242,8 +242,8 @@ def play(
     on_sample: Callable[[Act, Recording], None] = lambda act, recording: None,
     on_event: Callable[[Act, Recording, Event], None] = lambda act, recording, event: None,
 ) -> Played:
-    """Run the act in a new cluster in `directory`, and compare what its clients were told with what a consumer receives afterwards. Raises
-    `BrokerFailed`, `RunFailed` or `TruthFailed`."""
+    """Run the act in a new cluster in `directory`, compare what its clients were told with what a consumer receives afterwards, and return
+    the finished act. Raises `BrokerFailed`, `RunFailed` or `TruthFailed`."""
     began = time.monotonic()
     cluster = Cluster(directory, ALL_OTTLA, settings=act.settings, controller_kind=Whose.OTTLA, options=("--log-level", "debug"))
     recording = Recording(CLIENTS)

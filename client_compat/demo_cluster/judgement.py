@@ -75,8 +75,8 @@ class Judged:
 
 
 def judge(played: Played) -> Judged:
-    """Audit the logs that the act of the demo left on each broker, and compare them with what was acknowledged. Raises OSError and the
-    audit's exceptions."""
+    """Audit the logs that the act of the demo left on each broker, compare them with what was acknowledged, and return the verdicts. Raises
+    OSError and the audit's exceptions."""
     act, brokers = played.act, played.cluster.brokers
     directories = [broker.directory for broker in brokers]
     verdict = audit(directories, topics=[act.key], replicas=True, engine="duckdb")

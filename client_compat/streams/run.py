@@ -111,7 +111,7 @@ def run(
     protocol: str = "classic",
     on_round: Callable[[Round], None] = lambda _: None,
 ) -> StreamsRun:
-    """Run all rounds in `directory`, and the audit. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
+    """Run all rounds in `directory`, and the audit, and return the results. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
     found = StreamsRun()
     with broker_of(kind, directory) as broker:
         for topic in (FIRST_SOURCE, *TOPICS):

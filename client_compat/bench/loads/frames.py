@@ -46,7 +46,7 @@ class RawProducer:
 
 
 def producers(bootstrap: str, count: int) -> list[RawProducer]:
-    """Allocate `count` new producer ids with InitProducerId. Raises `LoadFailed`."""
+    """Return `count` producers with new producer ids, which InitProducerId requests have allocated. Raises `LoadFailed`."""
     found: list[RawProducer] = []
     deadline = time.perf_counter() + NOT_READY_S
     with connect(bootstrap) as client:

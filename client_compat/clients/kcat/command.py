@@ -74,7 +74,7 @@ def settings(request: Request, names: Mapping[str, str | None]) -> list[str]:
 
 
 def records(output: bytes) -> tuple[list[Answer], int]:
-    """Return the complete records in the output, and their length in bytes."""
+    """Return the complete records in kcat's output, and how many bytes of the output they take."""
     found: list[Answer] = []
     place = 0
     while head := _HEAD.match(output, place):
