@@ -124,7 +124,7 @@ class GroupsDriver:
     # --- the classic protocol -------------------------------------------------------------------------------------------------
 
     def classic_join(self, member_id: str = "", **changes: Any) -> JoinAnswer | None:
-        """Send a JoinGroup; return None while it is pending."""
+        """Send a JoinGroup; return the response, or None while it is pending."""
         fields: dict[str, Any] = {
             "member_id": member_id,
             "new_member_id": f"classic-{self.last_ticket}",
@@ -151,7 +151,7 @@ class GroupsDriver:
         return answer
 
     def classic_sync(self, member_id: str, generation: int, **changes: Any) -> SyncAnswer | None:
-        """Send a SyncGroup; return None while the response waits for the leader's SyncGroup."""
+        """Send a SyncGroup; return the response, or None while it waits for the leader's SyncGroup."""
         self.last_ticket += 1
         effects = self.machine.sync("g", Syncing(member_id=member_id, generation=generation, **changes), self.last_ticket, self.now)
         self.take(effects.records, effects.response)

@@ -68,7 +68,7 @@ class Draw(Random):
 
 
 class OttlasController:
-    """Ottla's controller; `carry_out` executes an order, given the result of Kafka's controller."""
+    """Ottla's controller; `carry_out` executes an order (a request, a clock advance or a timer), given the result of Kafka's controller."""
 
     def __init__(self) -> None:
         self._draw = Draw()
@@ -80,7 +80,8 @@ class OttlasController:
         }
 
     def carry_out(self, order: Order, theirs: Answer) -> Verdict | None:
-        """Return the result of the order; None if Ottla does not support it. Raises any exception of a decision but a rejection."""
+        """Return Ottla's result of the order; None if Ottla does not support it. `theirs` is the result of Kafka's controller. Raises any
+        exception of a decision but a rejection."""
         self._decided = NOTHING
         response: Message | None = None
         served = True
