@@ -108,8 +108,8 @@ def decode_response(api_key: int, version: int, frame: Buffer, elements: int | N
 
 
 def decode_response_head(api_key: int, version: int, frame: Buffer, last: str, elements: int | None = None) -> tuple[Any, int]:
-    """Decode a response up to and including the field `last`. Return (message, position of the next byte in `frame`). `elements` as in
-    `decode_response`.
+    """Decode a response up to and including the field `last`. Return (message, position of the next byte in `frame`). A response whose
+    arrays have more than `elements` elements in total is rejected.
     """
     buf = memoryview(frame)
     message = response_class(api_key)

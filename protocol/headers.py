@@ -28,7 +28,8 @@ class RequestHeader:
 
 
 def read_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
-    """Decode the plain part, which all versions of all APIs share; return it and the position after it. Raises MalformedHeader."""
+    """Decode the part of a request header that all versions of all APIs share, which is all but the tagged fields. Return it and the
+    position after it. Raises MalformedHeader."""
     if len(buf) < _REQUEST_BYTES:
         raise MalformedHeader(f"request of {len(buf)} bytes")
     api_key, api_version, correlation_id, size = _REQUEST.unpack_from(buf)
@@ -41,7 +42,8 @@ def read_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
 
 
 def read_response_header(buf: memoryview, flexible: bool) -> tuple[int, int]:
-    """Return the correlation id and the position after the header. Raises MalformedHeader."""
+    """Decode a response header, with its tagged fields if `flexible`; return the correlation id and the position after the header. Raises
+    MalformedHeader."""
     if len(buf) < _CORRELATION_ID.size:
         raise MalformedHeader(f"response of {len(buf)} bytes")
     correlation_id: int = _CORRELATION_ID.unpack_from(buf)[0]

@@ -26,7 +26,7 @@ _ERROR_TEXT_CHARS: Final = 500
 
 
 class NoKey(ValueError):
-    """The keytab has no key of the principal, or it cannot be read."""
+    """The keytab has no key of the principal, or the keytab cannot be read."""
 
 
 class Initiator:

@@ -65,8 +65,8 @@ def tokens_of(mechanism: str, user: str, password: str, random_bytes: Callable[[
 
 
 def takes_long(said: bytes) -> bool:
-    """Return whether the response to the SCRAM message `said` takes too long to compute on the event loop. An attacker who impersonates the
-    server could send such a message."""
+    """Return whether the response to the server's SCRAM message `said` takes too long to compute on the event loop. An attacker who
+    impersonates the server could send such a message."""
     return _iterations(_items(said.decode("utf-8", "replace"))) > _ITERATIONS_OF_KAFKA
 
 
