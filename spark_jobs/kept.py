@@ -118,7 +118,7 @@ def _write(path: Path, metadata: dict[bytes, bytes], rows: Iterable[Row]) -> Non
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    """Yield the rows of a result. Raises OSError; on damage, pa.ArrowException or one of unpickling's exceptions."""
+    """Yield the rows of a stored result of a task. Raises OSError; on damage, pa.ArrowException or one of unpickling's exceptions."""
     with pa.OSFile(str(path)) as file:
         result = pa.ipc.open_file(file)
         for i in range(result.num_record_batches):

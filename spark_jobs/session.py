@@ -143,7 +143,7 @@ def cluster(master: str | None = None) -> Iterator[SparkContext | SparkSession]:
 
 @contextmanager
 def _context(log_bytes: int, master: str | None, more: Mapping[str, str] | None = None, *imported: str) -> Iterator[SparkContext]:
-    """Open a new context. `more`: further settings. `imported`: modules to import while the JVM starts."""
+    """Open a new SparkContext that stops with the block. `more`: further settings. `imported`: modules to import while the JVM starts."""
     from pyspark import SparkConf, SparkContext, __version__  # noqa: PLC0415 # PySpark is optional
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # PySpark is optional
     from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 # PySpark is optional

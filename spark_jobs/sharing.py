@@ -124,9 +124,8 @@ def _unpacked(content: bytes) -> tuple[Any, ...]:
 
 
 def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> list[Task]:
-    """Distribute all partitions that the question covers over tasks of about equal size, the largest first.
-
-    A log that is large enough gets three tasks for each of the cluster's `cores`.
+    """Return tasks of about equal size, the largest first, for all partitions that the question covers. A log that is large enough gets
+    three tasks for each of the cluster's `cores`.
     """
     units = _units(logs, question)
     return _packed(units, _target(sum(map(_cost, units.values())), cores))

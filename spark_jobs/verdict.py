@@ -13,7 +13,8 @@ from ottla.spark_jobs.deliveries import ShareDeliveries
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. `offset` is None if the bytes are not a batch; `position` counts bytes from the start of `file`."""
+    """One violation, warning or info that a rule reports. `offset` is None if the bytes are not a batch; `position` counts bytes from the
+    start of `file`."""
 
     rule: str
     severity: Severity

@@ -90,7 +90,7 @@ class Partition:
 
 
 def plant(root: Path) -> None:
-    """Write the example log directory `root`, which must not exist."""
+    """Write the example log directory, with its planted anomalies, to `root`, which must not exist."""
     root.mkdir(parents=True)
     first, second = (Partition(root, TOPIC, index) for index in range(2))
     states = Partition(root, "__transaction_state", 0)

@@ -17,7 +17,7 @@ T0 = 1_700_000_000_000
 
 
 class PartitionWriter:
-    """One partition's directory. Batches go to the current segment at the next offset by default."""
+    """Writes one partition's directory. Batches go to the current segment at the next offset by default."""
 
     def __init__(self, root: Path, topic: str, partition: int, start: int = 0) -> None:
         self.directory = root / f"{topic}-{partition}"

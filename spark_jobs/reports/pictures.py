@@ -94,7 +94,7 @@ _BATCHES: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """All batches of one producer in one epoch; producer id -1 for records without a producer id."""
+    """All batches of one producer in one epoch, as a bar of the picture; producer id -1 for records without a producer id."""
 
     producer_id: int
     producer_epoch: int
