@@ -100,7 +100,7 @@ def _template() -> bytes:
 
 
 def segment(partition: int, number: int) -> bytes:
-    """Return the content of a segment: the batch that continues the segments before it."""
+    """Return the content of segment `number` of a partition: one batch, which continues the segments before."""
     head, tail = read_header(_template()), _template()[HEADER_BYTES:]
     at = number * RECORDS
     return pack_header(head._replace(base_offset=at, producer_id=partition, base_sequence=at), tail) + tail

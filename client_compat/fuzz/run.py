@@ -133,7 +133,7 @@ class _Watch:
 
 
 def advertised(port: int) -> list[tuple[int, int, int]]:
-    """Return the broker's supported APIs, limited to those that the protocol package knows."""
+    """Return (API key, lowest version, highest version) of the broker's APIs that the protocol package knows."""
     with Client(HOST, port, client_id="fuzz") as client:
         answer: Any = client.call(ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"))
     return [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys if api.api_key in declared_keys()]

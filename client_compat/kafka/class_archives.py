@@ -22,7 +22,7 @@ TIMEOUT_S = 300.0
 
 
 def make(version: str) -> None:
-    """Make the archives of a node and of a tool, if one is missing.
+    """Make the class data archives of Kafka's node and of its tools, if one is missing.
 
     Raises `KafkaMissing`, `BrokerFailed` or subprocess.TimeoutExpired.
     """

@@ -54,7 +54,8 @@ def settings(job: Job) -> dict[str, Any]:
 
 
 def insist(call: Callable[[float], None]) -> None:
-    """Call a transactional function again after a retriable error or a timeout; it continues where it stopped."""
+    """Call a transactional function until it succeeds: after a retriable error or a timeout, the next call continues where it stopped.
+    Raises KafkaException for another error, and after ATTEMPTS_MAX calls."""
     for left in reversed(range(ATTEMPTS_MAX)):
         try:
             call(ANSWER_S)

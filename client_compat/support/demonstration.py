@@ -44,7 +44,7 @@ class Demonstration:
 
 
 def side_by_side(title: str, runs: Mapping[str, Run], rows: Sequence[tuple[str, Callable[[Run], str]]]) -> Table:
-    """Make a table with a column for each run and a row for each fact."""
+    """Return a table with a column for each run and a row for each fact."""
     table = Table(title=title, title_justify="left", header_style="bold")
     table.add_column("")
     for name in runs:

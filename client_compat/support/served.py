@@ -11,7 +11,8 @@ LOOK_S = 0.01
 
 
 def wait_until_served(answered: Callable[[], Sequence[int]], check: Callable[[], None], timeout_s: float) -> None:
-    """Wait until each count of answers has grown. `check` raises when a program has ended. Raises `RunFailed` on a timeout."""
+    """Wait until each of the counts that `answered` returns, one per client, has grown. `check` raises when a program has ended. Raises
+    `RunFailed` on a timeout."""
     before, deadline = list(answered()), time.monotonic() + timeout_s
     while any(now == then for now, then in zip(answered(), before, strict=True)):
         check()

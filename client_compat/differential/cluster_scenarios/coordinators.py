@@ -79,7 +79,8 @@ def group_life(nodes: Nodes) -> None:
 
 
 def transaction_life(nodes: Nodes) -> None:
-    """Commit and abort transactions with partitions on every broker, with each client generation."""
+    """Commit and abort transactions with partitions on every broker, with EndTxn in versions 3, 4 and 5, as clients of different ages send
+    it."""
     create(nodes, "txn", [(1, 2), (2, 3), (3, 1)])
     for key, version in (("key-0", 3), ("key-1", 4), ("key-2", 5), ("key-3", 5)):
         here = coordinator(nodes, key, TRANSACTION)

@@ -28,12 +28,12 @@ STABLE = "Stable"
 
 
 def beat(group: str, member: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatRequest:
-    """Return a heartbeat that changes nothing except `fields`."""
+    """Return a ConsumerGroupHeartbeat request of a member that reports no changes except `fields`."""
     return ConsumerGroupHeartbeatRequest(group, member, epoch, **fields)
 
 
 def joining_beat(group: str, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatRequest:
-    """Return a member's first heartbeat."""
+    """Return the first ConsumerGroupHeartbeat request of a member that subscribes to `topics`."""
     given = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": list(topics), "topic_partitions": [], **fields}
     return beat(group, member, JOIN, **given)
 

@@ -53,12 +53,12 @@ NOTHING: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_task
 
 
 def beat(group: str, member: str, epoch: int, **fields: Any) -> StreamsGroupHeartbeatRequest:
-    """Return a heartbeat that changes nothing except `fields`."""
+    """Return a StreamsGroupHeartbeat request of a member that reports no changes except `fields`."""
     return StreamsGroupHeartbeatRequest(group, member, epoch, **fields)
 
 
 def joining(group: str, member: str, topology: Topology, **fields: Any) -> StreamsGroupHeartbeatRequest:
-    """Return the first heartbeat of a member, which is a process of its own."""
+    """Return the first StreamsGroupHeartbeat request of a member, which is a process of its own."""
     given = {"rebalance_timeout_ms": 30_000, "process_id": f"process of {member}", "topology": topology, **NOTHING, **fields}
     return beat(group, member, JOIN, **given)
 
