@@ -48,7 +48,7 @@ def marker(producer_id: int, epoch: int, *, committed: bool, coordinator_epoch: 
 
 @dataclass
 class LogBox:
-    """A partition's log. `log` is the open log; `crash` and `restart` replace it."""
+    """A partition's log that a test can crash and restart: `log` is the open log, which `crash` and `restart` replace."""
 
     directory: Path
     config: LogConfig = field(default_factory=LogConfig)

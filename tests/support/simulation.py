@@ -32,6 +32,6 @@ class TimelessLoop(asyncio.SelectorEventLoop):
 
 
 async def settle(turns: int = 50) -> None:
-    """Run the event loop for `turns` turns, enough for everything that needs no time."""
+    """Run the event loop for `turns` turns, which is enough for everything that waits neither for time nor for a thread."""
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -233,7 +233,7 @@ def grown(first: Mapping[str, Held], last: Mapping[str, Held], growth: float = G
 
 
 def objects_by_type() -> Counter[str]:
-    """Count the live objects of each type, to find what grows."""
+    """Return the number of live objects of each type, to find what grows."""
     gc.collect()
     return Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.get_objects())
 
