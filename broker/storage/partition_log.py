@@ -554,8 +554,7 @@ class PartitionLog:
         self._cut([], offset)
 
     def _cut(self, gone: list[Segment], end: int) -> None:
-        """Remove the segments `gone` from the log and update all state in memory for the log end `end`. The last segment was truncated
-        already."""
+        """Remove the segments `gone`, and update all state in memory for the log end `end`. The last segment was truncated already."""
         self._generation += 1
         self.on_change()
         for segment in gone:
@@ -582,8 +581,7 @@ class PartitionLog:
         self.release()
 
     def close_begin(self) -> FlushTicket | None:
-        """Begin a clean close. Return a ticket, whose `sync` and then `flush_end` the caller runs before `release`; None if all is synced:
-        then only call `release`. Raises `OSError`."""
+        """Begin a clean close. Return a ticket for `sync` and `flush_end`, None if all is synced; then call `release`. Raises `OSError`."""
         if self.failure is not None or not self.segments.active.is_made:
             return None
         self.segments.active.finish()
