@@ -23,7 +23,7 @@ ServicesT_co = TypeVar("ServicesT_co", covariant=True)
 
 
 class CloseConnection(Exception):
-    """Raised when the response cannot report an error (acks=0): `reply` is sent and the connection is closed."""
+    """Raised to close the client's connection instead of responding, for instance if a Produce with acks=0 fails. `reply` goes first."""
 
     def __init__(self, why: str, reply: Reply = CLOSE) -> None:
         super().__init__(why)

@@ -44,9 +44,8 @@ _MARKS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionR
 
 @dataclass(frozen=True, slots=True)
 class SoftEffects(Effects[MetadataRecord, ResponseT]):
-    """Effects that also change in-memory state: after all records were applied, `settle` is called with the offset of the last one.
-
-    Without records, `settle` gets the offset of the log's last record.
+    """Effects of a decision that also change state outside the metadata log, such as brokers' sessions: after all records were applied,
+    `settle` is called with the offset of the last one; without records, with the offset of the log's last record.
     """
 
     settle: Callable[[int], None]

@@ -109,7 +109,8 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self) -> Transaction:
-        """Return the state with the next epoch, which fences the producer: the first half of a coordinator's abort in versions 0 and 1."""
+        """Return the state with the next epoch, which fences the producer. In transaction versions 0 and 1, the coordinator's own abort
+        begins with this."""
         assert self.state is TxnState.ONGOING, "only an open transaction is fenced"
         return self._replace(producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=NO_PRODUCER_EPOCH)
 

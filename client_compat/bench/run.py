@@ -58,8 +58,9 @@ def bench(
     note: Callable[[str], None],
     quick: bool = False,
 ) -> Results:
-    """Measure all cases, and return the results. `note` is called before each measurement. Raises `BrokerFailed` if a standalone broker
-    does not start."""
+    """Measure every case `runs` times on each peer (a broker under comparison), and return the results. `note` is called before each
+    measurement. `java`: a Java client also loads standalone brokers. `quick`: the warm-up is shorter. Raises `BrokerFailed` if a standalone
+    broker does not start; a broker with TLS or a cluster that does not is recorded as a failure."""
     results = Results(runs, [peer.name for peer in peers])
     records = QUICK_WARM_UP_RECORDS if quick else WARM_UP_RECORDS
     alone = [case for case in cases if not case.of_cluster and not case.of_tls]

@@ -43,8 +43,8 @@ REGISTRY: dict[int, Claim] = {}
 
 
 def claim(number: int, text: str, *, right: bool = True, java: bool = False) -> Callable[[Check], Check]:
-    """Return a decorator that registers a check as claim `number`. `right`: the claim is true as taught. `java`: the claim is about the
-    Java client only."""
+    """Return a decorator that registers the check of claim `number`, a common statement about exactly-once. `right`: the statement is
+    expected to hold; otherwise the check refutes it. `java`: the statement is about the Java client only."""
 
     def register(check: Check) -> Check:
         assert number not in REGISTRY, f"{number} is taken"

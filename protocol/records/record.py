@@ -98,7 +98,8 @@ def iter_records(
 def iter_section(
     section: Buffer, header: BatchHeader, *, from_offset: int | None = None, headers_max: int | None = None
 ) -> Iterator[Record]:
-    """Yield the records of an uncompressed records section of `header`. Raises `InvalidRecord` before the first record is yielded."""
+    """Yield the records of an uncompressed records section of `header` from `from_offset` on (None: all), each with its first
+    `headers_max` headers (None: all). The whole section is checked first: `InvalidRecord` is raised before any record is yielded."""
     data = memoryview(section)
     found = walk.columns(data, header.record_count, header.base_offset, header.base_timestamp)
     append_time = header.max_timestamp if header.is_log_append_time else None

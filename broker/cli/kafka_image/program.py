@@ -1,4 +1,5 @@
-"""`ottla kafka-image`: the program that the image's scripts call.
+"""`ottla kafka-image`: starts Ottla in place of a container image of Kafka; the image's scripts call it. FLAVOUR (apache, confluent or
+bitnami) is the image whose environment variables and paths apply.
 
 `run [FLAVOUR] [VARIABLE=VALUE…]` reads the variables, formats and serves in one process; it writes only to the data directory.
 `configure FLAVOUR FILE` writes the settings to a file, for scripts that continue with `kafka-storage format` and `kafka-server-start`.

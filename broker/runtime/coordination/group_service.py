@@ -399,8 +399,8 @@ class GroupService:
         return Now(self._clock.mono_ms(), self._clock.now_ms())
 
     def _shard_of_members(self, group_id: str) -> _Shard:
-        """Return the partition (shard) that stores a group with members. Raises Rejected: INVALID_GROUP_ID for an empty id, otherwise a
-        coordinator error.
+        """Return the shard (partition of __consumer_offsets) of a group, for a member's request. Raises Rejected: INVALID_GROUP_ID for an
+        empty id, otherwise a coordinator error.
         """
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)

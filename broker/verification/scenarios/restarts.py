@@ -1,4 +1,4 @@
-"""Faults of the program's own process: it is killed, or replaced while it is only paused."""
+"""Faults of the verified client program's process: it is killed and restarted, or paused, replaced, and resumed later as a zombie."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _gives_up(probe: Probe, group: str, queue: str) -> None:
 
 
 def _wait_until_archived(probe: Probe, group: str, topic_id: bytes, offset: int, partition: int = 0) -> None:
-    """Wait until the share coordinator knows that the record is archived; its dead letter was written before."""
+    """Wait until the share coordinator reports the record as archived. By then its dead letter has been written."""
     for _ in until(f"{offset} is archived"):
         found = probe.quietly(read(group, topic_id, partition), 0).results[0].partitions[0]
         states = [each.delivery_state for each in found.state_batches if each.first_offset <= offset <= each.last_offset]
