@@ -61,7 +61,7 @@ def differential_of_clusters_through_gateway(directory: Path, only: Sequence[str
         stack.enter_context(between)
         ports = {broker.node_id: broker.port for broker in seen_at(between.port).brokers}
         versions = common_versions(direct.brokers[0].process.port, between.port)
-        clusters.play_all(report, versions, ((direct, None), (behind, ports)), only, on_scenario=on_scenario)
+        clusters.play_all(report, versions, ((direct, None), (behind, ports)), only, known=OF_TWO_CLUSTERS, on_scenario=on_scenario)
     return report
 
 
