@@ -195,7 +195,7 @@ class _Attacker:
     """A connection that sends and reads concurrently, because a broker stops reading while its responses are not read."""
 
     def __init__(self, port: int, who: str) -> None:
-        self._into = bytearray(1024 * 1024)
+        self._discarded = bytearray(1024 * 1024)
         self._socket = socket.create_connection((HOST, port), ANSWER_MAX_S)
         try:
             if who != NOBODY:
@@ -225,8 +225,13 @@ class _Attacker:
             sent = pool.submit(self._send, frame, times)
             try:
                 for _ in range(times):
-                    size = int.from_bytes(self._read(4, end), "big")
-                    self._read(size, end)
+                    prefix = bytearray(4)
+                    self._fill(memoryview(prefix), end)
+                    size = left = int.from_bytes(prefix, "big")
+                    while left:
+                        part = memoryview(self._discarded)[:left]
+                        self._fill(part, end)
+                        left -= len(part)
                     yield size
                 sent.result()
             finally:
@@ -238,16 +243,14 @@ class _Attacker:
         for _ in range(times):
             self._socket.sendall(frame)
 
-    def _read(self, count: int, end: float) -> bytes:
-        """Read `count` bytes. Return them if `count` is at most 4, otherwise discard them. Raises TimeoutError."""
-        view, size = memoryview(self._into), 0
-        while count:
+    def _fill(self, view: memoryview, end: float) -> None:
+        """Read as many bytes as `view` has room for. Raises TimeoutError, and ConnectionError if the broker closes the connection."""
+        while view:
             self._socket.settimeout(max(0.001, end - time.monotonic()))
-            size = self._socket.recv_into(view[: min(count, len(view))])
+            size = self._socket.recv_into(view)
             if not size:
                 raise ConnectionError
-            count -= size
-        return bytes(view[:size]) if size <= 4 else b""
+            view = view[size:]
 
 
 def attacks(target: Target, versions: dict[int, int], apis: Sequence[int], elements: int) -> Iterator[Attack]:
