@@ -14,6 +14,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.core.expressions import InvalidExpression, compiled
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.txns.states import TxnState
 from ottla.broker.txns.transaction import Transaction
@@ -60,12 +61,8 @@ def _pattern(pattern: str | None) -> Callable[[str], bool]:
     """
     if not pattern:
         return lambda transactional_id: True
-    import re2  # noqa: PLC0415 # 2.5 MB that most brokers never need
-
-    quiet = re2.Options()
-    quiet.log_errors = False
     try:
-        compiled = re2.compile(pattern, quiet)
-    except re2.error as error:
+        expression = compiled(pattern)
+    except InvalidExpression as error:
         raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None
+    return lambda transactional_id: expression.fullmatch(transactional_id) is not None

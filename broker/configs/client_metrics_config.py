@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, validator
+from ottla.broker.core.expressions import InvalidExpression, compiled
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
@@ -75,13 +76,9 @@ def matching_patterns(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _compiled(expression: str, text: str) -> Any:
-    import re2  # noqa: PLC0415 # costs a start 5 ms, and few have such subscriptions
-
-    quiet = re2.Options()
-    quiet.log_errors = False
     try:
-        return re2.compile(expression, quiet)
-    except re2.error:
+        return compiled(expression)
+    except InvalidExpression:
         raise _illegal(text) from None
 
 

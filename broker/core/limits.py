@@ -110,6 +110,15 @@ LARGE_RESPONSE_BYTES = 100 * MIB
 ENVELOPE_BYTES = 128 * KIB
 """The size of an Envelope besides the client's request: a principal's type and name, and a client id, of at most 32 KiB each."""
 
+EXPRESSIONS_KEPT = 64
+EXPRESSION_BYTES = 256 * KIB
+EXPRESSION_CLASSES = 50
+EXPRESSION_NAMED_GROUPS = 10
+"""Compiled regular expressions that are cached (RE2's binding keeps 128 itself: 32 MiB), the size of one, its Unicode classes (`\\pL`) and
+named groups. An expression below these limits takes at most 25 ms to compile, and 25 ms to match with a name of 249 characters. A list of
+10 KB of names is below them, and takes microseconds to match.
+"""
+
 RECORD_ERRORS_MAX = 1000
 """The most record errors in one Produce response; a batch can hold 2^31 records."""
 

@@ -11,16 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from struct import Struct
 from typing import Any, Protocol
 
+from ottla.broker.core.expressions import InvalidExpression, compiled
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-
-PATTERNS_KEPT = 64
-PATTERN_BYTES = 1 << 20
-"""The number of cached compiled expressions, and the maximum size of one: 64 MiB in all. A common one takes some kilobytes."""
 
 _NO_TOPICS_HASH = 0
 _TOPIC_HASH_VERSION = 0
@@ -97,10 +93,12 @@ def check_regex(regex: str) -> None:
     _compile(regex)
 
 
-def matcher_of(regex: str) -> Callable[[str], object]:
-    """Return a function whose result is true for a name that the expression matches. Raises Rejected(INVALID_REGULAR_EXPRESSION)."""
-    matcher: Callable[[str], object] = _compile(regex).fullmatch
-    return matcher
+def matcher_of(regex: str) -> tuple[Callable[[str], object], int]:
+    """Return a function whose result is true for a name that the expression matches, and the number of instructions that it may execute for
+    each character. Raises Rejected(INVALID_REGULAR_EXPRESSION).
+    """
+    pattern = _compile(regex)
+    return pattern.fullmatch, pattern.programsize
 
 
 def hash_of(topics: Iterable[TopicInfo]) -> int:
@@ -143,18 +141,10 @@ def _xxh3(data: bytes) -> int:
     return xxh3_64_intdigest(data)
 
 
-@lru_cache(maxsize=PATTERNS_KEPT)
 def _compile(regex: str) -> Any:
     """Return the compiled RE2 pattern; its type is Any, because the library has no types."""
-    import re2  # noqa: PLC0415 # costs a start 5 ms, and few groups subscribe by expression
-
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = PATTERN_BYTES
     try:
-        return re2.compile(regex, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else b""
-        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}."
+        return compiled(regex)
+    except InvalidExpression as invalid:
+        message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {invalid}."
         raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None

@@ -136,10 +136,21 @@ def test_names_are_matched_in_slices_and_need_describe_permission() -> None:
     assert resolution.found == {"t.*": frozenset(topics.names()) - {"t0000"}, "t0001": frozenset({"t0001"})}
 
 
+def test_an_expression_with_many_instructions_is_matched_with_few_names_in_a_slice() -> None:
+    topics = FakeTopics(**{f"t{index}": 1 for index in range(10)})
+    resolution = Resolution("g", ("(x?){500}" * 5 + "t.*",))
+    assert len(list(resolution.steps(topics, WALL_MS))) == 10
+    assert resolution.found == {resolution.regexes[0]: frozenset(topics.names())}
+
+
+def test_each_expression_is_compiled_in_a_slice_of_its_own() -> None:
+    assert len(list(Resolution("g", ("t", "u", "v")).steps(FakeTopics(), WALL_MS))) == 3
+
+
 def test_an_invalid_regular_expression_in_the_log_matches_no_topic(caplog: pytest.LogCaptureFixture) -> None:
     resolution = Resolution("g", ("(", "t"))
     with caplog.at_level(logging.ERROR):
-        assert list(resolution.steps(FakeTopics(t=1), WALL_MS)) == [None]
+        assert list(resolution.steps(FakeTopics(t=1), WALL_MS)) == [None, None]
     assert resolution.found == {"(": frozenset(), "t": frozenset({"t"})}
     assert "group g" in caplog.text
 
