@@ -220,7 +220,7 @@ MARKER_RETRY_MS = 100
 MARKER_RETRY_MS_MAX = 6_400
 """The longest such pause; the pause doubles with each attempt."""
 
-QUESTIONS_PER_REQUEST = 1_000
+OPERATIONS_PER_REQUEST = 1_000
 """Partitions of markers, or transactions to look up, in one request to another broker. Topic names are at most 100 KB of it, far
 below any broker's limit.
 """

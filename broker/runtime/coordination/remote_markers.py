@@ -19,7 +19,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.shard import Durable
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
-from ottla.broker.runtime.nodes.peers import Peers, PendingQuestion, QuestionBatcher
+from ottla.broker.runtime.nodes.peers import OperationBatcher, Peers, PendingOperation
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.broker.txns.txn_marker import TxnMarker
@@ -32,7 +32,7 @@ from ottla.protocol.messages.k27_write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    _PendingQuestion = PendingQuestion[tuple[TopicPartition, TxnMarker], None]
+    _PendingOperation = PendingOperation[tuple[TopicPartition, TxnMarker], None]
 
 
 class RemoteMarkers:
@@ -44,7 +44,7 @@ class RemoteMarkers:
         self._node_id = node_id
         self._peers = peers
         nursery.at_close(self._end, self._end)
-        self._batches: QuestionBatcher[tuple[TopicPartition, TxnMarker], None] = QuestionBatcher(
+        self._batches: OperationBatcher[tuple[TopicPartition, TxnMarker], None] = OperationBatcher(
             nursery, "transaction markers", self._write
         )
 
@@ -63,12 +63,12 @@ class RemoteMarkers:
         self._batches.end()
         self._peers.close()
 
-    async def _write(self, node: int, batch: Sequence[_PendingQuestion]) -> None:
+    async def _write(self, node: int, batch: Sequence[_PendingOperation]) -> None:
         markers: dict[int, TxnMarker] = {}
         for pending in batch:
-            marker = pending.question[1]
+            marker = pending.operation[1]
             markers.setdefault(marker.producer_id, marker)
-        now = [pending for pending in batch if markers[pending.question[1].producer_id] == pending.question[1]]
+        now = [pending for pending in batch if markers[pending.operation[1].producer_id] == pending.operation[1]]
         try:
             response: WriteTxnMarkersResponse = await self._peers.call(node, _request(now))
         except (LinkBroken, UnsupportedByPeer) as error:
@@ -77,7 +77,7 @@ class RemoteMarkers:
             return
         codes = _codes(response)
         for pending in now:
-            (topic, index), marker = pending.question
+            (topic, index), marker = pending.operation
             code = codes.get((marker.producer_id, topic, index), ErrorCode.UNKNOWN_SERVER_ERROR)
             if code == ErrorCode.NONE:
                 pending.settle(None)
@@ -85,10 +85,10 @@ class RemoteMarkers:
                 pending.fail(Rejected(ErrorCode.of(code), f"broker {node} rejects the marker"))
 
 
-def _request(batch: Sequence[_PendingQuestion]) -> WriteTxnMarkersRequest:
+def _request(batch: Sequence[_PendingOperation]) -> WriteTxnMarkersRequest:
     places: dict[TxnMarker, dict[str, list[int]]] = {}
     for pending in batch:
-        (topic, index), marker = pending.question
+        (topic, index), marker = pending.operation
         places.setdefault(marker, {}).setdefault(topic, []).append(index)
     return WriteTxnMarkersRequest([_wire_marker(marker, topics) for marker, topics in places.items()])
 

@@ -21,7 +21,7 @@ from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.runtime.coordination.txn_verification import Answer, TxnPartitions
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
-from ottla.broker.runtime.nodes.peers import Peers, PendingQuestion, QuestionBatcher
+from ottla.broker.runtime.nodes.peers import OperationBatcher, Peers, PendingOperation
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _TxnOperation:
     transactional_id: str
     producer_id: int
     epoch: int
@@ -57,7 +57,7 @@ class RemoteTxns:
         self._node_id = node_id
         self._peers = peers
         nursery.at_close(self._end, self._end)
-        self._batches: QuestionBatcher[_Question, Errors] = QuestionBatcher(nursery, "transaction partitions", self._carry)
+        self._batches: OperationBatcher[_TxnOperation, Errors] = OperationBatcher(nursery, "transaction partitions", self._send_batch)
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
@@ -67,7 +67,7 @@ class RemoteTxns:
         """
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.add_partitions(transactional_id, producer_id, epoch, partitions, client_version)
-        return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=False))
+        return self._ask(_TxnOperation(transactional_id, producer_id, epoch, partitions, only_verify=False))
 
     def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> Answer:
         """Return the error code of each partition, NONE if it belongs to the open transaction, or a future of the codes from another
@@ -75,7 +75,7 @@ class RemoteTxns:
         """
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.verify_partitions(transactional_id, producer_id, epoch, partitions)
-        return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=True))
+        return self._ask(_TxnOperation(transactional_id, producer_id, epoch, partitions, only_verify=True))
 
     def _end(self) -> None:
         self._batches.end()
@@ -85,17 +85,17 @@ class RemoteTxns:
         count = self._catalog.partition_count(TRANSACTION_STATE)
         return self._catalog.leader_of((TRANSACTION_STATE, partition_of(transactional_id, count))) if count else NO_LEADER
 
-    def _ask(self, question: _Question) -> ErrorCode | asyncio.Future[Errors]:
-        coordinator = self._coordinator_of(question.transactional_id)
+    def _ask(self, operation: _TxnOperation) -> ErrorCode | asyncio.Future[Errors]:
+        coordinator = self._coordinator_of(operation.transactional_id)
         if not self._peers.has(coordinator):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return self._batches.put(coordinator, question)
+        return self._batches.put(coordinator, operation)
 
-    async def _carry(self, node: int, batch: Sequence[PendingQuestion[_Question, Errors]]) -> None:
-        now: dict[str, PendingQuestion[_Question, Errors]] = {}
+    async def _send_batch(self, node: int, batch: Sequence[PendingOperation[_TxnOperation, Errors]]) -> None:
+        now: dict[str, PendingOperation[_TxnOperation, Errors]] = {}
         for pending in batch:
-            now.setdefault(pending.question.transactional_id, pending)
-        request = AddPartitionsToTxnRequest([_wire_transaction(pending.question) for pending in now.values()])
+            now.setdefault(pending.operation.transactional_id, pending)
+        request = AddPartitionsToTxnRequest([_wire_transaction(pending.operation) for pending in now.values()])
         try:
             response: AddPartitionsToTxnResponse = await self._peers.call(node, request)
         except LinkBroken:
@@ -106,20 +106,20 @@ class RemoteTxns:
             _settle_each(now, response)
 
 
-def _wire_transaction(question: _Question) -> AddPartitionsToTxnTransaction:
+def _wire_transaction(operation: _TxnOperation) -> AddPartitionsToTxnTransaction:
     topics: dict[str, list[int]] = {}
-    for topic, index in sorted(question.partitions):
+    for topic, index in sorted(operation.partitions):
         topics.setdefault(topic, []).append(index)
     return AddPartitionsToTxnTransaction(
-        question.transactional_id,
-        question.producer_id,
-        question.epoch,
-        question.only_verify,
+        operation.transactional_id,
+        operation.producer_id,
+        operation.epoch,
+        operation.only_verify,
         [AddPartitionsToTxnTopic(*each) for each in topics.items()],
     )
 
 
-def _settle_each(now: Mapping[str, PendingQuestion[_Question, Errors]], response: AddPartitionsToTxnResponse) -> None:
+def _settle_each(now: Mapping[str, PendingOperation[_TxnOperation, Errors]], response: AddPartitionsToTxnResponse) -> None:
     """Complete the pending operation of each transactional id with its result in the response; NETWORK_EXCEPTION if its
     result is missing.
     """
@@ -131,13 +131,13 @@ def _settle_each(now: Mapping[str, PendingQuestion[_Question, Errors]], response
         pending = now.get(result.transactional_id)
         if pending is not None:
             found = _errors(result)
-            pending.settle({place: found.get(place, ErrorCode.NETWORK_EXCEPTION) for place in pending.question.partitions})
+            pending.settle({place: found.get(place, ErrorCode.NETWORK_EXCEPTION) for place in pending.operation.partitions})
     _settle_all(now.values(), ErrorCode.NETWORK_EXCEPTION)
 
 
-def _settle_all(batch: Iterable[PendingQuestion[_Question, Errors]], error: ErrorCode) -> None:
+def _settle_all(batch: Iterable[PendingOperation[_TxnOperation, Errors]], error: ErrorCode) -> None:
     for pending in batch:
-        pending.settle(dict.fromkeys(pending.question.partitions, error))
+        pending.settle(dict.fromkeys(pending.operation.partitions, error))
 
 
 def _errors(result: AddPartitionsToTxnResult) -> Errors:

@@ -33,7 +33,7 @@ from ottla.broker.runtime.coordination.share_operations import (
 )
 from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
-from ottla.broker.runtime.nodes.peers import Peers, PendingQuestion, QuestionBatcher
+from ottla.broker.runtime.nodes.peers import OperationBatcher, Peers, PendingOperation
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.broker.share.persister import ReadState, SharePartitionKey, StateSummary, WrittenState
@@ -77,8 +77,8 @@ class SharePersister:
         self._nursery = nursery
         self._peers = peers
         nursery.at_close(self._end, self._end)
-        self._batches: dict[type[StateOperation[Any]], QuestionBatcher[StateOperation[Any], Any]] = {
-            kind: QuestionBatcher(nursery, "share state", self._carry) for kind in _KINDS
+        self._batches: dict[type[StateOperation[Any]], OperationBatcher[StateOperation[Any], Any]] = {
+            kind: OperationBatcher(nursery, "share state", self._send_batch) for kind in _KINDS
         }
 
     # --- operations -----------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class SharePersister:
         self, answer: asyncio.Future[ResultT], operation: StateOperation[ResultT], begun: asyncio.Future[ResultT] | None
     ) -> None:
         try:
-            result = await self._carry_out(operation, begun)
+            result = await self._run_with_retries(operation, begun)
         except Rejected as rejected:
             if not answer.done():
                 answer.set_exception(rejected)
@@ -145,7 +145,7 @@ class SharePersister:
             if not answer.done():
                 answer.set_result(result)
 
-    async def _carry_out(self, operation: StateOperation[ResultT], begun: asyncio.Future[ResultT] | None) -> ResultT:
+    async def _run_with_retries(self, operation: StateOperation[ResultT], begun: asyncio.Future[ResultT] | None) -> ResultT:
         for attempt in range(ATTEMPTS):
             try:
                 return await (begun if begun is not None else self._attempt(operation))
@@ -173,24 +173,24 @@ class SharePersister:
         count = self._catalog.partition_count(SHARE_GROUP_STATE)
         return self._catalog.leader_of((SHARE_GROUP_STATE, partition_of(key.coordinator_key, count))) if count else NO_LEADER
 
-    async def _carry(self, node: int, batch: Sequence[PendingQuestion[StateOperation[Any], Any]]) -> None:
+    async def _send_batch(self, node: int, batch: Sequence[PendingOperation[StateOperation[Any], Any]]) -> None:
         """Send one request to broker `node` with the operations of `batch` on the group of its first operation. The other operations stay
         pending.
         """
         from ottla.broker.runtime.coordination.share_messages import parts_of, request_for, result_of  # noqa: PLC0415 # only in a cluster
 
         assert self._peers is not None, "only a cluster broker asks others"
-        now: dict[SharePartitionKey, PendingQuestion[StateOperation[Any], Any]] = {}
+        now: dict[SharePartitionKey, PendingOperation[StateOperation[Any], Any]] = {}
         for pending in batch:
-            if pending.question.key.group_id == batch[0].question.key.group_id:
-                now.setdefault(pending.question.key, pending)
+            if pending.operation.key.group_id == batch[0].operation.key.group_id:
+                now.setdefault(pending.operation.key, pending)
         try:
-            response = await self._peers.call(node, request_for([pending.question for pending in now.values()]))
+            response = await self._peers.call(node, request_for([pending.operation for pending in now.values()]))
         except (LinkBroken, UnsupportedByPeer) as error:
             for pending in now.values():
                 pending.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)))
             return
-        parts = parts_of(batch[0].question.key.group_id, response)
+        parts = parts_of(batch[0].operation.key.group_id, response)
         for key, pending in now.items():
             part = parts.get(key)
             if part is None:
@@ -198,4 +198,4 @@ class SharePersister:
             elif part.error_code != ErrorCode.NONE:
                 pending.fail(Rejected(ErrorCode.of(part.error_code), part.error_message or ""))
             else:
-                pending.settle(result_of(pending.question, part))
+                pending.settle(result_of(pending.operation, part))

@@ -1,8 +1,8 @@
-"""Requests of this broker to the cluster's other brokers: links to them, and batching. A question is one caller's operation at another
-broker; a request contains all questions that are pending for that broker.
+"""Requests of this broker to the cluster's other brokers: links to them, and batching. A request to a broker
+contains all operations of callers that are pending for it.
 
 Invariants (Kafka's InterBrokerSendThread):
-- At most one request is in flight to each broker; questions that arrive meanwhile go into the next one.
+- At most one request is in flight to each broker; operations that arrive meanwhile go into the next one.
 - A broker that is unregistered or fenced is not contacted: the caller fails at once and may retry.
 """
 
@@ -21,8 +21,8 @@ from ottla.broker.runtime.upkeep.nursery import Job, Nursery
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.schema import Message
 
-QuestionT = TypeVar("QuestionT")
-AnswerT = TypeVar("AnswerT")
+OperationT = TypeVar("OperationT")
+ResultT = TypeVar("ResultT")
 
 AddressOf = Callable[[int], "Node | None"]
 """Returns the address of a broker's inter-broker listener; None while the broker is unregistered or fenced."""
@@ -68,62 +68,60 @@ class Peers:
 
 
 @dataclass(slots=True, eq=False)
-class PendingQuestion(Generic[QuestionT, AnswerT]):
+class PendingOperation(Generic[OperationT, ResultT]):
     """One caller's operation at another broker, which shares a request with others, and the future of its result."""
 
-    question: QuestionT
-    answer: asyncio.Future[AnswerT]
+    operation: OperationT
+    result: asyncio.Future[ResultT]
 
-    def settle(self, answer: AnswerT) -> None:
-        """Complete the caller's future with `answer`, the other broker's result."""
-        if not self.answer.done():
-            self.answer.set_result(answer)
+    def settle(self, result: ResultT) -> None:
+        """Complete the caller's future with `result`, the other broker's result."""
+        if not self.result.done():
+            self.result.set_result(result)
 
     def fail(self, error: Exception) -> None:
         """Fail the caller's future with `error`."""
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self.answer.exception()  # marks it as retrieved: asyncio must not log it if the waiter was cancelled
+        if not self.result.done():
+            self.result.set_exception(error)
+            self.result.exception()  # marks it as retrieved: asyncio must not log it if the waiter was cancelled
 
 
-class QuestionBatcher(Generic[QuestionT, AnswerT]):
-    """Sends the pending questions (operations of callers) for a broker in one request. `name` describes the questions in log lines.
+class OperationBatcher(Generic[OperationT, ResultT]):
+    """Sends the pending operations for a broker in one request. `name` describes them in log lines.
 
-    `send(node, batch)` sends one request. It must settle or fail at least one question of `batch`; the others go into the next request.
+    `send(node, batch)` sends one request. It must settle or fail at least one operation of `batch`; the others go into the next request.
     """
 
     def __init__(
-        self, nursery: Nursery, name: str, send: Callable[[int, Sequence[PendingQuestion[QuestionT, AnswerT]]], Awaitable[None]]
+        self, nursery: Nursery, name: str, send: Callable[[int, Sequence[PendingOperation[OperationT, ResultT]]], Awaitable[None]]
     ) -> None:
         self._nursery = nursery
         self._name = name
         self._send = send
-        self._waiting: dict[int, list[PendingQuestion[QuestionT, AnswerT]]] = {}
-        self._under_way: dict[int, list[PendingQuestion[QuestionT, AnswerT]]] = {}
+        self._waiting: dict[int, list[PendingOperation[OperationT, ResultT]]] = {}
+        self._under_way: dict[int, list[PendingOperation[OperationT, ResultT]]] = {}
         self._workers: dict[int, Job] = {}
 
-    def put(self, node: int, question: QuestionT) -> asyncio.Future[AnswerT]:
-        """Queue a question, one caller's operation, for broker `node`. Return the future of the answer; it raises Rejected if there is
-        none.
-        """
-        pending: PendingQuestion[QuestionT, AnswerT] = PendingQuestion(question, asyncio.get_running_loop().create_future())
+    def put(self, node: int, operation: OperationT) -> asyncio.Future[ResultT]:
+        """Queue an operation for broker `node`. Return the future of its result; it raises Rejected if there is none."""
+        pending: PendingOperation[OperationT, ResultT] = PendingOperation(operation, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(node, []).append(pending)
         if node not in self._workers:
             self._workers[node] = self._nursery.worker(f"{self._name} to broker {node}", partial(self._work, node))
         self._workers[node].wake()
-        return pending.answer
+        return pending.result
 
     def end(self) -> None:
-        """Fail the futures of all pending questions with NETWORK_EXCEPTION, because this broker is shutting down."""
+        """Fail the futures of all pending operations with NETWORK_EXCEPTION, because this broker is shutting down."""
         for each in [*self._waiting.values(), *self._under_way.values()]:
             for pending in each:
                 pending.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, "this broker is shutting down"))
         self._waiting.clear()
 
     async def _work(self, node: int) -> None:
-        """Send the pending questions for broker `node` in batches, until none is left."""
+        """Send the pending operations for broker `node` in batches, until none is left."""
         while waiting := self._waiting.pop(node, None):
-            batch, later = waiting[: limits.QUESTIONS_PER_REQUEST], waiting[limits.QUESTIONS_PER_REQUEST :]
+            batch, later = waiting[: limits.OPERATIONS_PER_REQUEST], waiting[limits.OPERATIONS_PER_REQUEST :]
             self._under_way[node] = batch
             if later:
                 self._waiting[node] = later
@@ -132,7 +130,7 @@ class QuestionBatcher(Generic[QuestionT, AnswerT]):
             if step.error is not None:
                 for pending in batch:
                     pending.fail(step.error)
-            left = [pending for pending in batch if not pending.answer.done()]
+            left = [pending for pending in batch if not pending.result.done()]
             if left:
                 self._waiting[node] = left + self._waiting.get(node, [])
-        del self._under_way[node]
+        self._under_way.pop(node, None)  # there is none if `end` took the operations before this task's first turn

@@ -30,12 +30,12 @@ class LocalCoordinator:
     def __init__(self) -> None:
         self.requests: list[tuple[Any, ...]] = []
 
-    def add_partitions(self, *question: Any) -> ErrorCode:
-        self.requests.append(question)
+    def add_partitions(self, *arguments: Any) -> ErrorCode:
+        self.requests.append(arguments)
         return ErrorCode.PRODUCER_FENCED
 
-    def verify_partitions(self, *question: Any) -> ErrorCode:
-        self.requests.append(question)
+    def verify_partitions(self, *arguments: Any) -> ErrorCode:
+        self.requests.append(arguments)
         return ErrorCode.TRANSACTION_ABORTABLE
 
 

@@ -56,13 +56,13 @@ class LocalShareCoordinator:
     async def create_topic(self) -> None:
         self.exist = True
 
-    def write(self, *question: Any) -> None:
-        self.requests.append(question)
+    def write(self, *arguments: Any) -> None:
+        self.requests.append(arguments)
         if self.codes:
             raise Rejected(self.codes.pop(0))
 
-    def summary(self, *question: Any) -> Any:
-        self.requests.append(question)
+    def summary(self, *arguments: Any) -> Any:
+        self.requests.append(arguments)
         late: asyncio.Future[StateSummary] = asyncio.get_running_loop().create_future()
         late.set_result(StateSummary(9))
         return late
