@@ -63,18 +63,18 @@ class Initiator:
         name = gssapi.Name(f"{self._service}@{host}", gssapi.NameType.hostbased_service)
         mutual = gssapi.RequirementFlag.mutual_authentication
         context: Any = None
-        said: bytes | None = None
+        challenge: bytes | None = None
         while True:
             made = raw.init_sec_context(
-                name, creds=self._credentials(), context=context, mech=gssapi.MechType.kerberos, flags=[mutual], input_token=said
+                name, creds=self._credentials(), context=context, mech=gssapi.MechType.kerberos, flags=[mutual], input_token=challenge
             )
             context = made.context
-            said = yield made.token or b""
+            challenge = yield made.token or b""
             if not made.more_steps:
                 break
         if mutual not in made.flags:
             raise NotTrusted("the broker does not authenticate itself (no mutual authentication)")
-        offer = raw.unwrap(context, said).message
+        offer = raw.unwrap(context, challenge).message
         if not offer or not offer[0] & _NO_PROTECTION:
             raise NotTrusted("the broker requires a GSSAPI security layer, which is not supported")
         yield bytes(raw.wrap(context, _CHOICE, confidential=False).message)

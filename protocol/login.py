@@ -64,10 +64,10 @@ def tokens_of(mechanism: str, user: str, password: str, random_bytes: Callable[[
     return _scram(mechanism, user, password, random_bytes, ",tokenauth=true" if by_token else "")
 
 
-def takes_long(said: bytes) -> bool:
-    """Return whether the response to the server's SCRAM message `said` takes too long to compute on the event loop. An attacker who
+def takes_long(challenge: bytes) -> bool:
+    """Return whether the response to the server's SCRAM message `challenge` takes too long to compute on the event loop. An attacker who
     impersonates the server could send such a message."""
-    return _iterations(_items(said.decode("utf-8", "replace"))) > _ITERATIONS_OF_KAFKA
+    return _iterations(_items(challenge.decode("utf-8", "replace"))) > _ITERATIONS_OF_KAFKA
 
 
 def bearer_tokens(token: str) -> Tokens:

@@ -50,11 +50,11 @@ def at_one_moment(listing: Callable[[], LogDirectory]) -> LogDirectory:
 
 def pinned(path: str, topics: Collection[str] = ()) -> LogDirectory:
     """Read a listing that `pin` wrote, with only these topics (empty: all)."""
-    said = json.loads(Path(path.removeprefix(PINNED)).read_text(encoding="utf-8"))
-    found = LogDirectory(said["path"], notes=said["notes"], problems=said["problems"])
-    found.segments = [Segment(**each) for each in said["segments"]]
-    found.side_files = [SideFile(**each) for each in said["side_files"]]
-    found.high_watermarks = {(topic, partition): offset for topic, partition, offset in said["high_watermarks"]}
+    fields = json.loads(Path(path.removeprefix(PINNED)).read_text(encoding="utf-8"))
+    found = LogDirectory(fields["path"], notes=fields["notes"], problems=fields["problems"])
+    found.segments = [Segment(**each) for each in fields["segments"]]
+    found.side_files = [SideFile(**each) for each in fields["side_files"]]
+    found.high_watermarks = {(topic, partition): offset for topic, partition, offset in fields["high_watermarks"]}
     return found.of_topics(topics)
 
 

@@ -130,7 +130,7 @@ def handle(ctx: Context[PartitionServices], request: ProduceRequest) -> ProduceR
     if is_denied:
         return _refuse_all(request, Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if ctx.services.authorizer is not None:
-        return _handle_what_is_allowed(ctx, request, is_transactional)
+        return _handle_authorized(ctx, request, is_transactional)
     return _handle(ctx, request, is_transactional)
 
 
@@ -152,7 +152,7 @@ def _handle(
     return _append_all(ctx, request, _NOTHING)
 
 
-def _handle_what_is_allowed(
+def _handle_authorized(
     ctx: Context[PartitionServices], request: ProduceRequest, may_be_transactional: bool
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Reject topics to which the client may not write with TOPIC_AUTHORIZATION_FAILED, whether or not they exist, and handle the others."""

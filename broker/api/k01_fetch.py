@@ -343,7 +343,7 @@ def _read_some(
                 raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = ctx.services.partitions.get(target.topic, requested.partition)
             _check(request, partition, requested, requester)
-            data = _sent_on(partition, requested, request.rack_id) if request.rack_id and not requester.follows else None
+            data = _redirected(partition, requested, request.rack_id) if request.rack_id and not requester.follows else None
             data = data or _diverging(partition, requested)
             if data is None:
                 end = partition.log.log_end_offset
@@ -423,7 +423,7 @@ def _is_news(data: PartitionData) -> bool:
     return data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
 
 
-def _sent_on(partition: Partition, requested: FetchPartition, rack: str) -> PartitionData | None:
+def _redirected(partition: Partition, requested: FetchPartition, rack: str) -> PartitionData | None:
     """Return a result that redirects a consumer in `rack` to a nearer replica (KIP-392); None if the consumer should read here."""
     node = partition.preferred_replica(rack, requested.fetch_offset) if partition.knows_racks else None
     return None if node is None else _without_records(partition, requested, preferred_read_replica=node)
@@ -541,7 +541,7 @@ def _add(
         last = topics[-1].topic_id if ctx.version >= 13 else topics[-1].topic
     sent = ctx.services.traffic.to_followers if requester.follows else ctx.services.traffic.to_consumers
     bytes_out = sent.by_topic
-    if ctx.version < ZSTD_SINCE and not ctx.services.settings.like.has_zstd_for_all:
+    if ctx.version < ZSTD_SINCE and not ctx.services.settings.like.accepts_zstd_of_all_versions:
         send = [(target, _without_zstd(ctx, target, data)) for target, data in send]
     for target, data in send:
         if data.records:

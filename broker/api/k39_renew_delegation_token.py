@@ -10,7 +10,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ClusterServices, ControllerServices
-from ottla.broker.api.token_end import change_end, forward_end
+from ottla.broker.api.token_end import decide_expiry_change, forward_expiry_change
 from ottla.broker.controller.delegation_tokens import renew_token
 from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
@@ -20,10 +20,10 @@ API = Api(RenewDelegationTokenRequest, forwarded=Forwarded.IN_PART)
 @API.on_broker()
 async def handle(ctx: Context[ClusterServices], request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
     """Check whether the client may use delegation tokens, and forward the request to the controller. Return the response."""
-    return await forward_end(ctx, request, RenewDelegationTokenResponse)
+    return await forward_expiry_change(ctx, request, RenewDelegationTokenResponse)
 
 
 @API.on_controller()
 async def handle_on_controller(ctx: Context[ControllerServices], request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
     """Renew the token; respond when the new expiry time is durable."""
-    return await change_end(ctx, request, renew_token, RenewDelegationTokenResponse)
+    return await decide_expiry_change(ctx, request, renew_token, RenewDelegationTokenResponse)

@@ -11,7 +11,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ClusterServices, ControllerServices
-from ottla.broker.api.token_end import change_end, forward_end
+from ottla.broker.api.token_end import decide_expiry_change, forward_expiry_change
 from ottla.broker.controller.delegation_tokens import expire_token
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
@@ -21,10 +21,10 @@ API = Api(ExpireDelegationTokenRequest, forwarded=Forwarded.IN_PART)
 @API.on_broker()
 async def handle(ctx: Context[ClusterServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     """Check whether the client may use delegation tokens, and forward the request to the controller. Return the response."""
-    return await forward_end(ctx, request, ExpireDelegationTokenResponse)
+    return await forward_expiry_change(ctx, request, ExpireDelegationTokenResponse)
 
 
 @API.on_controller()
 async def handle_on_controller(ctx: Context[ControllerServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     """Expire the token; respond when the new expiry time is durable."""
-    return await change_end(ctx, request, expire_token, ExpireDelegationTokenResponse)
+    return await decide_expiry_change(ctx, request, expire_token, ExpireDelegationTokenResponse)

@@ -64,7 +64,7 @@ def _member(ctx: Context[CoordinationServices], group: ConsumerGroup, member: Co
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=described_assignment(ctx, member.has()),
+        assignment=described_assignment(ctx, member.held()),
         target_assignment=described_assignment(ctx, group.target(member.member_id)),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )

@@ -28,7 +28,7 @@ ResponseT = TypeVar("ResponseT", RenewDelegationTokenResponse, ExpireDelegationT
 Decide = Callable[[MetadataImage, TokenRules, Principal, RequestT, int], Effects[MetadataRecord, int]]
 
 
-async def forward_end(ctx: Context[ClusterServices], request: RequestT, response: type[ResponseT]) -> ResponseT:
+async def forward_expiry_change(ctx: Context[ClusterServices], request: RequestT, response: type[ResponseT]) -> ResponseT:
     """Check whether the client may use delegation tokens, and forward its RenewDelegationToken or ExpireDelegationToken request to the
     controller.
     """
@@ -39,7 +39,9 @@ async def forward_end(ctx: Context[ClusterServices], request: RequestT, response
     return await forward(ctx, request, response)
 
 
-async def change_end(ctx: Context[ControllerServices], request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
+async def decide_expiry_change(
+    ctx: Context[ControllerServices], request: RequestT, decide: Decide[RequestT], response: type[ResponseT]
+) -> ResponseT:
     """Check whether the client may use delegation tokens, run `decide`, and return a `response` with the token's new expiry time or the
     error.
     """

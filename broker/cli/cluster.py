@@ -55,16 +55,16 @@ def name_of(error_code: int) -> str:
 def check(error_code: int, what: str, message: str | None = None) -> None:
     """Raise `CliError` for any code but NONE; `what` names the request or its object."""
     if error_code != ErrorCode.NONE:
-        raise AnsweredError(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}", error_code, message)
+        raise ErrorResponse(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}", error_code, message)
 
 
-class AnsweredError(CliError):
-    """An error: a response with an error code. `said` is the broker's error message; without one, the text of this exception."""
+class ErrorResponse(CliError):
+    """An error: a response with an error code. `error_message` is the broker's error message; without one, the text of this exception."""
 
-    def __init__(self, message: str, code: int, said: str | None = None) -> None:
+    def __init__(self, message: str, code: int, error_message: str | None = None) -> None:
         super().__init__(message)
         self.code = code
-        self.said = said or message
+        self.error_message = error_message or message
 
 
 class Unreachable(CliError):

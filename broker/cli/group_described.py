@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.cli.cluster import AdminClient, AnsweredError, NotServed, TopicPartition, name_of
+from ottla.broker.cli.cluster import AdminClient, ErrorResponse, NotServed, TopicPartition, name_of
 from ottla.broker.groups.embedded_protocol import assigned_places
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.group_assignment import Assignment
@@ -54,7 +54,7 @@ class GroupDescribed(NamedTuple):
 
 
 def described(cluster: AdminClient, group: str) -> GroupDescribed:
-    """Return the description of a group of either protocol. Raises `CliError`, which is an `AnsweredError` with GROUP_ID_NOT_FOUND if the
+    """Return the description of a group of either protocol. Raises `CliError`, which is an `ErrorResponse` with GROUP_ID_NOT_FOUND if the
     group does not exist."""
     try:
         found = cluster.coordinator(group, ConsumerGroupDescribeRequest([group])).groups[0]
@@ -75,7 +75,7 @@ def described_with_offsets(cluster: AdminClient, group: str) -> GroupDescribed:
     does not exist."""
     try:
         return described(cluster, group)
-    except AnsweredError as error:
+    except ErrorResponse as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         missing = error
@@ -120,7 +120,7 @@ def _classic(cluster: AdminClient, group: str) -> GroupDescribed:
     found = cluster.coordinator(group, DescribeGroupsRequest([group])).groups[0]
     _accepted(group, found)
     if found.group_state == "Dead":  # versions before 6 report a missing group so
-        raise AnsweredError(f"Group {group} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
+        raise ErrorResponse(f"Group {group} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
     if found.protocol_type not in CONSUMER_TYPES:
         raise CliError(f"GroupId {group} is not a consumer group ({found.protocol_type}).")
     members = [
@@ -138,7 +138,7 @@ def _classic(cluster: AdminClient, group: str) -> GroupDescribed:
 
 def _accepted(group: str, found: Any) -> None:
     if found.error_code != ErrorCode.NONE:
-        raise AnsweredError(found.error_message or f"group {group!r}: {name_of(found.error_code)}", found.error_code)
+        raise ErrorResponse(found.error_message or f"group {group!r}: {name_of(found.error_code)}", found.error_code)
 
 
 def _places(assignment: Assignment) -> list[TopicPartition]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ottla.broker.cli import operations
-from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, AnsweredError, TopicPartition
+from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, ErrorResponse, TopicPartition
 from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_rows, print_table, say
 from ottla.broker.cli.group_described import INACTIVE, GroupDescribed, described_with_offsets
 from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
@@ -80,7 +80,7 @@ def _described(cluster: AdminClient, group: str) -> tuple[GroupDescribed, bool]:
     """Return the description of a group of any kind, and whether it is a share group."""
     try:
         return described_with_offsets(cluster, group), False
-    except AnsweredError as error:
+    except ErrorResponse as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND or (found := described_share_group(cluster, group)) is None:
             raise
         return found, True

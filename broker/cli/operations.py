@@ -1,6 +1,6 @@
 """The admin operations behind `ottla` and Kafka's tools, which differ only in options and output.
 
-A rejected operation raises `AnsweredError`: its text names the object, `said` is the broker's own message, which Kafka's tools print.
+A rejected operation raises `ErrorResponse`: its text names the object, and `error_message`, which Kafka's tools print, is the broker's.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def add_partitions(cluster: AdminClient, topics: Sequence[str], count: int) -> N
 
 def delete_topics(cluster: AdminClient, topics: Sequence[str]) -> Iterator[str]:
     """Delete topics with one request, which is sent at the first `next`. Yield the names of the deleted topics in the given order, and
-    raise AnsweredError at the first that was not deleted; topics after it may have been deleted."""
+    raise ErrorResponse at the first that was not deleted; topics after it may have been deleted."""
     request = DeleteTopicsRequest([DeleteTopicState(topic) for topic in topics], list(topics), TIMEOUT_MS)
     by_name = {answer.name: answer for answer in cluster.controller(request).responses} if topics else {}
     for topic in topics:

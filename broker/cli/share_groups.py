@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.broker.cli.cluster import AdminClient, AnsweredError, NotServed, TopicPartition, name_of
+from ottla.broker.cli.cluster import AdminClient, ErrorResponse, NotServed, TopicPartition, name_of
 from ottla.broker.cli.group_described import GroupDescribed, MemberDescribed
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k77_share_group_describe import ShareGroupDescribeRequest
@@ -31,7 +31,7 @@ class StartOffset(NamedTuple):
 
 
 def described_share_group(cluster: AdminClient, group: str) -> GroupDescribed | None:
-    """Return the description of a share group; None if there is no share group of this name. Raises `AnsweredError`."""
+    """Return the description of a share group; None if there is no share group of this name. Raises `ErrorResponse`."""
     try:
         found = cluster.coordinator(group, ShareGroupDescribeRequest([group])).groups[0]
     except NotServed:
@@ -54,7 +54,7 @@ def described_share_group(cluster: AdminClient, group: str) -> GroupDescribed | 
 
 
 def start_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, StartOffset]:
-    """Return the start offset of each partition of a share group. Raises `AnsweredError`."""
+    """Return the start offset of each partition of a share group. Raises `ErrorResponse`."""
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, None)])
     found = cluster.coordinator(group, request).groups[0]
     _accepted(group, found.error_code, found.error_message)
@@ -67,7 +67,7 @@ def start_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, Star
 
 
 def alter_start_offsets(cluster: AdminClient, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Set the start offsets of a share group without members. Raises `AnsweredError` with the first error."""
+    """Set the start offsets of a share group without members. Raises `ErrorResponse` with the first error."""
     topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}
     for place, offset in offsets.items():
         topics.setdefault(place.topic, []).append(AlterShareGroupOffsetsRequestPartition(place.partition, offset))
@@ -85,4 +85,4 @@ def _known(number: int) -> int | None:
 
 def _accepted(what: str, code: int, message: str | None) -> None:
     if code != ErrorCode.NONE:
-        raise AnsweredError(message or f"{what}: {name_of(code)}", code)
+        raise ErrorResponse(message or f"{what}: {name_of(code)}", code)

@@ -104,7 +104,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         keys.append(records.ConsumerGroupMetadataKey(group_id))
         return [GroupRecord(key, None) for key in keys]
 
-    def _had(self, member: ConsumerMember, place: CommitPartition, epoch: int) -> bool:
+    def _held_in_epoch(self, member: ConsumerMember, place: CommitPartition, epoch: int) -> bool:
         return member.epochs.get((place.topic_id, place.partition), epoch + 1) <= epoch
 
     def _sends_epochs(self, member: ConsumerMember) -> bool:
@@ -175,7 +175,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         self._count_regex(member, +1)
         self.members[member.member_id] = member
         self._enter_instance(member)
-        for partition in member.owned():
+        for partition in member.held_partitions():
             self._holders[partition] = member.member_id
 
     def _count_regex(self, member: ConsumerMember, more: int) -> None:
@@ -185,6 +185,6 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
                 del self._regexes[member.topic_regex]
 
     def _release(self, member: ConsumerMember) -> None:
-        for partition in member.owned():
+        for partition in member.held_partitions():
             if self._holders.get(partition) == member.member_id:
                 del self._holders[partition]

@@ -53,8 +53,8 @@ class Heartbeat:
     @property
     def is_full(self) -> bool:
         """Whether the request has all fields, as after a join or an error; the response then has the whole assignment."""
-        said = self.topic_names is not None or self.topic_regex is not None
-        return self.epoch == JOIN_EPOCH or (self.rebalance_timeout_ms != -1 and said and self.owned is not None)
+        has_subscription = self.topic_names is not None or self.topic_regex is not None
+        return self.epoch == JOIN_EPOCH or (self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

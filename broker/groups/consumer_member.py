@@ -83,13 +83,13 @@ class ConsumerMember:
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def has(self) -> Assignment:
+    def held(self) -> Assignment:
         """Return all partitions that the member holds, by topic id: those assigned to it and those that it must still revoke."""
         topics = self.assigned.keys() | self.pending_revocation.keys()
         none: frozenset[int] = frozenset()
         return {topic_id: self.assigned.get(topic_id, none) | self.pending_revocation.get(topic_id, none) for topic_id in topics}
 
-    def owned(self) -> Iterable[tuple[bytes, int]]:
+    def held_partitions(self) -> Iterable[tuple[bytes, int]]:
         """Yield (topic id, partition) of every partition that the member holds, so that no other member may get it: those assigned to it
         and those that it must still revoke.
         """

@@ -248,7 +248,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         if not transactional and not knows_epochs and self._sends_epochs(member):
             return ErrorCode.UNSUPPORTED_VERSION
         if epoch == member.epoch or (
-            epoch < member.epoch and places is not None and all(self._had(member, place, epoch) for place in places)
+            epoch < member.epoch and places is not None and all(self._held_in_epoch(member, place, epoch) for place in places)
         ):
             return ErrorCode.NONE
         return ErrorCode.ILLEGAL_GENERATION if transactional and not knows_epochs else self._stale(member)
@@ -263,7 +263,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         return ErrorCode.NONE if epoch == member.epoch else self._stale(member)
 
     @abstractmethod
-    def _had(self, member: ReconciledT, place: CommitPartition, epoch: int) -> bool:
+    def _held_in_epoch(self, member: ReconciledT, place: CommitPartition, epoch: int) -> bool:
         """Return whether the member has had the partition since the group epoch `epoch` or an earlier one."""
 
     def _sends_epochs(self, member: ReconciledT) -> bool:

@@ -113,4 +113,4 @@ def _moved(member: ConsumerMember, state: MemberState, epoch: int, assigned: Ass
     response with the new epoch may be lost.
     """
     after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
-    return replace(after, epochs={partition: member.epochs[partition] for partition in after.owned()})
+    return replace(after, epochs={partition: member.epochs[partition] for partition in after.held_partitions()})

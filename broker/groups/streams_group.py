@@ -104,7 +104,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         )
         return [GroupRecord(key, None) for key in keys]
 
-    def _had(self, member: StreamsMember, place: CommitPartition, epoch: int) -> bool:
+    def _held_in_epoch(self, member: StreamsMember, place: CommitPartition, epoch: int) -> bool:
         subtopologies = () if self.topology is None else self.topology.subtopologies.values()
         readers = [one.subtopology_id for one in subtopologies if place.topic in inputs_of(one)]
         return bool(readers) and member.epochs.get((readers[-1], place.partition), epoch + 1) <= epoch
@@ -159,23 +159,23 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
             self._release(before)
         after = self.members[member_id] = replace(before or StreamsMember(member_id=member_id), **changes)
         self._enter_instance(after)
-        owned, process_id = after.owned(), after.process_id
-        for task in _each(owned.active):
+        held, process_id = after.held_tasks(), after.process_id
+        for task in _each(held.active):
             self._active[task] = process_id
-        for held, tasks in ((self._standby, owned.standby), (self._warmup, owned.warmup)):
+        for processes, tasks in ((self._standby, held.standby), (self._warmup, held.warmup)):
             for task in _each(tasks):
-                held[task] = held.get(task, frozenset()) | {process_id}
+                processes[task] = processes.get(task, frozenset()) | {process_id}
 
     def _release(self, member: StreamsMember) -> None:
-        owned, process_id = member.owned(), member.process_id
-        for task in _each(owned.active):
+        held, process_id = member.held_tasks(), member.process_id
+        for task in _each(held.active):
             if self._active.get(task) == process_id:
                 del self._active[task]
-        for held, tasks in ((self._standby, owned.standby), (self._warmup, owned.warmup)):
+        for processes, tasks in ((self._standby, held.standby), (self._warmup, held.warmup)):
             for task in _each(tasks):
-                held[task] = held.get(task, frozenset()) - {process_id}
-                if not held[task]:
-                    del held[task]
+                processes[task] = processes.get(task, frozenset()) - {process_id}
+                if not processes[task]:
+                    del processes[task]
 
 
 def _each(tasks: Mapping[str, frozenset[int]]) -> list[_Task]:

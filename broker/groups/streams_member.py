@@ -66,7 +66,7 @@ class StreamsMember:
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is StreamsMemberState.STABLE and self.epoch == target_epoch
 
-    def owned(self) -> TaskSet:
+    def held_tasks(self) -> TaskSet:
         """Return all tasks that the member holds: those assigned to it, and those that it must still revoke."""
         return self.assigned.united(self.pending_revocation)
 

@@ -183,6 +183,6 @@ def _moved(member: StreamsMember, state: StreamsMemberState, epoch: int, assigne
     response with the new epoch may be lost.
     """
     after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
-    active = after.owned().active
+    active = after.held_tasks().active
     epochs = {task: epoch for task, epoch in member.epochs.items() if task[1] in active.get(task[0], frozenset())}
     return replace(after, epochs=epochs)

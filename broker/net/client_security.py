@@ -97,7 +97,7 @@ def _sasl(settings: BrokerSettings, at: InterNodeListener, security: ListenerSec
     tokens = partial(tokens_of, mechanism, user, password, me.random_bytes)
     if mechanism not in SCRAM_KINDS:
         return ClientSasl(mechanism, lambda _: tokens())
-    return ClientSasl(mechanism, lambda _: tokens(), takes_long=lambda said: said is not None and takes_long(said))
+    return ClientSasl(mechanism, lambda _: tokens(), takes_long=lambda challenge: challenge is not None and takes_long(challenge))
 
 
 def _kerberos(settings: BrokerSettings, at: InterNodeListener, security: ListenerSecurity, login_file: LoginFile) -> ClientSasl:

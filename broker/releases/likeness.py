@@ -123,7 +123,7 @@ class Likeness:
         return self._order >= _NO_ABORTED_LISTED
 
     @property
-    def has_zstd_for_all(self) -> bool:
+    def accepts_zstd_of_all_versions(self) -> bool:
         """Whether every Fetch returns records of topics with `compression.type=zstd`, as since 4.0. Before, a Fetch below version 10 for
         such a topic was rejected.
         """

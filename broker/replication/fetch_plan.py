@@ -149,7 +149,7 @@ class FetchPlan:
         limits, session = self._limits, self._session
         self._end_pauses(now_ms)
         looked_at = self._followers if session.names_all else dict.fromkeys([*self._moved, *self._behind])
-        named, forgotten = session.next({key: self._asks(key, now_ms) for key in looked_at})
+        named, forgotten = session.next({key: self._request_entry(key, now_ms) for key in looked_at})
         self._moved.clear()
         if not session.session_partitions and not forgotten:
             return None
@@ -164,12 +164,12 @@ class FetchPlan:
             forgotten_topics_data=[ForgottenTopic("", topic, [index for _, index in keys]) for topic, keys in _by_topic(forgotten)],
         )
 
-    def _asks(self, key: PartitionKey, now_ms: int) -> FetchPartition | None:
+    def _request_entry(self, key: PartitionKey, now_ms: int) -> FetchPartition | None:
         """Return the partition's entry in the next request, or None if the partition must not be fetched now."""
         follower = self._followers.get(key)
         if follower is None or follower.delayed_until_ms > now_ms or follower.truncating:
             return None
-        if key in self._behind and self._waits(key, follower):
+        if key in self._behind and self._is_throttled(key, follower):
             return None
         return follower.request(key[1], self._limits.partition_max_bytes)
 
@@ -184,11 +184,11 @@ class FetchPlan:
         while pauses and not (pauses[0][1] in followers and followers[pauses[0][1]].delayed_until_ms == pauses[0][0]):
             self._moved[heappop(pauses)[1]] = None
         ends = [pauses[0][0]] if pauses else []
-        if any(self._waits(key, followers[key]) for key in self._behind):
+        if any(self._is_throttled(key, followers[key]) for key in self._behind):
             ends.append(now_ms + self._limits.backoff_ms)
         return min(ends, default=None)
 
-    def _waits(self, key: PartitionKey, follower: Follower) -> bool:
+    def _is_throttled(self, key: PartitionKey, follower: Follower) -> bool:
         """Return whether the replication throttle holds the partition back now (KAFKA RemoteLeaderEndPoint.shouldFollowerThrottle)."""
         return self._held_back is not None and follower.lag != 0 and self._held_back(key)
 

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 
 from ottla.broker.layout import CONTROLLER_ID
-from ottla.broker.sim.campaign import outcomes, shrunk, story
+from ottla.broker.sim.campaign import failure_report, outcomes, shrunk
 from ottla.broker.sim.mutations import MUTATIONS, found
 from ottla.broker.sim.simulation import Outcome
 
@@ -50,7 +50,7 @@ def main() -> int:
         seen.add(outcome)
         if outcome.violations:
             failed += 1
-            print("\n".join(story(shrunk(outcome) if options.shrink else outcome, _command)), flush=True)
+            print("\n".join(failure_report(shrunk(outcome) if options.shrink else outcome, _command)), flush=True)
         seconds = time.monotonic() - began
         if seconds - printed > 10 or count == len(seeds):
             printed = seconds

@@ -59,7 +59,7 @@ def _planned(outcome: Outcome) -> list[Fault]:
     return [fault for fault in outcome.plan.faults if (fault.kind, fault.node, fault.peer, fault.for_ms, fault.draw) in at]
 
 
-def story(outcome: Outcome, seed_command: Callable[[int], str]) -> list[str]:
+def failure_report(outcome: Outcome, seed_command: Callable[[int], str]) -> list[str]:
     """Return lines that describe a failed run: the violations, when they occurred, the faults, and the command that repeats it."""
     plan = outcome.plan
     return [

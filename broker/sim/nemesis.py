@@ -88,7 +88,7 @@ class Nemesis:
         self.on_client: Callable[[Fault], Callable[[], None] | None] = lambda fault: None
         """Called for faults of clients, which the simulation owns."""
         self._under_way = 0
-        self._wounded: set[int] = set()
+        self._not_recovered: set[int] = set()
         """Nodes that lost power and are still in some ISR from before."""
         self._does: dict[str, Callable[[SimNode, Fault], Callable[[], None] | None]] = {
             "kill": self._kill,
@@ -125,8 +125,8 @@ class Nemesis:
             node.start()
 
     def _begin(self, fault: Fault) -> None:
-        self._look_at_the_wounded()
-        if self.over or self._wounded:
+        self._forget_recovered()
+        if self.over or self._not_recovered:
             return
         end = self._does[fault.kind](self.cluster.everyone[fault.node], fault)
         if end is not None:
@@ -162,7 +162,7 @@ class Nemesis:
         if not self.synced and node is not self.cluster.controller:  # the controller publishes only what it has synced
             if self._under_way or not self._all_in_sync():
                 return None
-            self._wounded.add(node.node_id)
+            self._not_recovered.add(node.node_id)
         elif self.synced and fault.draw < _BLACKOUT:
             return self._blackout()
         node.kill(power=True)
@@ -286,15 +286,15 @@ class Nemesis:
         topics = self.cluster.image.topics.values()
         return all(len(each.isr) == len(each.replicas) for topic in topics for each in topic.partitions.values())
 
-    def _look_at_the_wounded(self) -> None:
-        """Remove from `_wounded`, the nodes that lost power and so unsynced records, those that run unfenced again, and those that are in
-        no ISR or set of eligible leader replicas."""
+    def _forget_recovered(self) -> None:
+        """Remove from `_not_recovered`, the nodes that lost power and so unsynced records, those that run unfenced again, and those that
+        are in no ISR or set of eligible leader replicas."""
         image = self.cluster.image
-        for node in sorted(self._wounded):
+        for node in sorted(self._not_recovered):
             all_of_them = (each for topic in image.topics.values() for each in topic.partitions.values())
             in_sync = any(node in {*each.isr, *each.elr, *each.last_known_elr} for each in all_of_them)
             if not in_sync or (self.cluster.nodes[node].serves and not image.brokers[node].fenced):
-                self._wounded.discard(node)
+                self._not_recovered.discard(node)
 
 
 def _nothing(operation: str, path: Path) -> None:

@@ -41,10 +41,10 @@ def read_election(files: Files, directory: Path) -> Election | None:
 def write_election(files: Files, directory: Path, election: Election, kraft_version: int, voters: Iterable[int]) -> None:
     """Replace the directory's quorum-state file atomically and sync it. `voters` (node ids) are stored only at `kraft.version` 0. Raises
     OSError."""
-    said: dict[str, Any] = {"leaderId": election.leader_id, "leaderEpoch": election.epoch, "votedId": _NOBODY}
+    fields: dict[str, Any] = {"leaderId": election.leader_id, "leaderEpoch": election.epoch, "votedId": _NOBODY}
     if kraft_version == 0:
         named = [{"voterId": voter} for voter in voters]
-        said = {"clusterId": "", **said, "appliedOffset": 0, "currentVoters": named, "data_version": 0}
+        fields = {"clusterId": "", **fields, "appliedOffset": 0, "currentVoters": named, "data_version": 0}
     else:
-        said |= {"votedDirectoryId": id_text(ZERO_ID), "data_version": 1}
-    files.write_atomic(directory / FILE_NAME, json.dumps(said, separators=(",", ":")).encode())
+        fields |= {"votedDirectoryId": id_text(ZERO_ID), "data_version": 1}
+    files.write_atomic(directory / FILE_NAME, json.dumps(fields, separators=(",", ":")).encode())

@@ -100,8 +100,8 @@ def blanks(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) 
     lines = [f"{name} {reason}" for name, reason in by_reason]
     for case_name, by_peer in results.failures.items():
         for name, reasons in by_peer.items():
-            said = reasons[0].partition("\n")[0].removesuffix(":")  # the rest is the broker's output, which the JSON contains
-            lines.append(f"{name}, {case_name}: failed in {len(reasons)} of {results.runs} runs: {said}")
+            whole_reason = reasons[0].partition("\n")[0].removesuffix(":")  # the rest is the broker's output, which the JSON contains
+            lines.append(f"{name}, {case_name}: failed in {len(reasons)} of {results.runs} runs: {whole_reason}")
     return lines
 
 

@@ -67,10 +67,10 @@ class Contender:
             if process.returncode:
                 raise subprocess.CalledProcessError(process.returncode, command)
         if ours:
-            said = json.loads(answers[0])
-            if said["violations"]:
-                raise SystemExit(f"{self.name}: {said['violations']} violations in a valid log")
-            self.peak_kib, self.rows = max(self.peak_kib, said["peak_kib"]), said["rows"]
+            result = json.loads(answers[0])
+            if result["violations"]:
+                raise SystemExit(f"{self.name}: {result['violations']} violations in a valid log")
+            self.peak_kib, self.rows = max(self.peak_kib, result["peak_kib"]), result["rows"]
 
 
 def _adopt_orphans() -> None:

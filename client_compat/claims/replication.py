@@ -87,12 +87,12 @@ def unclean(environment: ClaimEnvironment) -> CheckResult:
         verdict = audit([broker.directory for broker in cluster.brokers], topics=[topic], replicas=True, engine="duckdb")
         samples = [sample for judged in verdict.directories for sample in judged.rules["replicas"].samples]
     lost = [error for error, _ in acknowledged] == ["NONE"] * 3 and stored == ["order 4"] and after == ("NONE", 0)
-    said = [f"audit: {one.kind} at {one.where}, {one.evidence['equal_copies']} of {one.evidence['copies']} have it" for one in samples]
+    findings = [f"audit: {one.kind} at {one.where}, {one.evidence['equal_copies']} of {one.evidence['copies']} have it" for one in samples]
     happened = "a replica that was behind was made leader: what two others had acknowledged is gone, and the audit says from where on"
     first = (
         f"brokers {old.node_id} and {other.node_id} said {acknowledged}; broker {new.node_id}, which had none of it, leads and says {after}"
     )
-    return CheckResult(lost and any(one.offset == 0 for one in samples), happened, [first, *evidence, *said])
+    return CheckResult(lost and any(one.offset == 0 for one in samples), happened, [first, *evidence, *findings])
 
 
 @claim(35, "When no replica in sync is left, another one leads, so that the partition stays available", right=False)

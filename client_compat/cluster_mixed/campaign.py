@@ -49,9 +49,9 @@ def mixed_campaign(
         with (root / "faults.log").open("w") as log, progress(console) as display:
             bar = display.add_task("Faults under load", total=count, note="starting")
 
-            def on_fault(found: MixedRun, node: Node, fault: Fault, said: str) -> None:
+            def on_fault(found: MixedRun, node: Node, fault: Fault, description: str) -> None:
                 done, took = found.faults.total(), found.back_seconds[-1]
-                text = f"{node.process.name}: {fault} {said}{', ' if said else ''}settled in {took:.1f} s"
+                text = f"{node.process.name}: {fault} {description}{', ' if description else ''}settled in {took:.1f} s"
                 display.update(bar, completed=done, note=text)
                 log.write(f"{time.strftime('%H:%M:%S')} {done}: {text}\n")
                 log.flush()

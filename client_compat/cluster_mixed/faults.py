@@ -82,11 +82,11 @@ def cut_link(cluster: Cluster, node: Node, rng: random.Random) -> str:
     """Block traffic from or to some other nodes, or both; clients still reach the node. Return which links were cut and for how long, as
     text."""
     assert cluster.links is not None, "the cluster was made with links that can be cut"
-    ways, said = ways_to_cut(node, cluster.nodes, rng)
+    ways, description = ways_to_cut(node, cluster.nodes, rng)
     cut = rng.uniform(*CUT_S)
     with cluster.links.cut(ways):
         time.sleep(cut)
-    return f"{said}, for {cut:.1f} s"
+    return f"{description}, for {cut:.1f} s"
 
 
 def ways_to_cut(node: Node, nodes: Sequence[Node], rng: random.Random) -> tuple[set[Way], str]:
@@ -111,14 +111,14 @@ def fill_disk(cluster: Cluster, node: Node, rng: random.Random) -> str:
             if time.monotonic() > end:
                 raise BrokerFailed(f"{node.process.name} did not end within {FULL_TIMEOUT_S:.0f} s of its disk being full")
             if node in cluster.quorum:
-                have_decided(cluster)
+                force_controller_write(cluster)
             time.sleep(LOOK_S)
     finally:
         node.disk.free()
     return _start_later(node, rng)
 
 
-def have_decided(cluster: Cluster) -> None:
+def force_controller_write(cluster: Cluster) -> None:
     """Change a setting of each topic, so that the controller has to write to its log; errors are ignored."""
     config = [AlterableConfig("retention.ms", SET, str(RETENTION_MS + time.monotonic_ns() % RETENTION_MS))]
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, topic, config) for topic in cluster.topics])

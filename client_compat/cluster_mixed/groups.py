@@ -229,8 +229,8 @@ class RunningGroups:
         while behind := [group for group in self.groups if any(at < end for at, end in zip(group.committed, ends, strict=True))]:
             self.check()
             if time.monotonic() > deadline:
-                said = "; ".join(f"{group.name} has committed {group.committed}" for group in behind)
-                raise RunFailed(f"a group does not move: the partitions end at {list(ends)}, and {said}, after {timeout_s:.0f} s")
+                description = "; ".join(f"{group.name} has committed {group.committed}" for group in behind)
+                raise RunFailed(f"a group does not move: the partitions end at {list(ends)}, and {description}, after {timeout_s:.0f} s")
             time.sleep(PAUSE_S)
         self._stop.set()
         for member in self.members:

@@ -122,7 +122,7 @@ def run(
     chaos: bool = False,
     careless: bool = False,
     seconds: float = math.inf,
-    on_fault: Callable[[MixedRun, Node, Fault, str], None] = lambda run, node, fault, said: None,
+    on_fault: Callable[[MixedRun, Node, Fault, str], None] = lambda run, node, fault, description: None,
 ) -> MixedRun:
     """Start a new cluster, inject `count` faults under load, and return the verdicts. With `chaos`, faults also hit the controllers, and
     some of them happen at the same time. After `seconds` no further fault is injected. Raises `BrokerFailed`, `RunFailed`, `KafkaMissing`,
@@ -181,10 +181,10 @@ def _under_load(
             at = time.perf_counter()
             randoms = [random.Random(rng.random()) for _ in at_once]
             with ThreadPoolExecutor(len(at_once)) as pool:
-                said = list(pool.map(lambda one, own: DO[one[1]](cluster, one[0], own), at_once, randoms))
+                description = list(pool.map(lambda one, own: DO[one[1]](cluster, one[0], own), at_once, randoms))
             cluster.settle()
             found.back_seconds.append(time.perf_counter() - at)
-            for (node, fault), text in zip(at_once, said, strict=True):
+            for (node, fault), text in zip(at_once, description, strict=True):
                 found.faults[node.node_id, fault] += 1
                 on_fault(found, node, fault, text)
         served()

@@ -1,7 +1,7 @@
 """Compare SASL authentication: send the same bytes, valid and invalid, in and out of order, to both brokers and compare the responses.
 
 Rules:
-- A story is a list of steps drawn from a seed. Each step sends one frame and reads the response, or records that the broker closed the
+- A log-in is a list of steps drawn from a seed. Each step sends one frame and reads the response, or records that the broker closed the
   connection.
 - The client verifies and then drops values that a broker draws at random (nonce, salt); everything else is compared.
 """
@@ -43,7 +43,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import AlterUserSc
 from ottla.protocol.messages.registry import request_class
 
 TIMEOUT_S = 2.0
-STORIES = 400
+LOG_INS = 400
 STEPS_MAX = 7
 MODULES = "org.apache.kafka.common.security"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -135,7 +135,7 @@ FIRST_MESSAGES = {
     "empty": b"",
     "PLAIN": b"\0ann\0pass word",
 }
-FINAL_GAMES: dict[str, Callable[[bytes], bytes]] = {
+FINAL_MESSAGES: dict[str, Callable[[bytes], bytes]] = {
     "right": lambda message: message,
     "wrong proof": lambda message: message[:-8] + b"AAAAAAA=",
     "short proof": lambda message: message[: message.index(b",p=") + 3] + b"AAAA",
@@ -183,7 +183,7 @@ def _token(random: Random, mechanism: str) -> Step:
         return Step("bearer", "right" if right else random.choice([*BEARER_TOKENS, "acknowledged", "acknowledged"]), random.randint(0, 2))
     if mechanism not in _HASHES:
         return Step("plain", "right" if right else random.choice(list(PLAIN_TOKENS)), random.randint(0, 2))
-    name = "right" if right else random.choice([*FIRST_MESSAGES, *FINAL_GAMES])
+    name = "right" if right else random.choice([*FIRST_MESSAGES, *FINAL_MESSAGES])
     return Step("scram", name, random.randint(0, 2))
 
 
@@ -208,7 +208,7 @@ def _anything(random: Random, keys: Sequence[int]) -> Step:
 
 @dataclass(slots=True)
 class Login:
-    """One connection to a broker, which executes the steps of one story (a random sequence of authentication messages) and records the
+    """One connection to a broker, which executes the steps of one log-in (a random sequence of authentication messages) and records the
     responses."""
 
     port: int
@@ -283,7 +283,7 @@ class Login:
         if not self._server_first:
             self._first = FIRST_MESSAGES.get(name, FIRST_MESSAGES["right"])
             return self._first
-        return FINAL_GAMES.get(name, FINAL_GAMES["right"])(self._final())
+        return FINAL_MESSAGES.get(name, FINAL_MESSAGES["right"])(self._final())
 
     def _final(self) -> bytes:
         items = dict(item.split("=", 1) for item in self._server_first.decode().split(","))
@@ -452,7 +452,7 @@ def _add_users(port: int) -> None:
 
 def differential_of_logins(
     directory: Path,
-    stories: int = STORIES,
+    log_ins: int = LOG_INS,
     seed: int = 1,
     realm: Realm | None = None,
     pair: Callable[[Path, Issuer, Realm | None], AbstractContextManager[Pair]] = brokers_with_sasl,
@@ -467,7 +467,7 @@ def differential_of_logins(
     with pair(directory, issuer, realm) as (version, theirs, mine, plain):
         report = Report(version)
         keys = sorted(set(common_versions(*plain)) - OWN_READERS - ELSEWHERE)
-        for number in range(stories):
+        for number in range(log_ins):
             steps, listener = drawn_steps(random, keys), random.choice(LISTENERS)
             name = f"login {seed}/{number} at {listener}"
             kafka, ours = (Login(ports[listener]).run(steps) for ports in (theirs, mine))

@@ -15,7 +15,7 @@ from pathlib import Path
 from client_compat.differential import access, clusters, run
 from client_compat.differential.access import secured_kafka
 from client_compat.differential.known import OTHER, KnownDifference
-from client_compat.differential.logins import STORIES, Pair, differential_of_logins, kafka_with_sasl
+from client_compat.differential.logins import LOG_INS, Pair, differential_of_logins, kafka_with_sasl
 from client_compat.differential.run import AT_ONCE, FORMAT_OPTIONS, Report, common_versions, telemetry
 from client_compat.differential.signed import Issuer
 from client_compat.kafka.cluster import Cluster, end, seen_at
@@ -76,12 +76,12 @@ def differential_of_access_through_gateway(
     return report
 
 
-def differential_of_logins_through_gateway(directory: Path, stories: int = STORIES) -> Report:
+def differential_of_logins_through_gateway(directory: Path, log_ins: int = LOG_INS) -> Report:
     """Compare log-ins at two nodes of Apache Kafka, the second behind a gateway for each listener. Raises KafkaMissing or BrokerFailed.
 
     GSSAPI is left out, because a gateway refuses it.
     """
-    return differential_of_logins(directory, stories, pair=_pair)
+    return differential_of_logins(directory, log_ins, pair=_pair)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class _GssapiExchange(NamedTuple):
     spnego: bool = False
 
 
-GAMES = {
+EXCHANGES = {
     "right": _GssapiExchange(),
     "right, of another realm's kind": _GssapiExchange("Cleo/admin"),
     "right, by an expression": _GssapiExchange("gus/x"),
@@ -113,13 +113,15 @@ class Tickets:
         """Run all authentication attempts against the broker at `port`, and return the responses."""
         self.offers.clear()
         seen: list[Seen] = []
-        for name, game in GAMES.items():
-            seen += self._log_ins(name, port, 1, [self._tokens(game)])
+        for name, exchange in EXCHANGES.items():
+            seen += self._log_ins(name, port, 1, [self._tokens(exchange)])
         for name in BARE:
-            seen += self._log_ins(f"bare, {name}", port, 0, [self._tokens(GAMES[name])])
+            seen += self._log_ins(f"bare, {name}", port, 0, [self._tokens(EXCHANGES[name])])
         for user in ("ann", "bob", "eve"):
-            seen += self._log_ins(f"again as {user}", port, 1, [self._tokens(GAMES["right"]), self._tokens(_GssapiExchange(user))])
-        seen += self._log_ins("nobody, and again", port, 1, [self._tokens(GAMES["with a non-simple name"]), self._tokens(GAMES["right"])])
+            seen += self._log_ins(f"again as {user}", port, 1, [self._tokens(EXCHANGES["right"]), self._tokens(_GssapiExchange(user))])
+        seen += self._log_ins(
+            "nobody, and again", port, 1, [self._tokens(EXCHANGES["with a non-simple name"]), self._tokens(EXCHANGES["right"])]
+        )
         kept: list[bytes] = []
 
         def keep(token: bytes) -> bytes:
@@ -137,25 +139,29 @@ class Tickets:
             self._credentials[user] = gssapi.Credentials(name=name, usage="initiate", store=store)
         return self._credentials[user]
 
-    def _tokens(self, game: _GssapiExchange) -> Tokens:
-        name = gssapi.Name(f"{game.service}@{self.realm.name}", gssapi.NameType.kerberos_principal)
-        flags = _MUTUAL if game.mutual else gssapi.RequirementFlag.out_of_sequence_detection
-        if game.spnego:
-            credentials = gssapi.Credentials(usage="initiate", mechs=[_SPNEGO], store={"client_keytab": str(self.realm.keytab(game.user))})
+    def _tokens(self, exchange: _GssapiExchange) -> Tokens:
+        name = gssapi.Name(f"{exchange.service}@{self.realm.name}", gssapi.NameType.kerberos_principal)
+        flags = _MUTUAL if exchange.mutual else gssapi.RequirementFlag.out_of_sequence_detection
+        if exchange.spnego:
+            credentials = gssapi.Credentials(
+                usage="initiate", mechs=[_SPNEGO], store={"client_keytab": str(self.realm.keytab(exchange.user))}
+            )
             yield gssapi.SecurityContext(name=name, creds=credentials, usage="initiate", flags=flags, mech=_SPNEGO).step(None), True
             return
-        context = gssapi.SecurityContext(name=name, creds=self._of(game.user), usage="initiate", flags=flags)
-        answer = yield game.first(context.step(None)), False
-        if game.mutual:
+        context = gssapi.SecurityContext(name=name, creds=self._of(exchange.user), usage="initiate", flags=flags)
+        answer = yield exchange.first(context.step(None)), False
+        if exchange.mutual:
             context.step(answer)
-            answer = yield game.between, False
+            answer = yield exchange.between, False
         offer = raw.unwrap(context, answer).message
         self.offers.append(offer.hex())
-        yield (game.choice if game.bare else raw.wrap(context, game.choice, confidential=game.encrypted).message), True
+        yield (exchange.choice if exchange.bare else raw.wrap(context, exchange.choice, confidential=exchange.encrypted).message), True
 
     def _log_ins(self, name: str, port: int, version: int, log_ins: list[Tokens]) -> list[Seen]:
         with Client(HOST, port, client_id="t", timeout_s=_TIMEOUT_S) as client:
-            return [Seen(f"{name}: {number}", "GSSAPI", version, said) for number, said in enumerate(_played(client, version, log_ins))]
+            return [
+                Seen(f"{name}: {number}", "GSSAPI", version, response) for number, response in enumerate(_played(client, version, log_ins))
+            ]
 
 
 def _played(client: Client, version: int, log_ins: list[Tokens]) -> Iterator[Plain]:
@@ -163,9 +169,9 @@ def _played(client: Client, version: int, log_ins: list[Tokens]) -> Iterator[Pla
     try:
         for tokens in log_ins:
             yield client.call(SaslHandshakeRequest("GSSAPI"), version).error_code
-            said = yield from _logged_in(client, tokens) if version else _logged_in_bare(client, tokens)
-            if said is not None:
-                yield said
+            response = yield from _logged_in(client, tokens) if version else _logged_in_bare(client, tokens)
+            if response is not None:
+                yield response
                 break
         created = client.call(CreateDelegationTokenRequest(), 3)
         yield {"error_code": created.error_code, "user": created.principal_name}

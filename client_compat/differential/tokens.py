@@ -269,10 +269,10 @@ def _final(name: str, password: str, bare: str, first: str) -> bytes:
 def by_kafkas_tool(directory: Path, *ports: int) -> list[list[Seen]]:
     """Run `kafka-delegation-tokens` against the broker at each port, as a user with PLAIN and with a token, and return its output."""
     with ThreadPoolExecutor(len(ports)) as pool:
-        return list(pool.map(partial(_tool_story, directory), ports))
+        return list(pool.map(partial(_by_tool, directory), ports))
 
 
-def _tool_story(directory: Path, port: int) -> list[Seen]:
+def _by_tool(directory: Path, port: int) -> list[Seen]:
     tools, seen = Tools(), list[Seen]()
     words: dict[str, str] = {}
 

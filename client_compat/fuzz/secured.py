@@ -140,16 +140,16 @@ def log_ins(listeners: SecuredListeners) -> None:
     Other requests are sent in between.
     """
     with listeners.through(listeners.rng.choice(("BARE", "BARE", "BARE", "LOGIN", "AGAIN"))) as peer:
-        story = _LoginState(listeners)
+        state = _LoginState(listeners)
         for step in range(listeners.rng.randint(1, STEPS_MAX)):
             kind = "handshake" if step == 0 and listeners.rng.random() < 0.8 else listeners.rng.choice(KINDS)
             listeners.target.counts[f"log-ins: {kind}"] += 1
-            peer.sendall(story.made(kind))
+            peer.sendall(state.made(kind))
             answer = _look(listeners, peer)
             if answer is None:
                 return
             if b"r=" in answer:
-                story.server_first = answer[answer.find(b"r=") :]
+                state.server_first = answer[answer.find(b"r=") :]
         peer.sendall(_reads_the_secret())
         _look(listeners, peer)
 

@@ -83,8 +83,8 @@ class Language:
             return f"no {', '.join(gone)} here ({self.hint})"
         if self.pythons and not find(self.pythons):
             return f"no Python {' or '.join(self.pythons)} here ({self.hint})"
-        said = refused(self.directory, self.probe) if self.probe else ""
-        return f"{self.probe[0]} is too old here: {said} ({self.hint})" if said else None
+        output = refused(self.directory, self.probe) if self.probe else ""
+        return f"{self.probe[0]} is too old here: {output} ({self.hint})" if output else None
 
     def ensure_built(self, note: Note = lambda text: None) -> None:
         """Build the program unless its sources are unchanged since the last build. Raises `ToolchainMissing` or `BuildFailed`."""
@@ -116,8 +116,8 @@ class Language:
             check=False,
         )
         if done.returncode:
-            said = (done.stdout + done.stderr).strip()[-_OUTPUT_CHARS:]
-            raise BuildFailed(f"{' '.join(command[:3])} ended with {done.returncode}:\n{said}")
+            output = (done.stdout + done.stderr).strip()[-_OUTPUT_CHARS:]
+            raise BuildFailed(f"{' '.join(command[:3])} ended with {done.returncode}:\n{output}")
 
 
 @cache

@@ -126,8 +126,8 @@ def _difference_section(cells: Sequence[Cell]) -> str:
         lines.append(f"| {ours.client} | {ours.scenario} | {SIGNS[ours.outcome]} | {SIGNS[theirs.outcome]} | {_cell_text(reason)} |")
     for ours, theirs in words:
         row = known(ours)
-        said = f"{_cell_text(plain(ours.found))} | {_cell_text(plain(theirs.found))}"
-        lines.append(f"| {ours.client} | {ours.scenario} | {said} | {_cell_text(row.why if row else 'not explained')} |")
+        texts = f"{_cell_text(plain(ours.found))} | {_cell_text(plain(theirs.found))}"
+        lines.append(f"| {ours.client} | {ours.scenario} | {texts} | {_cell_text(row.why if row else 'not explained')} |")
     return "\n".join(lines)
 
 

@@ -189,7 +189,7 @@ class GroupLife(RuleBasedStateMachine):
             if (info := topics.by_name(name)) is not None
             for partition in range(info.partitions)
         }
-        assert {partition for member in group.members.values() for partition in member.owned()} == wanted, "all is assigned"
+        assert {partition for member in group.members.values() for partition in member.held_partitions()} == wanted, "all is assigned"
         for client in self.clients:
             if client.member_id in group.members:
                 assert client.owned == flat(group.members[client.member_id].assigned), "members know what they have"
@@ -197,9 +197,9 @@ class GroupLife(RuleBasedStateMachine):
             self.check_balance(group)
 
     def check_balance(self, group: ConsumerGroup) -> None:
-        load = {member_id: len(list(member.owned())) for member_id, member in group.members.items()}
+        load = {member_id: len(list(member.held_partitions())) for member_id, member in group.members.items()}
         for giver, member in group.members.items():
-            for topic_id, _ in member.owned():
+            for topic_id, _ in member.held_partitions():
                 info = self.driver.topics.by_id(topic_id)
                 assert info is not None
                 takers = [other for other, one in group.members.items() if info.name in group.topics_of(one)]
@@ -283,7 +283,7 @@ class GroupLife(RuleBasedStateMachine):
     def no_partition_is_held_by_two_members_of_the_group(self) -> None:
         group = self.driver.machine.groups.get("g")
         if isinstance(group, ConsumerGroup):
-            held = [partition for member in group.members.values() for partition in member.owned()]
+            held = [partition for member in group.members.values() for partition in member.held_partitions()]
             assert len(held) == len(set(held))
             assert all(group.holder(*partition) is not None for partition in held)
 
@@ -525,7 +525,7 @@ class GroupOnABadNetwork(RuleBasedStateMachine):
         group = self.driver.machine.groups.get("g")
         for peer in self.peers:
             if isinstance(group, ConsumerGroup) and peer.member_id in group.members:
-                assert peer.confirmed <= frozenset(group.members[peer.member_id].owned()), peer
+                assert peer.confirmed <= frozenset(group.members[peer.member_id].held_partitions()), peer
 
 
 TestGroupOnABadNetwork = GroupOnABadNetwork.TestCase

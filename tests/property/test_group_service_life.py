@@ -140,10 +140,10 @@ class Life:
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         epoch = self.random.choice([0, -1, -2]) if member is None or self.random.random() < 0.3 else member.epoch
         owned = self.random.choice([None, {}, {} if member is None else member.assigned])
-        said: dict[str, Any] = (
+        fields: dict[str, Any] = (
             {"owned": {}, "rebalance_timeout_ms": 1_000, **self.random.choice(WISHES)} if epoch == 0 else {"owned": owned}
         )
-        beat = Heartbeat(group_id=group_id, member_id=member_id, epoch=epoch, instance_id=instance_id, **said)
+        beat = Heartbeat(group_id=group_id, member_id=member_id, epoch=epoch, instance_id=instance_id, **fields)
         return self.service.consumer_heartbeat(beat)
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> object:

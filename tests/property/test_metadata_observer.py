@@ -18,7 +18,7 @@ from tests.support.simulation import TimelessLoop
 STEPS = 150
 
 
-class Story:
+class Scenario:
     """Random events in a quorum of three controllers and one observer."""
 
     def __init__(self, seed: int) -> None:
@@ -111,13 +111,13 @@ class Story:
 def test_an_observer_has_what_is_committed_and_tells_it_in_order_whatever_happens(seed: int) -> None:
     loop = TimelessLoop()
     try:
-        story = loop.run_until_complete(make_and_run(seed))
+        scenario = loop.run_until_complete(make_and_run(seed))
     finally:
         loop.close()
-    story.check_end()
+    scenario.check_end()
 
 
-async def make_and_run(seed: int) -> Story:
-    story = Story(seed)
-    await story.run()
-    return story
+async def make_and_run(seed: int) -> Scenario:
+    scenario = Scenario(seed)
+    await scenario.run()
+    return scenario

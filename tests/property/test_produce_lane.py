@@ -205,8 +205,8 @@ class Producers:
         topics = [TopicProduceData(name, self.side.topic_id(name), partitions)] * (1 if draw.random() < 0.97 else draw.randrange(3))
         acks = draw.choice([-1] * 8 + [1] * 8 + [0, 2])
         self.correlation_id += 1
-        said = transactional_id if draw.random() < 0.95 else draw.choice([None, "x"])
-        body: Any = ProduceRequest(said, acks, draw.choice([0, 500]), topics)
+        used_id = transactional_id if draw.random() < 0.95 else draw.choice([None, "x"])
+        body: Any = ProduceRequest(used_id, acks, draw.choice([0, 500]), topics)
         if transactional_id is not None and draw.random() < 0.4:
             body, version = self.of_a_transaction(transactional_id)
         elif draw.random() < 0.04:

@@ -200,19 +200,19 @@ class StreamsGroupLife(RuleBasedStateMachine):
 
     @invariant()
     def no_active_task_is_given_away_before_it_is_revoked(self) -> None:
-        active = Counter(task for member in self.members().values() for task in flat(member.owned().active))
+        active = Counter(task for member in self.members().values() for task in flat(member.held_tasks().active))
         assert all(count == 1 for count in active.values()), active
 
     @invariant()
     def no_process_has_a_task_twice(self) -> None:
-        held = Counter((member.process_id, task) for member in self.members().values() for task in every_listed(member.owned()))
+        held = Counter((member.process_id, task) for member in self.members().values() for task in every_listed(member.held_tasks()))
         assert all(count == 1 for count in held.values()), held
 
     @invariant()
     def a_member_has_all_that_it_has_acknowledged(self) -> None:
         for thread in self.threads:
             member = self.members().get(thread.member_id)
-            assert member is None or thread.confirmed.is_subset_of(member.owned()), (thread, member)
+            assert member is None or thread.confirmed.is_subset_of(member.held_tasks()), (thread, member)
 
     @invariant()
     def a_replay_gives_the_same_group(self) -> None:

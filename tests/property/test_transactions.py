@@ -127,9 +127,9 @@ def persisted(txn: Transaction) -> Transaction:
 
 @settings(max_examples=80)
 @given(steps, st.sampled_from([1, 2]))
-def test_the_log_gives_back_what_was_live(story: list[Step], version: int) -> None:
+def test_the_log_gives_back_what_was_live(history: list[Step], version: int) -> None:
     live = Coordinator(version)
-    for step in story:
+    for step in history:
         live.step(step)
     replayed = TxnCoordinator()
     for offset, (key, value) in enumerate(live.log):
@@ -143,9 +143,9 @@ def test_the_log_gives_back_what_was_live(story: list[Step], version: int) -> No
 
 @settings(max_examples=80)
 @given(steps, st.sampled_from([0, 1, 2]))
-def test_who_initialises_last_is_the_only_one_who_may_act(story: list[Step], version: int) -> None:
+def test_who_initialises_last_is_the_only_one_who_may_act(history: list[Step], version: int) -> None:
     environment = Coordinator(version)
-    for step in story:
+    for step in history:
         environment.step(step)
     for name in IDS:
         stored = environment.machine.transactions.get(name)
@@ -168,11 +168,11 @@ def test_who_initialises_last_is_the_only_one_who_may_act(story: list[Step], ver
 
 @settings(max_examples=80)
 @given(steps)
-def test_in_version_2_no_two_transactions_have_the_same_epoch(story: list[Step]) -> None:
+def test_in_version_2_no_two_transactions_have_the_same_epoch(history: list[Step]) -> None:
     """This property of transaction version 2 (KIP-890) lets the coordinator and the partitions recognise a late EndTxn or marker."""
     environment = Coordinator(2)
     opened: set[tuple[str, int, int]] = set()
-    for step in story:
+    for step in history:
         before = dict(environment.machine.transactions)
         if step[0] == "end 0":
             continue

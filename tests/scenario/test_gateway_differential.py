@@ -33,7 +33,7 @@ def test_a_gateway_changes_only_addresses_in_the_responses_of_three_brokers(tmp_
 
 def test_log_ins_through_a_gateway_are_answered_as_without_it(tmp_path: Path) -> None:
     jars_or_skip()
-    report = differential_of_logins_through_gateway(tmp_path, stories=150)
+    report = differential_of_logins_through_gateway(tmp_path, log_ins=150)
     assert report.answers > 300
     assert report.unexplained == []
 

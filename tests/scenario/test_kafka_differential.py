@@ -34,9 +34,9 @@ def of_logins(tmp_path_factory: pytest.TempPathFactory) -> Report:
     jars_or_skip()
     directory = tmp_path_factory.mktemp("logins")
     if why_missing() is not None:
-        return differential_of_logins(directory, stories=300)
+        return differential_of_logins(directory, log_ins=300)
     with realm_or_skip(directory / "realm", PRINCIPALS) as realm:
-        return differential_of_logins(directory, stories=300, realm=realm)
+        return differential_of_logins(directory, log_ins=300, realm=realm)
 
 
 def test_log_ins_in_and_out_of_turn_are_answered_alike(of_logins: Report) -> None:

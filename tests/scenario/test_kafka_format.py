@@ -43,8 +43,8 @@ def test_both_tools_write_the_same_files_with_the_same_content(name: str, tmp_pa
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     app = typer.Typer()
     app.command()(format_)
-    said = CliRunner().invoke(app, arguments(ours, OPTIONS[name]))
-    assert said.output.replace(str(ours), str(kafkas)).strip() == done.stdout.strip().splitlines()[-1]
+    result = CliRunner().invoke(app, arguments(ours, OPTIONS[name]))
+    assert result.output.replace(str(ours), str(kafkas)).strip() == done.stdout.strip().splitlines()[-1]
 
     assert sorted(path.name for path in ours.iterdir()) == sorted(path.name for path in kafkas.iterdir())
     meta, of_kafka = (decode_meta((at / "meta.properties").read_bytes()) for at in (ours, kafkas))

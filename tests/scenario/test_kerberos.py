@@ -35,9 +35,9 @@ from ottla.spark_jobs.wire.address import address
 from ottla.spark_jobs.wire.connection import connect
 from ottla.spark_jobs.wire.security import security_of
 from tests.support.apache_kafka import jars_or_skip
+from tests.support.inter_broker_security import client_security_of
 from tests.support.kafka_tools import good
 from tests.support.kerberos import realm_or_skip
-from tests.support.ways import way
 
 BROKER, USERS = "kafka/localhost", ("ann", "bob", "cleo/admin")
 PATIENCE_S = 60
@@ -176,7 +176,7 @@ async def test_a_node_comes_in_and_nobody_else_waits_while_the_kdc_is_silent(rea
         "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(BROKER),
         "sasl.kerberos.service.name": "kafka",
     }
-    client_security, clock, timers = way("A", "SASL_PLAINTEXT", "GSSAPI", ours=given), Clock(), Timers()
+    client_security, clock, timers = client_security_of("A", "SASL_PLAINTEXT", "GSSAPI", ours=given), Clock(), Timers()
     driver = TimerDriver(timers, clock)
     driver.start()
     common: dict[str, Any] = {"clock": clock, "timers": timers, "random": Random(1), "client_id": "broker-7", "network": Sockets()}

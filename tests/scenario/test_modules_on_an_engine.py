@@ -156,8 +156,8 @@ def test_a_compose_file_comes_up_healthy_and_its_services_end_well(path: Path, t
                 at = ("--bootstrap-server", "kafka:9092", "--topic", topic)
                 project.run("exec", "-T", "kafka", "/opt/kafka/bin/kafka-console-producer.sh", *at, stdin="one\ntwo\n")
                 consume = ("--from-beginning", "--max-messages", "2", "--timeout-ms", "30000")
-                said = project.run("exec", "-T", "kafka", "/opt/kafka/bin/kafka-console-consumer.sh", *at, *consume)
-                assert sorted(said.split()) == ["one", "two"]
+                output = project.run("exec", "-T", "kafka", "/opt/kafka/bin/kafka-console-consumer.sh", *at, *consume)
+                assert sorted(output.split()) == ["one", "two"]
             else:
                 assert through(client, topic) == [b"one", b"two"]
     finally:

@@ -42,24 +42,24 @@ def verify(client: str, role: Role, scenarios: list[str], mistake: str | None = 
         check=False,
     )
     assert done.stdout, done.stderr
-    said = json.loads(done.stdout)
-    assert said["could_not_judge"] is None
-    return {each["name"]: each for each in said["scenarios"]}
+    report = json.loads(done.stdout)
+    assert report["could_not_judge"] is None
+    return {each["name"]: each for each in report["scenarios"]}
 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("client", CLIENTS_OF_ALL_ROLES)
 def test_a_right_program_outlives_lost_acks_and_a_kill(client: str, role: Role) -> None:
-    said = verify(client, role, ["lost-ack", "crash-restart"])
-    assert {name: (each["standing"], each["breaches"]) for name, each in said.items()} == {
+    report = verify(client, role, ["lost-ack", "crash-restart"])
+    assert {name: (each["standing"], each["breaches"]) for name, each in report.items()} == {
         name: ("held", []) for name in ("calm", "lost-ack", "crash-restart")
     }
 
 
 @pytest.mark.parametrize(("client", "role"), [("confluent-kafka", "producer"), ("aiokafka", "stream"), ("kafka-python", "consumer")])
 def test_a_right_program_outlives_its_leader_and_a_zombie(client: str, role: Role) -> None:
-    said = verify(client, role, ["leader-killed-before-ack", "zombie-leader"])
-    assert {name: (each["standing"], each["breaches"]) for name, each in said.items()} == {
+    report = verify(client, role, ["leader-killed-before-ack", "zombie-leader"])
+    assert {name: (each["standing"], each["breaches"]) for name, each in report.items()} == {
         name: ("held", []) for name in ("calm", "leader-killed-before-ack", "zombie-leader")
     }
 
@@ -73,8 +73,8 @@ def test_a_right_program_outlives_its_leader_and_a_zombie(client: str, role: Rol
     ids=[mistake.name for mistake in MISTAKES],
 )
 def test_a_mistake_breaks_what_the_table_says_where_it_says(mistake: Mistake, client: str) -> None:
-    said = verify(client, mistake.role, ["lost-ack" if mistake.scenario == "calm" else mistake.scenario], mistake.name)
-    assert mistake.breaks in {breach["guarantee"] for breach in said[mistake.scenario]["breaches"]}
+    report = verify(client, mistake.role, ["lost-ack" if mistake.scenario == "calm" else mistake.scenario], mistake.name)
+    assert mistake.breaks in {breach["guarantee"] for breach in report[mistake.scenario]["breaches"]}
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,10 @@ def test_a_mistake_breaks_what_the_table_says_where_it_says(mistake: Mistake, cl
 def test_a_right_worker_of_a_share_group_loses_nothing(client: str, names: list[str]) -> None:
     if client == JAVA:
         jars_or_skip()
-    said = verify(client, "share-consumer", names)
-    assert {name: (each["standing"], each["breaches"]) for name, each in said.items()} == {name: ("held", []) for name in ("calm", *names)}
+    report = verify(client, "share-consumer", names)
+    assert {name: (each["standing"], each["breaches"]) for name, each in report.items()} == {
+        name: ("held", []) for name in ("calm", *names)
+    }
 
 
 @pytest.mark.parametrize(("client", "role"), [*product(CLIENTS_OF_ALL_ROLES, ROLES), ("confluent-kafka", "share-consumer")])

@@ -189,10 +189,10 @@ def test_a_lock_of_its_own_does_not_pass_over_listeners_that_were_asked_for(
     options += listeners_from(source, tmp_path, monkeypatch)
     for brokers in ([], ["--brokers=3"]):
         assert main([*options, *brokers, "--fault=none"]) == 2  # which would stop the start later, and saying something else
-        said = capsys.readouterr().err
-        assert f"listeners is given too (from the {source})" in said
-        assert lock.partition("=")[0] in said
-        assert "--host and --port" in said
+        output = capsys.readouterr().err
+        assert f"listeners is given too (from the {source})" in output
+        assert lock.partition("=")[0] in output
+        assert "--host and --port" in output
     assert not list(tmp_path.glob("data*"))
 
 
@@ -203,8 +203,8 @@ def test_an_address_does_not_pass_over_listeners_that_were_asked_for(
 ) -> None:
     options = ["--data-dir", str(tmp_path / "data"), "--fault=none", *listeners_from(source, tmp_path, monkeypatch)]
     assert main([*options, opener]) == 2
-    said = capsys.readouterr().err
-    assert f"{opener.partition('=')[0]} configures the listeners, but the setting listeners is given too (from the {source})" in said
+    output = capsys.readouterr().err
+    assert f"{opener.partition('=')[0]} configures the listeners, but the setting listeners is given too (from the {source})" in output
     assert main(options) == 2
     assert "listeners" not in capsys.readouterr().err  # alone they may be given: what stops the start now is the fault
 
@@ -212,9 +212,11 @@ def test_an_address_does_not_pass_over_listeners_that_were_asked_for(
 def test_an_address_does_not_pass_over_the_listeners_of_kafkas_variables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     in_place = KafkaReplacement({"listeners": "PLAINTEXT://127.0.0.1:0"}, variables={"listeners": "KAFKA_LISTENERS"})
     assert main(["--data-dir", str(tmp_path / "data"), "--fault=none", "--port=0"], in_place) == 2
-    said = capsys.readouterr().err
-    assert "--port configures the listeners, but the setting listeners is given too (from the KAFKA_ variables): remove one of them" in said
-    assert "(listeners comes from KAFKA_LISTENERS)" in said
+    output = capsys.readouterr().err
+    assert (
+        "--port configures the listeners, but the setting listeners is given too (from the KAFKA_ variables): remove one of them" in output
+    )
+    assert "(listeners comes from KAFKA_LISTENERS)" in output
 
 
 CLUSTER = (
@@ -241,8 +243,8 @@ def test_a_node_whose_locks_are_no_good_leaves_its_new_directory_unformatted(tmp
         words += [f"--set={setting}" for setting in (*CLUSTER, *settings)]
         nodes[name] = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     for name, node in nodes.items():
-        said = node.communicate(timeout=60)[1]
-        assert (node.returncode, "a listener with TLS needs a key and a certificate" in said) == (2, True), said
+        output = node.communicate(timeout=60)[1]
+        assert (node.returncode, "a listener with TLS needs a key and a certificate" in output) == (2, True), output
         assert not (tmp_path / name).exists()
 
 

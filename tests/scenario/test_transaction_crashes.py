@@ -42,7 +42,7 @@ class Observed:
     ended: Answer | None = None
 
 
-def story(opened: TxnDir, observed: Observed, *, commit: bool, version: int) -> None:
+def run_transaction(opened: TxnDir, observed: Observed, *, commit: bool, version: int) -> None:
     """Run one transaction over three partitions and a group's offsets, and record the responses in `observed`; stop at the first rejection,
     as a client does."""
     observed.producer = answered(opened.init())
@@ -77,7 +77,7 @@ async def killed_after(path: Path, steps: int, *, torn: bool, commit: bool, vers
     files.on_call = tearing_after(steps, files) if torn else dying_after(steps)
     observed = Observed()
     with contextlib.suppress(Rejected):  # the disk has failed: the client gets no more responses
-        story(opened, observed, commit=commit, version=version)
+        run_transaction(opened, observed, commit=commit, version=version)
     outlived = is_alive(files, path)
     opened.crash()
     files.heal()

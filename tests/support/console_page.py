@@ -119,8 +119,8 @@ class ConsolePage:
 
     def complaints(self, expected: str | None = None) -> list[str]:
         """Return errors and policy violations that the browser has logged since the last call, except those that contain `expected`."""
-        said = [entry["message"] for entry in self.driver.get_log("browser")]
-        return [each for each in said if expected is None or expected not in each]
+        messages = [entry["message"] for entry in self.driver.get_log("browser")]
+        return [each for each in messages if expected is None or expected not in each]
 
     def contrasts(self) -> list[tuple[float, str]]:
         """Return (contrast ratio, text) of each visible text."""
@@ -172,5 +172,5 @@ class ConsolePage:
 
     def focused(self) -> str:
         """Return the text of the element that has the keyboard focus."""
-        said: str = self.driver.execute_script("return document.activeElement.innerText ?? ''")
-        return said
+        messages: str = self.driver.execute_script("return document.activeElement.innerText ?? ''")
+        return messages

@@ -232,5 +232,9 @@ class GroupsDriver:
 def facts_of(group: ConsumerGroup) -> dict[str, Any]:
     """Return all persistent state of a group, to compare two groups."""
     names = ("epoch", "metadata_hash", "assignment_epoch", "members", "targets", "resolved", "state")
-    held = {(topic, partition): group.holder(topic, partition) for member in group.members.values() for topic, partition in member.owned()}
+    held = {
+        (topic, partition): group.holder(topic, partition)
+        for member in group.members.values()
+        for topic, partition in member.held_partitions()
+    }
     return {name: getattr(group, name) for name in names} | {"held": held}

@@ -216,8 +216,8 @@ def brief(part: object) -> str:
         return f"v{part.version} {brief(part.message)}" + (f" draw={part.draw}" if part.draw else "")
     if (names := slots(part)) and not isinstance(part, tuple):
         usual = type(part)()
-        said = [f"{name}={brief(value)}" for name in names if (value := getattr(part, name)) != getattr(usual, name)]
-        return f"{type(part).__name__}({', '.join(said)})"
+        fields = [f"{name}={brief(value)}" for name in names if (value := getattr(part, name)) != getattr(usual, name)]
+        return f"{type(part).__name__}({', '.join(fields)})"
     return str(part)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.cli.cluster import LATEST, AdminClient, AnsweredError
+from ottla.broker.cli.cluster import LATEST, AdminClient, ErrorResponse
 from ottla.broker.cli.group_described import CONSUMER_TYPES, GroupDescribed, MemberDescribed, described
 from ottla.broker.cli.group_offsets import committed_positions
 from ottla.broker.cli.kafka_tools import group_resets
@@ -136,7 +136,7 @@ def _among(given: str | None, known: Sequence[str], what: str, plural: str) -> s
 def _describe(cluster: AdminClient, groups: Sequence[str], options: argparse.Namespace) -> None:
     try:
         found = [described(cluster, group) for group in sorted(set(groups))]
-    except AnsweredError as error:
+    except ErrorResponse as error:
         raise CliError(exception_of(error)) from None
     for group in found:
         if group.state == "Dead":
@@ -231,7 +231,7 @@ def _delete(cluster: AdminClient, groups: Sequence[str]) -> None:
     for group in groups:
         try:
             delete_group(cluster, group)
-        except AnsweredError as error:
+        except ErrorResponse as error:
             failed[group] = exception(error.code)
     if failed:
         error_line("Deletion of some consumer groups failed:")

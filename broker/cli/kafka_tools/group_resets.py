@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, AnsweredError, TopicPartition
+from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, ErrorResponse, TopicPartition
 from ottla.broker.cli.group_described import INACTIVE, described
 from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
 from ottla.broker.cli.kafka_tools.java_errors import exception, words
@@ -82,7 +82,7 @@ def reset(cluster: AdminClient, groups: Sequence[str], options: argparse.Namespa
 def _reset_group(cluster: AdminClient, group: str, options: argparse.Namespace) -> Offsets:
     try:
         state = described(cluster, group).state
-    except AnsweredError as error:
+    except ErrorResponse as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         state = "Dead"
@@ -195,8 +195,8 @@ def _named(wanted: str, topic: str, listed: str) -> list[TopicPartition]:
 def _partitions(cluster: AdminClient, topic: str) -> list[TopicPartition]:
     try:
         return [TopicPartition(topic, each.partition_index) for found in cluster.topics([topic]) for each in found.partitions]
-    except AnsweredError as error:
-        raise AnsweredError(words(error.code), error.code) from None
+    except ErrorResponse as error:
+        raise ErrorResponse(words(error.code), error.code) from None
 
 
 def delete_offsets(cluster: AdminClient, group: str, topics: Sequence[str]) -> None:
@@ -206,7 +206,7 @@ def delete_offsets(cluster: AdminClient, group: str, topics: Sequence[str]) -> N
         topic, colon, listed = wanted.partition(":")
         try:
             places += _named(wanted, topic, listed) if colon else _partitions(cluster, topic)
-        except AnsweredError as error:
+        except ErrorResponse as error:
             status[topic, -1] = f"Error: {exception(error.code)}"
     requested = [
         OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(place.partition) for place in places if place.topic == name])
@@ -218,7 +218,7 @@ def delete_offsets(cluster: AdminClient, group: str, topics: Sequence[str]) -> N
         code = answer.error_code or codes[place.topic, place.partition]
         status[place.topic, place.partition] = "Successful" if code == ErrorCode.NONE else f"Error: {exception(code)}"
     _print_deleted(group, answer.error_code or next((code for code in codes.values() if code), ErrorCode.NONE))
-    rows = [(topic, "-" if index < 0 else index, said, "") for (topic, index), said in sorted(status.items())]
+    rows = [(topic, "-" if index < 0 else index, error_message, "") for (topic, index), error_message in sorted(status.items())]
     head = ("TOPIC", "PARTITION", "STATUS", "")
     text = columns([head, *rows], [max([_WIDTH, *(len(row[0]) for row in rows)]), 10, _WIDTH])
     print("\n".join(line.removesuffix(" ") for line in text.split("\n")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.broker.cli.cluster import AnsweredError, name_of
+from ottla.broker.cli.cluster import ErrorResponse, name_of
 from ottla.protocol.error_codes import ErrorCode
 
 _ERRORS: Final[Mapping[int, tuple[str, str]]] = {
@@ -37,6 +37,6 @@ def exception(code: int, message: str | None = None) -> str:
     return f"org.apache.kafka.common.errors.{_ERRORS[code][0]}: {message or words(code)}"
 
 
-def exception_of(error: AnsweredError) -> str:
+def exception_of(error: ErrorResponse) -> str:
     """Return the exception class and message of a response with an error."""
     return exception(error.code, str(error))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.cli.cluster import AdminClient, AnsweredError, Unreachable
+from ottla.broker.cli.cluster import AdminClient, ErrorResponse, Unreachable
 from ottla.broker.cli.security import use, use_properties
 from ottla.protocol.bodiless import module_of
 
@@ -113,7 +113,9 @@ def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Calla
             try:
                 return main(argv)
             except CliError as error:
-                print(f"{what}{error.said if isinstance(error, AnsweredError) else error}", file=sys.stderr if aside else sys.stdout)
+                print(
+                    f"{what}{error.error_message if isinstance(error, ErrorResponse) else error}", file=sys.stderr if aside else sys.stdout
+                )
                 return code
             except BrokenPipeError:  # the reader of our output has stopped, such as `head`
                 sys.stderr.close()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.cli.cluster import AdminClient, AnsweredError
+from ottla.broker.cli.cluster import AdminClient, ErrorResponse
 from ottla.broker.cli.kafka_tools.options import ToolParser, cluster_of, guarded
 from ottla.broker.cli.operations import TOPIC, add_partitions, create_topic, delete_topics, describe_configs
 from ottla.protocol.error_codes import ErrorCode
@@ -113,7 +113,7 @@ def _create(cluster: AdminClient, options: argparse.Namespace) -> None:
     )
     try:
         create_topic(cluster, wanted)
-    except AnsweredError as error:
+    except ErrorResponse as error:
         if error.code == ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists:
             return
         raise

@@ -140,7 +140,7 @@ class Publisher:
             log = self._log_dir.logs.get((name, replica.index))
             if log is not None:
                 with self._step("configuring the log of %s-%d", name, replica.index):
-                    self._take_over(log, configs[name])
+                    self._configure_at_start(log, configs[name])
         self._throttle(self._catalog.configured_resources(ResourceType.TOPIC))
         self._serve([*local.leaders, *local.followers])
         self._notify_coordinators(local)
@@ -351,7 +351,7 @@ class Publisher:
             known[found] = self._log_config(name)
         return known[found]
 
-    def _take_over(self, log: PartitionLog, config: LogConfig) -> None:
+    def _configure_at_start(self, log: PartitionLog, config: LogConfig) -> None:
         """Apply the topic's and the broker's settings to a log that was found on disk at the start of the broker."""
         log.config = config
         self._set_producer_settings(log)

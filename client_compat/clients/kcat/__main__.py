@@ -15,8 +15,8 @@ from client_compat.clients.kcat.producer import Producer
 
 def version() -> str:
     """Return the versions of kcat and its librdkafka from `kcat -V`."""
-    said = kcat("-V").stdout.decode()
-    own, lib = re.search(r"Version (\S+)", said), re.search(r"librdkafka (\S+)", said)
+    output = kcat("-V").stdout.decode()
+    own, lib = re.search(r"Version (\S+)", output), re.search(r"librdkafka (\S+)", output)
     return f"{own[1] if own else '?'} (librdkafka {lib[1] if lib else '?'})"
 
 

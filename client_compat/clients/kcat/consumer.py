@@ -63,14 +63,14 @@ class Run:
         self._output = self._output[size:]
         return found
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         self.log.seek(0)
         return self.log.read().decode(errors="replace")
 
     def check(self) -> None:
         """Raise `KcatFailed` if kcat has ended with an error."""
         if self.process.poll():
-            raise KcatFailed(errors_of(self.said().encode()) or f"it ended with {self.process.returncode}")
+            raise KcatFailed(errors_of(self.log_text().encode()) or f"it ended with {self.process.returncode}")
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -147,7 +147,7 @@ class Consumer:
         if self._member is None:
             return {"partitions": [list(one) for one in sorted(self._places)]}
         held: set[Partition] = set()
-        for incremental, whole, rest in _REBALANCED.findall(self._member.said()):
+        for incremental, whole, rest in _REBALANCED.findall(self._member.log_text()):
             named = {(topic, int(index)) for topic, index in _PLACE.findall(rest)}
             held = held | named if (incremental or whole).startswith("assign") else held - named
         return {"partitions": [list(one) for one in sorted(held)]}

@@ -112,7 +112,7 @@ class Admin:
     def delete_groups(self, request: Request) -> Answer:
         """Delete groups; return each one's error. The client reports only the name of its error class, or OK."""
         response = self._admin.delete_groups(request["groups"])
-        return {"results": {group: None if said == "OK" else _named(said) for group, said in response.items()}}
+        return {"results": {group: None if status == "OK" else _named(status) for group, status in response.items()}}
 
     def describe_producers(self, request: Request) -> Answer:
         producers = [

@@ -54,8 +54,8 @@ def test_this_machine_reads_where_that_was_asked_for(client: str) -> None:
 @pytest.mark.parametrize("site", [b"cross-site", b"same-site"])
 def test_a_page_from_elsewhere_does_not_even_learn_whether_there_is_an_answer(site: bytes) -> None:
     def status_of(**fetch: bytes) -> Any:
-        said = {b"host": b"localhost:1"} | {f"sec-fetch-{name}".encode(): value for name, value in fetch.items()}
-        return first_message("127.0.0.1", said).get("status", "behind")
+        browser_headers = {b"host": b"localhost:1"} | {f"sec-fetch-{name}".encode(): value for name, value in fetch.items()}
+        return first_message("127.0.0.1", browser_headers).get("status", "behind")
 
     assert status_of(site=site, mode=b"no-cors", dest=b"script") == 401
     assert status_of(site=site, mode=b"cors", dest=b"empty") == 401

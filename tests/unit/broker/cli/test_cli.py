@@ -199,9 +199,9 @@ def test_a_plain_installation_has_help_and_says_which_extra_the_audit_needs(tmp_
 @pytest.mark.parametrize("command", ["serve", "topics"])
 def test_a_checkout_that_nobody_installed_says_what_to_do(command: str) -> None:
     argv = [sys.executable, "-S", "-m", "ottla", command]  # -S: without the packages of this environment
-    said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (said.returncode, said.stderr.count("\n")) == (2, 1), said.stderr
-    assert "install it with 'pip install .' in the checkout or 'make setup'" in said.stderr
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "install it with 'pip install .' in the checkout or 'make setup'" in done.stderr
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:

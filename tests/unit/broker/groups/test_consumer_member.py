@@ -44,7 +44,7 @@ def test_a_members_two_records_contain_its_whole_state() -> None:
 
 
 def test_revoking_partitions_still_belong_to_the_member() -> None:
-    assert set(MEMBER.owned()) == {(A, 0), (B, 1)}
+    assert set(MEMBER.held_partitions()) == {(A, 0), (B, 1)}
 
 
 def test_a_member_is_reconciled_when_nothing_is_to_be_revoked_or_assigned() -> None:
@@ -71,4 +71,4 @@ def test_a_member_without_classic_metadata_is_not_classic() -> None:
 
 def test_revoking_partitions_count_as_owned() -> None:
     giving = replace(MEMBER, assigned={A: frozenset({0})}, pending_revocation={A: frozenset({1}), B: frozenset({2})})
-    assert giving.has() == {A: frozenset({0, 1}), B: frozenset({2})}
+    assert giving.held() == {A: frozenset({0, 1}), B: frozenset({2})}

@@ -59,5 +59,5 @@ def test_a_state_of_a_newer_coordinator_is_unknown() -> None:
 
 
 def test_a_member_owns_what_it_has_to_revoke() -> None:
-    assert MEMBER.owned().active == {"0": frozenset({0, 1, 3})}
+    assert MEMBER.held_tasks().active == {"0": frozenset({0, 1, 3})}
     assert not MEMBER.is_reconciled_to(5)

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.core.settings_load import SettingsError
 from tests.support.certificates import Certificates
-from tests.support.ways import PASSWORD, jaas, way
+from tests.support.inter_broker_security import PASSWORD, client_security_of, jaas
 
 PLAIN = "listener.name.a.plain.sasl.jaas.config"
 
@@ -17,9 +17,9 @@ def given(name: str, text: str) -> dict[str, str]:
 
 def test_only_the_required_client_security_is_loaded(tmp_path: Path) -> None:
     made = Certificates(tmp_path)
-    assert way("A", "SASL_PLAINTEXT").tls is None
-    assert way("A", "SSL", ours=made.pem_settings()).sasl is None
-    both = way("A", "SASL_SSL", ours=made.pem_settings("listener.name.a."))
+    assert client_security_of("A", "SASL_PLAINTEXT").tls is None
+    assert client_security_of("A", "SSL", ours=made.pem_settings()).sasl is None
+    both = client_security_of("A", "SASL_SSL", ours=made.pem_settings("listener.name.a."))
     assert both.tls is not None
     assert both.sasl is not None
     assert list(both.sasl.tokens("h")) == [f"\0node\0{PASSWORD}".encode()]
@@ -27,7 +27,7 @@ def test_only_the_required_client_security_is_loaded(tmp_path: Path) -> None:
 
 
 def test_a_node_without_a_truststore_uses_the_systems(tmp_path: Path) -> None:
-    found = way("A", "SSL").tls
+    found = client_security_of("A", "SSL").tls
     assert found is not None
     assert found.context.check_hostname
 
@@ -77,5 +77,5 @@ def test_a_missing_credential_stops_the_start_with_the_settings_name(
     protocol: str, mechanism: str, ours: dict[str, str], words: str
 ) -> None:
     with pytest.raises(SettingsError, match=words) as caught:
-        way("A", protocol, mechanism, ours=ours)
+        client_security_of("A", protocol, mechanism, ours=ours)
     assert PASSWORD not in str(caught.value)

@@ -18,8 +18,8 @@ from ottla.broker.net.listener_authentication import AuthenticationContext, list
 from ottla.broker.net.listeners import listeners_of
 from ottla.broker.security.mechanism import Broken, Failed, MakeMechanism
 from ottla.protocol.login import NotTrusted
+from tests.support.inter_broker_security import client_security_of
 from tests.support.kerberos import realm_or_skip
-from tests.support.ways import way
 
 AROUND = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(0), Timers())
 BROKER = "kafka/localhost"
@@ -180,7 +180,7 @@ def elsewhere(realm: Realm, who: str = BROKER, **changed: str) -> ClientSasl:
         "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(who),
         "sasl.kerberos.service.name": "kafka",
     }
-    sasl = way("A", "SASL_PLAINTEXT", "GSSAPI", ours=given, **changed).sasl
+    sasl = client_security_of("A", "SASL_PLAINTEXT", "GSSAPI", ours=given, **changed).sasl
     assert sasl is not None
     return sasl
 
@@ -189,9 +189,9 @@ def test_a_node_authenticates_at_others_with_its_own_key(realm: Realm, given: di
     log_in = elsewhere(realm)
     try:
         for _ in range(2):
-            mechanism, tokens, said = mechanism_of(given)(), log_in.tokens("localhost"), None
+            mechanism, tokens, challenge = mechanism_of(given)(), log_in.tokens("localhost"), None
             while not mechanism.complete:
-                said = mechanism.evaluate(next(tokens) if said is None else tokens.send(said))
+                challenge = mechanism.evaluate(next(tokens) if challenge is None else tokens.send(challenge))
             assert mechanism.user == "kafka"
             with pytest.raises(StopIteration):
                 tokens.send(b"")
@@ -215,11 +215,11 @@ def test_a_node_starts_without_a_kdc_and_contacts_it_when_it_connects(realm: Rea
 def test_a_node_rejects_a_peer_without_the_hosts_key(realm: Realm, given: dict[str, str]) -> None:
     with pytest.raises(NotTrusted, match=rf"Server kafka/elsewhere@{realm.name} not found"):
         next(elsewhere(realm).tokens("elsewhere"))
-    for said in (b"", b"x", b"\x60" * 50):
+    for challenge in (b"", b"x", b"\x60" * 50):
         tokens = elsewhere(realm).tokens("localhost")
         next(tokens)
         with pytest.raises(NotTrusted):
-            tokens.send(said)
+            tokens.send(challenge)
     tokens, mechanism = elsewhere(realm).tokens("localhost"), mechanism_of(given)()
     tokens.send(mechanism.evaluate(next(tokens)) or b"")
     with pytest.raises(NotTrusted):

@@ -20,7 +20,7 @@ from ottla.broker.net.store_changes import StoreChanges
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.sim.memory_network import MemoryNetwork
 from tests.support.certificates import HOST, Certificates
-from tests.support.ways import member
+from tests.support.inter_broker_security import member
 
 CANNOT = "A client SSLEngine created with the provided settings can't connect to a server SSLEngine"
 

@@ -42,10 +42,10 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from tests.support.certificates import Certificates
+from tests.support.inter_broker_security import MECHANISMS, SCRAM_PASSWORD, USER, client_security_of, jaas, log_ins
 from tests.support.node_links import LinkHarness
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.simulation import settle
-from tests.support.ways import MECHANISMS, SCRAM_PASSWORD, USER, jaas, log_ins, way
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -104,7 +104,7 @@ class Harness(LinkHarness):
         """Write the node's SCRAM credential to the metadata."""
         salted = salted_password(SHA_512, SCRAM_PASSWORD, b"salt", 4096)
         request = AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion(USER, SHA_512.number, 4096, b"salt", salted)])
-        (result,) = (await self.call(self.link(way("LOGIN", "SASL_PLAINTEXT")), request)).results
+        (result,) = (await self.call(self.link(client_security_of("LOGIN", "SASL_PLAINTEXT")), request)).results
         assert not result.error_code
 
 
@@ -118,12 +118,12 @@ async def harness() -> AsyncIterator[Harness]:
 async def test_a_node_authenticates_by_every_mechanism(harness: Harness) -> None:
     await harness.give_password()
     for mechanism in MECHANISMS:
-        assert await harness.known(harness.link(way("LOGIN", "SASL_PLAINTEXT", mechanism, harness.clock.now_ms())))
+        assert await harness.known(harness.link(client_security_of("LOGIN", "SASL_PLAINTEXT", mechanism, harness.clock.now_ms())))
     assert not await harness.known(harness.link(None, "PLAINTEXT"))
 
 
 async def test_an_unauthenticated_follower_fetches_nothing(harness: Harness) -> None:
-    node = harness.link(way("LOGIN", "SASL_PLAINTEXT"))
+    node = harness.link(client_security_of("LOGIN", "SASL_PLAINTEXT"))
     created = await harness.call(node, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
     assert not created.topics[0].error_code
 
@@ -137,7 +137,7 @@ async def test_an_unauthenticated_follower_fetches_nothing(harness: Harness) -> 
 
 
 async def test_a_failed_authentication_is_logged_and_retried(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
-    link = harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
+    link = harness.link(client_security_of("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
     failure = await harness.call(link, EVERYTHING)
     assert isinstance(failure, AuthenticationFailed)
     why = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512"
@@ -165,7 +165,9 @@ async def test_the_peers_error_takes_precedence_over_its_close() -> None:
 
     await harness.network.listen("broker", 9092).accept(Refusing, 10)
     common: dict[str, Any] = {"clock": harness.clock, "timers": harness.timers, "random": Random(1), "client_id": "broker-7"}
-    link = SecuredNodeClient(Node(7, "broker", 9092), client_security=way("A", "SASL_PLAINTEXT"), network=harness.network, **common)
+    link = SecuredNodeClient(
+        Node(7, "broker", 9092), client_security=client_security_of("A", "SASL_PLAINTEXT"), network=harness.network, **common
+    )
     failure = await harness.outcome(asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000)))
     assert isinstance(failure, AuthenticationFailed)
     assert "enabled mechanisms are ['X']" in str(failure)
@@ -194,7 +196,7 @@ async def test_a_long_password_hash_does_not_block_other_connections() -> None:
 
     await harness.network.listen("broker", 9092).accept(Demanding, 10)
     common: dict[str, Any] = {"clock": harness.clock, "timers": harness.timers, "random": Random(1), "client_id": "broker-7"}
-    client_security = way("A", "SASL_PLAINTEXT", "SCRAM-SHA-512")
+    client_security = client_security_of("A", "SASL_PLAINTEXT", "SCRAM-SHA-512")
     link = SecuredNodeClient(Node(7, "broker", 9092), client_security=client_security, network=harness.network, **common)
     call = asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000))
     await settle()
@@ -207,14 +209,14 @@ async def test_a_long_password_hash_does_not_block_other_connections() -> None:
 async def test_an_unsupported_mechanism_is_reported_with_the_enabled_ones(harness: Harness) -> None:
     other = jaas("scram.ScramLoginModule", 'username="node" password="x"')
     ours = {"listener.name.login.sasl.enabled.mechanisms": "SCRAM-SHA-256", "listener.name.login.scram-sha-256.sasl.jaas.config": other}
-    failure = await harness.call(harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-256", ours=ours)), EVERYTHING)
+    failure = await harness.call(harness.link(client_security_of("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-256", ours=ours)), EVERYTHING)
     assert isinstance(failure, AuthenticationFailed)
     assert "Client SASL mechanism 'SCRAM-SHA-256' not enabled in the server, enabled mechanisms are" in str(failure)
     assert all(mechanism in str(failure) for mechanism in MECHANISMS)
 
 
 async def test_a_session_is_renewed_on_the_same_connection_before_it_expires(harness: Harness) -> None:
-    link = harness.link(way("LOGIN", "SASL_PLAINTEXT"))
+    link = harness.link(client_security_of("LOGIN", "SASL_PLAINTEXT"))
     assert await harness.known(link)
     for _ in range(30):
         harness.clock.advance(9_000)
@@ -226,10 +228,10 @@ async def test_a_session_is_renewed_on_the_same_connection_before_it_expires(har
 
 async def test_a_failed_reauthentication_ends_the_connection(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     await harness.give_password()
-    link = harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
+    link = harness.link(client_security_of("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
     assert await harness.known(link)
     taken = AlterUserScramCredentialsRequest([ScramCredentialDeletion(USER, SHA_512.number)], [])
-    await harness.call(harness.link(way("LOGIN", "SASL_PLAINTEXT")), taken)
+    await harness.call(harness.link(client_security_of("LOGIN", "SASL_PLAINTEXT")), taken)
     harness.clock.advance(96_000)
     await settle()
     harness.clock.advance(200)
@@ -242,7 +244,7 @@ async def test_a_failed_reauthentication_ends_the_connection(harness: Harness, c
 
 
 async def test_close_during_authentication_leaves_no_task_behind(harness: Harness) -> None:
-    link = harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))  # whose rejection is delayed
+    link = harness.link(client_security_of("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))  # whose rejection is delayed
     call = asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000))
     await settle()
     link.close()
@@ -308,10 +310,10 @@ LOOPS = pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_even
 def test_a_node_authenticates_through_tls_by_password_and_by_certificate(ports: Ports, made: Certificates, loop: Any) -> None:
     with asyncio.Runner(loop_factory=loop) as runner:
         there = OverSockets(ports)
-        assert runner.run(there.known("SECURE", way("SECURE", "SASL_SSL", ours=made.pem_settings())))
+        assert runner.run(there.known("SECURE", client_security_of("SECURE", "SASL_SSL", ours=made.pem_settings())))
         own = {**made.pem_settings(), "ssl.keystore.location": str(made.of("node", HOST, common_name=USER))}
-        assert runner.run(there.known("MUTUAL", way("MUTUAL", "SSL", ours=own)))
-        unnamed = way("OTHER", "SASL_SSL", ours={**made.pem_settings(), "ssl.endpoint.identification.algorithm": ""})
+        assert runner.run(there.known("MUTUAL", client_security_of("MUTUAL", "SSL", ours=own)))
+        unnamed = client_security_of("OTHER", "SASL_SSL", ours={**made.pem_settings(), "ssl.endpoint.identification.algorithm": ""})
         assert runner.run(there.known("OTHER", unnamed))
 
 
@@ -322,9 +324,9 @@ def test_a_node_rejects_another_host_and_another_authority(
     strange = Certificates(tmp_path).pem_settings()
     without = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(made.ca)}
     cases = [
-        ("OTHER", way("OTHER", "SASL_SSL", ours=made.pem_settings()), "SSL handshake failed: IP address mismatch"),
-        ("SECURE", way("SECURE", "SASL_SSL", ours=strange), "SSL handshake failed: unable to get local issuer certificate"),
-        ("MUTUAL", way("MUTUAL", "SSL", ours=without), "(?i)certificate required"),
+        ("OTHER", client_security_of("OTHER", "SASL_SSL", ours=made.pem_settings()), "SSL handshake failed: IP address mismatch"),
+        ("SECURE", client_security_of("SECURE", "SASL_SSL", ours=strange), "SSL handshake failed: unable to get local issuer certificate"),
+        ("MUTUAL", client_security_of("MUTUAL", "SSL", ours=without), "(?i)certificate required"),
     ]
     with asyncio.Runner(loop_factory=loop) as runner, caplog.at_level(logging.ERROR):
         for at, client_security, words in cases:
@@ -333,4 +335,4 @@ def test_a_node_rejects_another_host_and_another_authority(
             is_logged = f"Connection to node 7 failed authentication due to: {caught.value}" in caplog.text
             assert is_logged is isinstance(caught.value, AuthenticationFailed)
         with pytest.raises(LinkBroken, match="the peer closed the connection during the TLS handshake"):
-            runner.run(OverSockets(ports).known("PLAINTEXT", way("PLAINTEXT", "SASL_SSL", ours=made.pem_settings())))
+            runner.run(OverSockets(ports).known("PLAINTEXT", client_security_of("PLAINTEXT", "SASL_SSL", ours=made.pem_settings())))

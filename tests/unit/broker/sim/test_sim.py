@@ -13,7 +13,7 @@ import pytest
 from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.layout import CONTROLLER_ID
 from ottla.broker.sim import sim_judge
-from ottla.broker.sim.campaign import shrunk, story
+from ottla.broker.sim.campaign import failure_report, shrunk
 from ottla.broker.sim.disk_audit import audited
 from ottla.broker.sim.mutation import Mutation
 from ottla.broker.sim.mutations import MUTATIONS, found
@@ -63,7 +63,7 @@ def test_a_failed_seed_is_shrunk_to_the_faults_that_it_needs() -> None:
 
     least = shrunk(simulated(replace(SMALL, faults=faults)), simulated)
     assert set(least.plan.faults) == needed
-    text = story(least, lambda seed: f"again {seed}")
+    text = failure_report(least, lambda seed: f"again {seed}")
     assert text[0].startswith("Seed 1 fails in step ")
     assert text[1:3] == ["  broken", "  faults (2):"]
     assert text[-1] == "  again: again 1"

@@ -39,7 +39,7 @@ def test_an_election_survives_a_power_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "content",
     [
         "",
         "{",
@@ -52,7 +52,7 @@ def test_an_election_survives_a_power_loss() -> None:
         '{"leaderId":1,"leaderEpoch":-2,"data_version":1}',
     ],
 )
-def test_an_invalid_file_is_refused_by_name(tmp_path: Path, said: str) -> None:
-    (tmp_path / "quorum-state").write_text(said)
+def test_an_invalid_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    (tmp_path / "quorum-state").write_text(content)
     with pytest.raises(LogDirRefused, match="quorum-state"):
         read_election(FILES, tmp_path)

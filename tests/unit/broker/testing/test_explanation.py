@@ -16,7 +16,7 @@ def duplicates(copies: int) -> list[Anomaly]:
     return judge(Observations(sends, (), tuple(stored(b"a", offset) for offset in range(copies)), by_value))
 
 
-def test_the_story_tells_every_attempt_and_the_reason() -> None:
+def test_an_explanation_lists_every_attempt_and_the_reason() -> None:
     text = explain(duplicates(2))
     assert "1 duplicate" in text
     assert (
@@ -47,7 +47,7 @@ def test_an_acknowledgement_that_is_held_back_is_not_told_as_seen() -> None:
         (((1, 0), (1, 0)), "the application sent it twice"),
     ],
 )
-def test_the_story_names_how_a_duplicate_came(writers: tuple[tuple[int, int], ...], reason: str) -> None:
+def test_an_explanation_names_the_reason_of_a_duplicate(writers: tuple[tuple[int, int], ...], reason: str) -> None:
     logs = tuple(stored(b"a", offset, producer_id=pid, epoch=epoch) for offset, (pid, epoch) in enumerate(writers))
     assert reason in explain(judge(Observations((), (), logs, by_value)))
 

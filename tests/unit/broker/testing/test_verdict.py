@@ -63,7 +63,7 @@ def test_a_retry_with_a_producer_id_is_exactly_once(broker: InProcessBroker) -> 
     broker.assert_exactly_once(expected=[b"order-1"])
 
 
-def test_a_retry_without_one_is_told_with_its_story(broker: InProcessBroker) -> None:
+def test_a_retry_without_one_is_explained(broker: InProcessBroker) -> None:
     lose_the_ack(broker, b"order-1", producer_id=-1)
     with pytest.raises(NotExactlyOnce) as wrong:
         broker.assert_exactly_once()

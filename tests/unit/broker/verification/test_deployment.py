@@ -37,7 +37,7 @@ def test_one_broker_or_several_are_asked_for_by_their_number(deployment: Deploym
     assert deployment.bootstrap.split(",") == [each.bootstrap for each in deployment.brokers]
 
 
-def test_what_the_exam_asks_is_nobodys_history_and_meets_no_fault(deployment: Deployment) -> None:
+def test_the_verifiers_requests_are_not_recorded_and_meet_no_fault(deployment: Deployment) -> None:
     deployment.create("input", 2)
     observer = RequestObserver()
     deployment.watch(observer)

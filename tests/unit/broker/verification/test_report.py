@@ -34,7 +34,7 @@ def test_what_a_setting_lost_counts_against_nobody_beside_what_broke_either() ->
     assert (cells["once"], cells["complete"]) == ("✗", "!")
 
 
-def test_stories_are_told_of_what_broke() -> None:
+def test_the_report_explains_each_breach() -> None:
     text = "\n".join(explanations(RESULTS))
     assert "lost-ack: acks are lost\n  once: 1 duplicate\n    record-1 is there twice\n      at t-0@1\n  kept in /x" in text
     assert "calm" not in text

@@ -48,7 +48,7 @@ def test_a_release_that_is_missing_here_is_left_out_with_the_reason(tmp_path: Pa
     monkeypatch.setattr(releases, "differential", compared)
     missing: list[tuple[str, str]] = []
     found = differential_of_releases(
-        tmp_path, ("3.9.2", "3.8.1", "3.7.2"), (), on_scenario=lambda *_: None, on_missing=lambda *said: missing.append(said)
+        tmp_path, ("3.9.2", "3.8.1", "3.7.2"), (), on_scenario=lambda *_: None, on_missing=lambda *arguments: missing.append(arguments)
     )
     assert [report.kafka_version for report in found] == ["3.9.2", "3.7.2"]
     assert missing == [("3.8.1", "offline")]

@@ -21,9 +21,9 @@ def test_a_cell_that_fails_here_fails_the_run_where_kafka_was_not_asked_or_could
 
 def test_a_cell_that_differs_through_the_gateway_fails_the_run_unless_it_is_known_of_either_side() -> None:
     through, theirs = cell(GATEWAY, Outcome.FAIL), cell(KAFKA, Outcome.PASS)
-    said = cell(GATEWAY, Outcome.PASS, found="other words")
+    with_other_words = cell(GATEWAY, Outcome.PASS, found="other words")
     assert failures([through, theirs], ()) == [through]
-    assert failures([said, theirs], ()) == [said]
+    assert failures([with_other_words, theirs], ()) == [with_other_words]
     for side in (OURS, KAFKA):
         assert failures([through, theirs], (KnownFailure("c", "area/s", "it is so", broker=side),)) == []
 

@@ -28,7 +28,7 @@ def console() -> Console:
     return Console(file=io.StringIO(), width=200)
 
 
-def said(console: Console) -> str:
+def printed(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -40,7 +40,7 @@ def test_the_verdict_and_the_exit_code_follow_the_outcome(
     with pytest.raises(typer.Exit) as ended:
         conduct(lambda *_: outcome, tmp_path / "run", look_at="look here", look_again=["audit {}/log"], console=console)
     assert ended.value.exit_code == code
-    found, verdict, kept, again = said(console).splitlines()
+    found, verdict, kept, again = printed(console).splitlines()
     assert (found, verdict.split(",")[0]) == ("what was found", words)
     assert kept == f"Everything stays in {tmp_path / 'run'}: look here"
     assert again.endswith(f" audit {tmp_path / 'run'}/log")
@@ -53,7 +53,7 @@ def test_a_campaign_that_cannot_be_finished_has_no_verdict(console: Console, tmp
     with pytest.raises(typer.Exit) as ended:
         conduct(play, tmp_path, look_at="broker.log", console=console)
     assert ended.value.exit_code == 1
-    assert said(console) == f"The campaign could not be finished (see {tmp_path}: broker.log): port taken\n"
+    assert printed(console) == f"The campaign could not be finished (see {tmp_path}: broker.log): port taken\n"
 
 
 def test_the_next_campaign_replaces_the_directory_of_the_last_one(console: Console, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_directory_records_the_command_with_its_seed(console: Console, tmp_p
         conduct(lambda *_: Judged(True), tmp_path, seed=17, console=console)
     command = (tmp_path / RECORD).read_text().strip()
     assert command.endswith("--kills 3 --seed 17")
-    assert command in said(console)
+    assert command in printed(console)
     monkeypatch.setattr(sys, "argv", ["crash", "--seed", "17"])
     assert repeats(17).endswith("--seed 17")
     assert repeats(17).count("--seed") == 1
@@ -94,4 +94,4 @@ def test_experiments_are_as_expected_only_if_there_are_some_and_none_surprises(c
     surprising = Expectations(2, ["reordering"])
     surprising.show(console)
     assert not surprising.good
-    assert said(console) == "1 of 2 as expected\notherwise: reordering\n"
+    assert printed(console) == "1 of 2 as expected\notherwise: reordering\n"

@@ -18,7 +18,7 @@ def quiet() -> Console:
     return Console(file=io.StringIO(), width=200)
 
 
-def said(console: Console) -> str:
+def printed(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -65,7 +65,7 @@ def test_what_a_program_expects_to_fail_ends_it_with_a_line(failure: Exception) 
     with pytest.raises(typer.Exit) as ended, or_exit(console, "Not run", KeyError, code=2):
         raise failure
     assert ended.value.exit_code == 2
-    assert said(console) == f"Not run: {failure}\n"
+    assert printed(console) == f"Not run: {failure}\n"
 
 
 def test_a_bug_is_not_taken_for_a_failed_run() -> None:

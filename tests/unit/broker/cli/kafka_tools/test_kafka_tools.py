@@ -42,8 +42,8 @@ def tool(broker: RunningBroker, capsys: pytest.CaptureFixture[str], monkeypatch:
             code = run(name, [*options, "--bootstrap-server", broker.bootstrap])
         except SystemExit as ended:
             code = int(str(ended.code))
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return call
 
@@ -289,11 +289,11 @@ def test_a_directory_is_formatted_once_and_described(tmp_path: Path, capsys: pyt
     assert run("kafka-storage", arguments) == 1
     assert run("kafka-storage", [*arguments, "--ignore-formatted"]) == 0
     assert run("kafka-storage", ["info", "-c", str(file)]) == 0
-    said = capsys.readouterr()
-    assert "Formatting metadata directory" in said.out
-    assert "All of the log directories are already formatted." in said.out
-    assert "cluster.id=MkU3OEVBNTcwNTJENDM2Qk" in said.out
-    assert "already formatted. Use --ignore-formatted" in said.err
+    captured = capsys.readouterr()
+    assert "Formatting metadata directory" in captured.out
+    assert "All of the log directories are already formatted." in captured.out
+    assert "cluster.id=MkU3OEVBNTcwNTJENDM2Qk" in captured.out
+    assert "already formatted. Use --ignore-formatted" in captured.err
     assert run("kafka-storage", ["random-uuid"]) == 0
     assert len(capsys.readouterr().out.strip()) == 22
 

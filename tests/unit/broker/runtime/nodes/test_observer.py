@@ -226,8 +226,8 @@ async def test_a_start_removes_partial_snapshots_and_uses_one_that_is_ahead_of_t
 async def test_an_epoch_is_stored_and_used_after_a_restart(harness: ObserverHarness) -> None:
     harness.observer.start()
     await harness.pass_time(40)
-    said = b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[],"data_version":0}'
-    assert harness.files.read_bytes(harness.directory / "quorum-state") == said
+    content = b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[],"data_version":0}'
+    assert harness.files.read_bytes(harness.directory / "quorum-state") == content
     harness.quorum.requests.clear()
     await harness.restart()
     await harness.pass_time(40)

@@ -51,7 +51,9 @@ def member(listener: str, protocol: str, mechanism: str = "PLAIN", **others: str
     return load(given, {}, None).settings
 
 
-def way(listener: str, protocol: str, mechanism: str = "PLAIN", now_ms: int = 0, **others: str | dict[str, str]) -> ClientSecurity:
+def client_security_of(
+    listener: str, protocol: str, mechanism: str = "PLAIN", now_ms: int = 0, **others: str | dict[str, str]
+) -> ClientSecurity:
     """Return the security with which a broker with these settings (see `member`) connects to other brokers' listener `listener`."""
     settings = member(listener, protocol, mechanism, **others)
     return client_security(settings, of_brokers(settings), DialingNode(Random(1).randbytes, lambda: now_ms))
