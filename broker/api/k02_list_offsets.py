@@ -9,11 +9,15 @@ Promises:
 * Only the leader responds, except to a debugging client (replica -2). Replicas see the log up to its end.
 * While a new leader's high watermark is below the log end offset at its election, consumers get a retriable error instead of an offset
   that would go back (KIP-207): OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE.
+* A large batch is searched for a timestamp on a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Generator
+from typing import TypeVar
 
 from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
@@ -23,6 +27,7 @@ from ottla.broker.api.services import PartitionServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.storage.log_reader import Work
 from ottla.broker.storage.log_values import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -54,25 +59,48 @@ READ_COMMITTED = 1
 NOT_AVAILABLE_SINCE = 5
 
 
+T = TypeVar("T")
+Steps = Generator[Work, Work, T]
+"""Yields the search of a batch that would hold the event loop for too long; see `log_reader.Search`."""
+
+
 @API.on_broker()
-def handle(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """Return, for each partition that the request names, the offset for the requested timestamp, or an error."""
+    steps = _steps(ctx, request)
+    try:
+        return _on_thread(ctx, steps, next(steps))
+    except StopIteration as end:
+        response: ListOffsetsResponse = end.value
+        return response
+
+
+async def _on_thread(ctx: Context[PartitionServices], steps: Steps[ListOffsetsResponse], work: Work) -> ListOffsetsResponse:
+    """Search large batches on a thread, one after the other; `work` is the search of the first one."""
+    try:
+        while True:
+            searched = ctx.services.partitions.compute(work)
+            await asyncio.wait([searched])
+            work = steps.send(searched.result)
+    except StopIteration as end:
+        response: ListOffsetsResponse = end.value
+        return response
+
+
+def _steps(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for topic in request.topics])
     named = Counter((topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(topic.name, [_denied(requested) for requested in topic.partitions])
-            if topic.name in hidden
-            else ListOffsetsTopicResponse(
-                topic.name,
-                [
-                    _answer(ctx, request, topic.name, requested, named[topic.name, requested.partition_index])
-                    for requested in {requested.partition_index: requested for requested in topic.partitions}.values()
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answer = ListOffsetsTopicResponse(topic.name)
+        response.topics.append(answer)
+        if topic.name in hidden:
+            answer.partitions += [_denied(requested) for requested in topic.partitions]
+            continue
+        for requested in {requested.partition_index: requested for requested in topic.partitions}.values():
+            times = named[topic.name, requested.partition_index]
+            answer.partitions.append((yield from _answer(ctx, request, topic.name, requested, times)))
+    return response
 
 
 def _denied(requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
@@ -81,7 +109,7 @@ def _denied(requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
 
 def _answer(
     ctx: Context[PartitionServices], request: ListOffsetsRequest, topic: str, requested: ListOffsetsPartition, times: int
-) -> ListOffsetsPartitionResponse:
+) -> Steps[ListOffsetsPartitionResponse]:
     try:
         if times > 1:
             raise Rejected(ErrorCode.INVALID_REQUEST, "the partition is named twice")
@@ -90,7 +118,7 @@ def _answer(
         partition.replica.check_epoch(requested.current_leader_epoch)
         if request.replica_id != DEBUGGING:
             partition.replica.check_leads()
-        found = _found(ctx, partition, timestamp, _isolation(request))
+        found = yield from _found(ctx, partition, timestamp, _isolation(request))
     except Rejected as rejected:
         return ListOffsetsPartitionResponse(requested.partition_index, rejected.code)
     epoch = partition.replica.leader_epoch if timestamp == LATEST else found.leader_epoch
@@ -110,11 +138,11 @@ def _special(ctx: Context[PartitionServices], timestamp: int) -> int:
     return timestamp if like.has_special_timestamp(since) else 0  # no record is older than 1970
 
 
-def _found(ctx: Context[PartitionServices], partition: Partition, timestamp: int, isolation: Isolation) -> TimestampOffset:
+def _found(ctx: Context[PartitionServices], partition: Partition, timestamp: int, isolation: Isolation) -> Steps[TimestampOffset]:
     log = partition.log
     if isolation is Isolation.LOG_END or timestamp in {EARLIEST, EARLIEST_LOCAL} or not partition.replica.lags_its_epoch:
-        return log.offset_for_timestamp(timestamp, isolation=isolation)
-    found = log.offset_for_timestamp(timestamp, isolation=Isolation.LOG_END)
+        return (yield from log.search_timestamp(timestamp, isolation))
+    found = yield from log.search_timestamp(timestamp, Isolation.LOG_END)
     if timestamp == LATEST or found.offset >= log.bound(isolation):
         raise Rejected(ErrorCode.OFFSET_NOT_AVAILABLE if ctx.version >= NOT_AVAILABLE_SINCE else ErrorCode.LEADER_NOT_AVAILABLE)
     return found

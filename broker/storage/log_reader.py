@@ -8,16 +8,20 @@ cleared whenever bytes move (truncation, cleaning). A first batch with an imposs
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
+from ottla.broker.core import limits
 from ottla.broker.core.log_config import INT64_MAX
-from ottla.broker.storage.log_values import TimestampOffset
+from ottla.broker.storage.log_values import MAX_TIMESTAMP, TimestampOffset
 from ottla.broker.storage.segment import Segment
 from ottla.broker.storage.segment_list import SegmentList
 from ottla.protocol.records import walk
 from ottla.protocol.records.batch import LOG_OVERHEAD, BatchHeader
-from ottla.protocol.records.errors import CorruptBatch
-from ottla.protocol.records.record import records_section
+from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch
+from ottla.protocol.records.record import DECOMPRESSED_MAX_BYTES, records_section
 
 POSITIONS_REMEMBERED: Final = 32
 """Cached bounds: high watermark, last stable offset, and a few readers that lag a little."""
@@ -26,6 +30,25 @@ SMALLEST_BATCH: Final = LOG_OVERHEAD + 14
 """The size of an empty message in the oldest format (Kafka's LegacyRecord.RECORD_OVERHEAD_V0)."""
 
 _LENGTH: Final = struct.Struct(">i")
+
+
+T = TypeVar("T")
+Work = Callable[[], TimestampOffset | None]
+Search = Generator[Work, Work, T]
+"""A search for a timestamp in steps. It yields the search of each batch that would hold the event loop for too long, and is sent a function
+that returns the result, or raises the error, of that work. The log may change meanwhile: afterwards the search looks up its position again.
+"""
+
+
+def finish(search: Generator[Work, Work, T]) -> T:
+    """Run a search to its end without pause, and return its result."""
+    try:
+        work = next(search)
+        while True:
+            work = search.send(work)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class FetchDataInfo(NamedTuple):
@@ -117,16 +140,34 @@ class LogReader:
 
     # --- timestamps ------------------------------------------------------------------------------------------------------------
 
-    def first_at(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
-        """Return the first record from `log_start_offset` on whose timestamp is at least `timestamp`, None if there is none."""
-        for segment in self.segments.from_offset(log_start_offset):
-            if segment.max_timestamp >= timestamp:
-                found = _search(segment, timestamp, log_start_offset)
-                if found is not None:
-                    return found
+    def search(self, timestamp: int, log_start_offset: int) -> Search[TimestampOffset | None]:
+        """Return the first record from `log_start_offset` on whose timestamp is at least `timestamp`, None if there is none. MAX_TIMESTAMP
+        finds the record with the log's greatest timestamp instead, other negative values find nothing.
+        """
+        if timestamp == MAX_TIMESTAMP:
+            return (yield from self._with_max_timestamp())
+        from_offset = log_start_offset
+        while timestamp >= 0 and (batch := self._batch_at(timestamp, from_offset)) is not None:
+            header, data = batch
+            found = yield from _first_in(data, header, timestamp, INT64_MAX, log_start_offset)
+            if found is not None:
+                return found
+            from_offset = header.last_offset + 1
         return None
 
-    def with_max_timestamp(self) -> TimestampOffset | None:
+    def _batch_at(self, timestamp: int, from_offset: int) -> tuple[BatchHeader, bytes] | None:
+        """Return the first batch that ends at or after `from_offset` and has a record whose timestamp is at least `timestamp`, and its
+        bytes.
+        """
+        for segment in self.segments.from_offset(from_offset):
+            if segment.max_timestamp >= timestamp:
+                start = segment.offset_index.lookup(max(segment.time_index.lookup(timestamp), from_offset))
+                for position, header in segment.batches(start):
+                    if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
+                        return header, segment.pread(header.size_bytes, position)
+        return None
+
+    def _with_max_timestamp(self) -> Search[TimestampOffset | None]:
         """Return the record with the log's greatest timestamp, found by the segments' recorded maxima (UnifiedLog.fetchOffsetByTimestamp).
 
         The record may be below the log start offset, as long as its segment still exists. Return None if compaction has removed the record.
@@ -135,7 +176,7 @@ class LogReader:
         newest = segment.max_timestamp
         for position, header in segment.batches(segment.offset_index.lookup(segment.offset_of_max_timestamp)):
             if header.max_timestamp == newest:
-                return _first_in(segment, position, header, newest, newest)
+                return (yield from _first_in(segment.pread(header.size_bytes, position), header, newest, newest))
         return None
 
 
@@ -151,32 +192,29 @@ def _size_of_batch(data: bytes, segment: Segment, position: int) -> int:
     return size
 
 
-def _search(segment: Segment, timestamp: int, from_offset: int) -> TimestampOffset | None:
-    start = segment.offset_index.lookup(max(segment.time_index.lookup(timestamp), from_offset))
-    for position, header in segment.batches(start):
-        if header.max_timestamp < timestamp or header.last_offset < from_offset:
-            continue
-        found = _first_in(segment, position, header, timestamp, INT64_MAX, from_offset)
-        if found is not None:
-            return found
-    return None
+def _first_in(data: bytes, header: BatchHeader, oldest: int, newest: int, from_offset: int = 0) -> Search[TimestampOffset | None]:
+    """Return the first record of the batch `data` at or after `from_offset` with a timestamp in [oldest, newest], None if there is none."""
+    find = partial(_found_in, data, header, oldest, newest, from_offset)
+    if header.record_count <= limits.CHECKED_AT_ONCE_RECORDS:
+        with suppress(BatchTooLarge):
+            return find(limits.CHECKED_AT_ONCE_BYTES)
+    return (yield partial(find, DECOMPRESSED_MAX_BYTES))()
 
 
-def _first_in(  # noqa: PLR0917 # the first three are one batch
-    segment: Segment, position: int, header: BatchHeader, oldest: int, newest: int, from_offset: int = 0
+def _found_in(  # noqa: PLR0917 # the first two are one batch
+    data: bytes, header: BatchHeader, oldest: int, newest: int, from_offset: int, max_bytes: int
 ) -> TimestampOffset | None:
-    """Return the batch's first record at or after `from_offset` with a timestamp in [oldest, newest], None if there is none.
+    """Search a batch that decompresses to at most `max_bytes`. Raises `RecordsError`, BatchTooLarge for a larger batch.
 
-    The compiled walker searches, because a batch can have a million records. Raises `RecordsError`.
+    The compiled walker searches, because a batch can have a million records.
     """
-    section = records_section(segment.pread(header.size_bytes, position), header)
-    base = header.base_timestamp
     append_time = header.max_timestamp if header.is_log_append_time else None
     if append_time is not None:
         if not oldest <= append_time <= newest:
             return None
         oldest, newest = -INT64_MAX - 1, INT64_MAX
-    found = walk.find_timestamp(section, header.record_count, base, oldest, newest, from_offset - header.base_offset)
+    section = records_section(data, header, max_bytes)
+    found = walk.find_timestamp(section, header.record_count, header.base_timestamp, oldest, newest, from_offset - header.base_offset)
     if found is None:
         return None
     offset_delta, timestamp = found

@@ -22,12 +22,11 @@ from ottla.broker.storage.files import Buffer
 from ottla.broker.storage.flush import FlushTicket
 from ottla.broker.storage.leaders_batches import leaders_batches
 from ottla.broker.storage.log_parts import LogParts
-from ottla.broker.storage.log_reader import LogReader
+from ottla.broker.storage.log_reader import LogReader, Search, finish
 from ottla.broker.storage.log_values import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
-    MAX_TIMESTAMP,
     NOT_FOUND,
     AppendInfo,
     Isolation,
@@ -368,6 +367,10 @@ class PartitionLog:
 
         Return `NOT_FOUND` if there is no such record below the reader's bound. Raises `Rejected`.
         """
+        return finish(self.search_timestamp(timestamp, isolation))
+
+    def search_timestamp(self, timestamp: int, isolation: Isolation) -> Search[TimestampOffset]:
+        """The same in steps, for the event loop: large batches are left to the caller."""
         self._check_online()
         bound = self.bound(isolation)
         if timestamp == LATEST:
@@ -375,11 +378,7 @@ class PartitionLog:
         if timestamp in {EARLIEST, EARLIEST_LOCAL}:
             return TimestampOffset(-1, self.log_start_offset, self.epochs.epoch_at(self.log_start_offset))
         try:
-            found: TimestampOffset | None
-            if timestamp == MAX_TIMESTAMP:
-                found = self._reader.with_max_timestamp()
-            else:
-                found = self._reader.first_at(timestamp, self.log_start_offset) if timestamp >= 0 else None
+            found = yield from self._reader.search(timestamp, self.log_start_offset)
         except OSError as e:
             raise storage_error("cannot read the log", e) from e
         except RecordsError as e:

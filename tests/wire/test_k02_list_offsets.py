@@ -58,6 +58,15 @@ def test_a_timestamp_finds_the_first_record_that_is_not_older(filled: Client, ti
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, found)
 
 
+@pytest.mark.parametrize("timestamp", [2000, MAX_TIMESTAMP])
+def test_a_batch_with_many_records_is_searched_on_a_thread(filled: Client, timestamp: int) -> None:
+    append(filled, *[1050] * 20_000, 2000)
+    requested = [ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)]), ListOffsetsTopic("none", [ListOffsetsPartition(0)])]
+    found, unknown = filled.call(ListOffsetsRequest(-1, 0, requested)).topics
+    assert found.partitions == [ListOffsetsPartitionResponse(0, 0, 2000, 20_005, 0)]
+    assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_max_timestamp_returns_the_record_with_it_instead_of_the_last_one(filled: Client) -> None:
     answer = ask(filled, MAX_TIMESTAMP)
     assert (answer.offset, answer.timestamp) == (2, 1050)

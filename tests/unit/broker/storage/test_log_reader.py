@@ -9,8 +9,10 @@ import pytest
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.files import Files
-from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.log_values import MAX_TIMESTAMP, Isolation
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.logs import NOW_MS, LogBox, batch
 
 BATCH = len(batch())
@@ -88,3 +90,41 @@ def test_a_read_of_0_bytes_does_not_read_the_disk(tmp_path: Path) -> None:
     before = files.reads
     assert read(box, 0, max_bytes=0, min_one_batch=False) == b""
     assert files.reads == before
+
+
+LARGE = {
+    "many records": [SimpleRecord(None, b"", NOW_MS + i // 20_000) for i in range(20_001)],
+    "compressed": [SimpleRecord(None, bytes(700_000), NOW_MS + i) for i in range(2)],
+}
+
+
+@pytest.mark.parametrize("records", LARGE.values(), ids=LARGE.keys())
+def test_the_search_of_a_large_batch_for_a_timestamp_is_left_to_the_caller(tmp_path: Path, records: list[SimpleRecord]) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    box.append(batch(timestamp=NOW_MS - 1))
+    box.append(build_batch(records, codec=Codec.GZIP))
+    for timestamp in (NOW_MS + 1, MAX_TIMESTAMP):
+        search = box.log.search_timestamp(timestamp, Isolation.LOG_END)
+        work = next(search)
+        with pytest.raises(StopIteration) as end:
+            search.send(work)
+        assert end.value.value == (NOW_MS + 1, len(records), 0)
+    with pytest.raises(StopIteration):
+        next(box.log.search_timestamp(NOW_MS - 1, Isolation.LOG_END))
+
+
+def test_a_search_continues_in_a_log_that_changed_after_a_large_batch(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    box.append(build_batch([SimpleRecord(None, b"", NOW_MS + (i == 0)) for i in range(20_001)]))
+    box.append(batch(timestamp=NOW_MS + 2))
+    box.log.roll(NOW_MS)
+    box.append(batch(timestamp=NOW_MS + 3))
+    box.log.delete_records_before(1)
+    search = box.log.search_timestamp(NOW_MS + 1, Isolation.LOG_END)
+    work = next(search)
+    box.log.delete_records_before(20_002)
+    box.log.apply_retention(NOW_MS)
+    assert len(box.log.segments) == 1
+    with pytest.raises(StopIteration) as end:
+        search.send(work)
+    assert end.value.value == (NOW_MS + 3, 20_002, 0)
