@@ -196,6 +196,14 @@ class InFlightBatch:
             self.cut(last_offset + 1)
         return self.runs[bisect_left(self.runs, first_offset, key=_first) : bisect_right(self.runs, last_offset, key=_first)]
 
+    def touching(self, first_offset: int, last_offset: int) -> Iterator[Run]:
+        """Yield the runs of the batch that have offsets in the range. A batch may have thousands of runs, so they are not all looked at."""
+        at = max(0, bisect_right(self.runs, first_offset, key=_first) - 1)
+        while at < len(self.runs) and (run := self.runs[at]).first_offset <= last_offset:
+            if run.last_offset >= first_offset:
+                yield run
+            at += 1
+
     def within(self, first_offset: int, last_offset: int) -> bool:
         """Return whether all offsets of the batch are in the range."""
         return first_offset <= self.first_offset and self.last_offset <= last_offset

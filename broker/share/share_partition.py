@@ -204,9 +204,8 @@ class SharePartition:
             for batch in self.in_flight.touching(first, last):
                 if batch.straddles(self.start_offset):
                     batch.cut(self.start_offset)
-                for run in batch.runs:
-                    if run.last_offset >= first and run.first_offset <= last:
-                        self._expire(run, now_ms, expired)
+                for run in batch.touching(first, last):
+                    self._expire(run, now_ms, expired)
         return expired
 
     def _expire(self, run: Run, now_ms: int, expired: list[StateBatch]) -> None:
@@ -398,9 +397,7 @@ class SharePartition:
     def runs(self, first_offset: int, last_offset: int) -> Iterator[Run]:
         """Yield the runs (consecutive records with the same delivery state) that have offsets in the range."""
         for batch in self.in_flight.touching(first_offset, last_offset):
-            for run in batch.runs:
-                if run.last_offset >= first_offset and run.first_offset <= last_offset:
-                    yield run
+            yield from batch.touching(first_offset, last_offset)
 
     def _count_if_terminal(self, run: Run) -> None:
         if run.state.state.is_terminal:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ottla.broker.core.rejected import Rejected
@@ -84,3 +86,16 @@ def test_an_unknown_type_is_an_invalid_request(partition: SharePartition) -> Non
     with pytest.raises(Rejected) as refused:
         acknowledge(partition, "m", given(0, 0, 9), 0)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_the_time_of_an_acknowledgement_does_not_grow_with_the_number_of_others() -> None:
+    count = 16_000
+    settings = ShareSettings(partition_max_record_locks=count)
+    many = SharePartition(lambda: settings, leader_epoch=0)
+    many.load(ReadState(state_epoch=0, start_offset=0), 0)
+    acquire(many, Acquisition("m", count, count, record_limit=False, now_ms=0), 0, [Fetched(0, count - 1)])
+    began = time.thread_time()
+    update = acknowledge(many, "m", [AcknowledgementBatch(at, at, [AcknowledgeType.RELEASE]) for at in range(count)], 1)
+    many.written(update)
+    assert time.thread_time() - began < 2  # looking at all others for each one takes 5 s
+    assert many.next_fetch_offset() == 0
