@@ -1,7 +1,8 @@
 """Produce (key 0), versions 3-13: appends one batch to each partition, in the order of the request.
 
 Promises:
-* Each partition succeeds or fails by itself.
+* Each partition succeeds or fails by itself, unless the first batch of one of them has an impossible size or magic: then nothing of the
+  request is written, as in Kafka.
 * With acks=1 the response is sent when this broker's replica has the batch (and has synced it, if flush.messages requires that); with
   acks=all when every in-sync replica has it. With acks=0 there is no response; an error closes the connection, because it cannot be
   reported otherwise.
@@ -19,6 +20,7 @@ import struct
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from ottla.broker.api.access import allowed, denied
@@ -123,7 +125,10 @@ Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
 def handle(ctx: Context[PartitionServices], request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append the batch of each partition; respond at once unless a partition must be verified, replicated or synced first."""
     topics = request.topic_data
-    is_transactional = _has_transactional(request)
+    try:
+        is_transactional = _has_transactional(request)
+    except CorruptBatch as error:
+        return _refuse_all(request, Rejected(ErrorCode.CORRUPT_MESSAGE, str(error)))
     is_denied = is_transactional and not _may_write_transactions(ctx, request)
     if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
         _drop_repeated(request)
@@ -147,7 +152,7 @@ def _handle(
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     if request.acks not in _ACKS:
         return _refuse_all(request, Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed"))
-    if may_be_transactional and request.transactional_id is not None and _has_transactional(request):
+    if may_be_transactional and request.transactional_id is not None:
         return _verify_and_append(ctx, request, request.transactional_id)
     return _append_all(ctx, request, _NOTHING)
 
@@ -252,10 +257,17 @@ def _refused_topic(topic: TopicProduceData, refusal: Rejected) -> TopicProduceRe
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
+    """Return whether the first batch of any partition is transactional. Raises `CorruptBatch` for one before it with an impossible size or
+    magic, which in Kafka rejects the whole request (RequestUtils.hasTransactionalRecords)."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if records and len(records) >= HEADER_BYTES and records[ATTRIBUTES_AT] & TRANSACTIONAL and records[_MAGIC_AT] == MAGIC_V2:
+            if not records:
+                continue
+            if is_whole(records):
+                if records[ATTRIBUTES_AT] & TRANSACTIONAL:
+                    return True
+            elif any(header.is_transactional for _, header in islice(split_batches(records), 1)):
                 return True
     return False
 
@@ -415,16 +427,17 @@ def is_whole(records: Buffer) -> bool:
 
 
 def _first_of(records: Buffer, version: int) -> Buffer:
+    batches = split_batches(records)
     try:
-        batches = list(zip(range(2), split_batches(records), strict=False))
+        _, header = next(batches, (0, None))
+        if header is None:
+            raise Rejected(ErrorCode.INVALID_RECORD, "the partition has no whole record batch")
+        _check_batch(header, version)
+        if any(True for _ in batches):
+            raise Rejected(ErrorCode.INVALID_RECORD, "the partition has more than one record batch")
     except CorruptBatch as error:
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if not batches:
-        raise Rejected(ErrorCode.INVALID_RECORD, "the partition has no whole record batch")
-    _check_batch(batches[0][1][1], version)
-    if len(batches) > 1:
-        raise Rejected(ErrorCode.INVALID_RECORD, "the partition has more than one record batch")
-    return memoryview(records)[: batches[0][1][1].size_bytes]
+    return memoryview(records)[: header.size_bytes]
 
 
 def _check_batch(header: BatchHeader, version: int) -> None:

@@ -39,6 +39,9 @@ class ConsumerConfig:
     ends_subscriptions_at_once: bool = True
     """Whether a changed subscription takes partitions from the member before the next target assignment does, as since Kafka 4.2."""
     assigns_empty: bool = False
+    follows_preferred_assignor: bool = True
+    """Whether another preferred assignor of the group changes the target assignment at once, as since Kafka 4.4, not only with the next
+    change."""
     regex_refresh_interval_ms: int = 600_000
 
     @property
@@ -102,8 +105,9 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         resolution of regular expressions if one is due.
 
         Return whether the member's subscription has changed. Raises Rejected(INVALID_REGULAR_EXPRESSION). Source: Kafka's
-        hasMemberSubscriptionChanged, maybeUpdateRegularExpressions, updateSubscriptionMetadata.
+        hasMemberSubscriptionChanged, maybeUpdateRegularExpressions, hasPreferredServerAssignorChanged, updateSubscriptionMetadata.
         """
+        assignor = self.preferred_assignor()
         names_changed = after.topic_names != before.topic_names
         regex, is_new = RegexChange.NO_CHANGE, False
         if after.topic_regex != before.topic_regex:
@@ -114,6 +118,7 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
             is_known = is_removed or after.topic_regex in self.group.resolved
             regex = RegexChange.REGEX_UPDATED_AND_RESOLVED if is_known and not is_new else RegexChange.REGEX_UPDATED
         self.put_member(after)
+        other_assignor = self.config.follows_preferred_assignor and self.preferred_assignor() != assignor
         if regex is not RegexChange.NO_CHANGE:
             self._forget_unused_regexes()
         if is_due(self.group, self.topics, self.now.wall_ms, self.config.regex_refresh_interval_ms, is_new=is_new):
@@ -121,7 +126,8 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         is_new_group = (
             self.group.epoch == 0
         )  # Kafka before 4.3: a member's epoch is not 0, even if its regular expression is not resolved yet
-        self.refresh(subscriptions_changed=names_changed or regex is RegexChange.REGEX_UPDATED_AND_RESOLVED or is_new_group)
+        resolved = regex is RegexChange.REGEX_UPDATED_AND_RESOLVED
+        self.refresh(subscriptions_changed=names_changed or resolved or other_assignor or is_new_group)
         return names_changed or regex is not RegexChange.NO_CHANGE
 
     def put_resolved(self, resolution: Resolution) -> None:
@@ -151,8 +157,12 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
             member_id: Subscriber(self.topic_ids_of(group.topics_of(member), known), member.instance_id, group.target(member_id))
             for member_id, member in group.members.items()
         }
-        assign = ASSIGNORS[group.preferred_assignor(self.config.assignors[0])]
+        assign = ASSIGNORS[self.preferred_assignor()]
         return assign(subscribers, {info.topic_id: info.partitions for info in known.values()})
+
+    def preferred_assignor(self) -> str:
+        """Return the name of the assignor that most members request, by default the first one of the settings."""
+        return self.group.preferred_assignor(self.config.assignors[0])
 
     def reconcile(self, member_id: str, owned: Assignment | None, *, subscription_changed: bool = False) -> ConsumerMember:
         """Take a member one step towards its target assignment, write the result, and return the member. `owned` are the partitions that

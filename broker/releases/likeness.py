@@ -257,6 +257,11 @@ class Likeness:
         return self.table.apis.get("TxnOffsetCommit", (0, 0))[1] >= _BY_IDS
 
     @property
+    def follows_preferred_assignor(self) -> bool:
+        """Whether a consumer group is assigned again at once when another assignor becomes its preferred one, as since 4.4."""
+        return self.assigns_empty_groups
+
+    @property
     def extends_streams_groups(self) -> bool:
         """Whether members of streams groups may be static and report the changelog offsets of their tasks, as since 4.4."""
         return self.table.apis.get("StreamsGroupHeartbeat", (0, 0))[1] >= _EXTENDED

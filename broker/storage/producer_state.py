@@ -195,6 +195,8 @@ class ProducerState:
         if guard is not None:
             self._check_first(guard, batch, known=entry is not None)
         if entry is None:
+            if batch.producer_epoch < NO_EPOCH:
+                raise Rejected(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {batch.producer_id} has the epoch {batch.producer_epoch}")
             return
         if origin is Origin.REPLICATION:
             return

@@ -60,7 +60,7 @@ def test_version_13_names_the_topic_by_its_id(client: Client) -> None:
 
 def test_each_partition_succeeds_or_fails_by_itself(client: Client) -> None:
     create(client, "t", partitions=2)
-    data = [PartitionProduceData(index, records) for index, records in [(0, batch()), (1, b"garbage" * 20), (7, batch())]]
+    data = [PartitionProduceData(index, records) for index, records in [(0, batch()), (1, batch()[:-1] + b"\xff"), (7, batch())]]
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_data=data)])
     answers = client.call(request, version=9).responses[0].partition_responses
     assert [(answer.index, answer.error_code) for answer in answers] == [
@@ -69,6 +69,27 @@ def test_each_partition_succeeds_or_fails_by_itself(client: Client) -> None:
         (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     assert [answer.base_offset for answer in answers] == [0, -1, -1]
+
+
+def test_a_batch_of_impossible_size_or_magic_rejects_the_whole_request(client: Client) -> None:
+    create(client, "t", partitions=2)
+    cut, magic, size = batch()[:-1], batch()[:16] + b"\x03" + batch()[17:], batch()[:8] + bytes(4) + batch()[12:]
+    for records, codes in {
+        cut: (ErrorCode.NONE, ErrorCode.INVALID_RECORD),
+        magic: (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
+        size: (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
+    }.items():
+        data = [PartitionProduceData(0, batch()), PartitionProduceData(1, records)]
+        request = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_data=data)])
+        answers = client.call(request, version=9).responses[0].partition_responses
+        assert tuple(answer.error_code for answer in answers) == codes
+    assert produce(client, batch()).base_offset == 1
+
+
+def test_a_producer_epoch_below_minus_one_is_rejected(client: Client) -> None:
+    create(client, "t")
+    records = batch(producer_id=5, producer_epoch=-2, base_sequence=0)
+    assert produce(client, records).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_only_the_last_batch_of_a_partition_named_twice_is_written(client: Client) -> None:

@@ -100,6 +100,7 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
         ends_removed_expressions=settings.like.ends_removed_expressions,
         ends_subscriptions_at_once=settings.like.ends_subscriptions_at_once,
         assigns_empty=settings.like.assigns_empty_groups,
+        follows_preferred_assignor=settings.like.follows_preferred_assignor,
         regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
     )
 

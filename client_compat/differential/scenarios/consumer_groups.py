@@ -179,6 +179,17 @@ def subscriptions(probe: Probe) -> None:
     described(probe, "of nothing any more", "cg-expr")
 
 
+def assignors(probe: Probe) -> None:
+    """Change the assignor that a member requests: the group is assigned again if its preferred assignor changes."""
+    topic_id = new_topic(probe, "cg-assigned", 2)
+    probe.quietly(joining_beat("cg-assignor", "a", "cg-assigned"), 1)
+    epoch = settled(probe, "cg-assignor", topic_id)["a"]
+    for assignor in ("uniform", "range", "range", "uniform"):
+        probe.quietly(beat("cg-assignor", "a", epoch, server_assignor=assignor), 1)
+        epoch = settled(probe, "cg-assignor", topic_id)["a"]
+        described(probe, f"by {assignor}", "cg-assignor")
+
+
 def expressions(probe: Probe) -> None:
     """Subscribe by name and by regular expression.
 

@@ -52,8 +52,20 @@ def versions(probe: Probe) -> None:
     probe.hang_up("none")  # releases before 3.6 send a second response to this request
     twice = TopicProduceData("produced", topic_id, [PartitionProduceData(0, batch(b"x")), PartitionProduceData(0, batch(b"y"))])
     probe.ask("a partition twice", ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[twice]), 9)
-    several = [PartitionProduceData(0, batch(b"x")), PartitionProduceData(1, b"junk"), PartitionProduceData(5, batch(b"y"))]
-    probe.ask("good and bad", ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[TopicProduceData("produced", topic_id, several)]), 9)
+    others = {
+        "bad": b"junk",
+        "a batch of magic 3": changed(batch(b"x"), 16, ">b", 3, seal=False),
+        "a batch of magic 1": changed(batch(b"x"), 16, ">b", 1, seal=False),
+        "a batch of no size": changed(batch(b"x"), 8, ">i", 0, seal=False),
+        "half a batch": batch(b"x")[:-1],
+        "a batch with junk behind": batch(b"x") + bytes(20),
+    }
+    for label, bad in others.items():
+        several = [PartitionProduceData(0, batch(b"x")), PartitionProduceData(1, bad), PartitionProduceData(5, batch(b"y"))]
+        topics = [TopicProduceData("produced", topic_id, several)]
+        probe.ask(f"good and {label}", ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=topics), 9)
+    zstd = batch(b"x", codec=Codec.ZSTD) + bytes(20)
+    probe.ask("zstd with junk behind, before version 7", produce_request(probe, "produced", topic_id, zstd, 5), 5)
 
 
 def bad_batches(probe: Probe) -> None:
@@ -157,6 +169,7 @@ def idempotent(probe: Probe) -> None:
         if version in probe.range(ApiKey.PRODUCE):
             send(f"epoch 0 again, v{version}", 9, version=version)
     send("epoch -1", 9, epoch=-1)
+    send("epoch -2 of an unknown id", 0, epoch=-2, who=pid + 999, partition=2)
     send("negative sequence", -1, epoch=1)
     send("unknown id, not from 0", 5, who=pid + 999, partition=1)
     send("unknown id, from 0", 0, who=pid + 998, partition=1)

@@ -248,6 +248,25 @@ def test_the_assignor_that_most_members_ask_for_is_used() -> None:
     assert driver.group.target("a") == {T: frozenset({0, 1}), U: frozenset({0, 1})}
 
 
+def test_another_preferred_assignor_assigns_the_group_again() -> None:
+    driver = GroupsDriver(FakeTopics(t=3, u=3))
+    driver.join("a", ("t", "u"))
+    driver.join("b", ("t", "u"))
+    assert driver.group.epoch == 3
+    driver.beat("a", 2, server_assignor="uniform")  # is preferred already, as the default
+    assert driver.group.epoch == 3
+    driver.beat("a", 2, server_assignor="range")
+    assert driver.group.epoch == 4
+    assert driver.group.target("a") == {T: frozenset({0, 1}), U: frozenset({0, 1})}
+
+
+def test_another_preferred_assignor_waits_for_the_next_change_like_a_release_before_4_4() -> None:
+    driver = GroupsDriver(FakeTopics(t=3, u=3), follows_preferred_assignor=False)
+    driver.join("a", ("t", "u"))
+    driver.beat("a", 2, server_assignor="range")
+    assert driver.group.epoch == 2
+
+
 # --- topics that change -----------------------------------------------------------------------------------------------------------
 
 

@@ -71,6 +71,7 @@ def test_what_a_later_release_added_is_not_in_an_earlier_one() -> None:
 def test_what_4_4_does_differently_with_groups() -> None:
     assert (like("4.3").extends_streams_groups, like("4.4").extends_streams_groups) == (False, True)
     assert (like("4.3").assigns_empty_groups, like("4.4").assigns_empty_groups) == (False, True)
+    assert (like("4.3").follows_preferred_assignor, like("4.4").follows_preferred_assignor) == (False, True)
 
 
 def test_what_4_3_does_differently_with_groups() -> None:
