@@ -7,12 +7,16 @@ cluster sees only the groups that it may describe.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
+
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.listing import listed
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.coordinator import Group
 from ottla.broker.groups.modern import ModernGroup
 from ottla.protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -22,7 +26,7 @@ CLASSIC = "classic"
 
 
 @API.on_broker()
-def handle(ctx: Context[CoordinationServices], request: ListGroupsRequest) -> ListGroupsResponse:
+def handle(ctx: Context[CoordinationServices], request: ListGroupsRequest) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
     """Return the groups that match the request's filters and that the client may describe."""
     folded = str.lower if ctx.services.settings.like.has_states_of_any_case else str
     states = {folded(state) for state in request.states_filter}
@@ -31,14 +35,15 @@ def handle(ctx: Context[CoordinationServices], request: ListGroupsRequest) -> Li
         groups = list(ctx.services.groups.all_groups())
     except Rejected as rejected:
         return ListGroupsResponse(error_code=rejected.code)
-    if not allowed_of_cluster(ctx, Operation.DESCRIBE, quietly=True):
-        hidden = denied(ctx, Operation.DESCRIBE, Resource.GROUP, (group.group_id for group in groups), quietly=True)
-        groups = [group for group in groups if group.group_id not in hidden]
-    return ListGroupsResponse(
-        groups=[
+    sees_all = allowed_of_cluster(ctx, Operation.DESCRIBE, quietly=True)
+
+    def describe(some: Sequence[Group]) -> list[ListedGroup]:
+        hidden = () if sees_all else denied(ctx, Operation.DESCRIBE, Resource.GROUP, (group.group_id for group in some), quietly=True)
+        return [
             ListedGroup(group.group_id, group.protocol_type or "", group.state, type_)
-            for group in groups
+            for group in some
             for type_ in (group.PROTOCOL_TYPE if isinstance(group, ModernGroup) else CLASSIC,)
-            if (not states or folded(group.state) in states) and (not types or type_ in types)
+            if group.group_id not in hidden and (not states or folded(group.state) in states) and (not types or type_ in types)
         ]
-    )
+
+    return listed(ctx, groups, describe, lambda entries: ListGroupsResponse(groups=entries))

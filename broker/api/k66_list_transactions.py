@@ -7,12 +7,14 @@ time; an invalid one is INVALID_REGULAR_EXPRESSION.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.listing import listed
 from ottla.broker.api.services import CoordinationServices
+from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.expressions import InvalidExpression, compiled
 from ottla.broker.core.rejected import Rejected
@@ -27,10 +29,12 @@ _STATES = {state.wire_name: state for state in TxnState}
 
 
 @API.on_broker()
-def handle(ctx: Context[CoordinationServices], request: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(
+    ctx: Context[CoordinationServices], request: ListTransactionsRequest
+) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
     """Return the transactional ids whose transactions match the request's filters."""
     try:
-        matches = _pattern(request.transactional_id_pattern)
+        matches, at_once = _pattern(request.transactional_id_pattern)
         transactions = list(ctx.services.txns.all_transactions())
     except Rejected as rejected:
         return ListTransactionsResponse(error_code=rejected.code)
@@ -47,22 +51,22 @@ def handle(ctx: Context[CoordinationServices], request: ListTransactionsRequest)
             and allowed(ctx, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, txn.transactional_id)
         )
 
-    return ListTransactionsResponse(
-        unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
-        transaction_states=[
-            TransactionState(txn.transactional_id, txn.producer_id, txn.state.wire_name) for txn in transactions if wanted(txn)
-        ],
-    )
+    def describe(some: Sequence[Transaction]) -> list[TransactionState]:
+        return [TransactionState(txn.transactional_id, txn.producer_id, txn.state.wire_name) for txn in some if wanted(txn)]
+
+    unknown = [name for name in request.state_filters if name not in _STATES]
+    return listed(ctx, transactions, describe, lambda entries: ListTransactionsResponse(0, ErrorCode.NONE, unknown, entries), at_once)
 
 
-def _pattern(pattern: str | None) -> Callable[[str], bool]:
-    """Return a function that tells whether a transactional id matches the regular expression `pattern`. Raises Rejected for an invalid
-    expression.
+def _pattern(pattern: str | None) -> tuple[Callable[[str], bool], int]:
+    """Return a function that tells whether a transactional id matches the regular expression `pattern`, and how many ids may be matched at
+    once. Raises Rejected for an invalid expression.
     """
     if not pattern:
-        return lambda transactional_id: True
+        return lambda transactional_id: True, limits.LISTED_AT_ONCE
     try:
         expression = compiled(pattern)
     except InvalidExpression as error:
         raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-    return lambda transactional_id: expression.fullmatch(transactional_id) is not None
+    at_once = max(1, min(limits.LISTED_AT_ONCE, limits.EXPRESSION_INSTRUCTIONS_AT_ONCE // expression.programsize))
+    return lambda transactional_id: expression.fullmatch(transactional_id) is not None, at_once

@@ -88,6 +88,9 @@ SPLIT_REQUEST_BYTES = 2 * KIB
 20 us each.
 """
 
+LISTED_AT_ONCE = 100
+"""Groups or transactions that a request for all of them looks at before other connections may be served: 1.5 ms at 15 us each."""
+
 DECODED_AT_ONCE_BYTES = 16 * KIB
 PRODUCE_DECODED_AT_ONCE_BYTES = 256 * KIB
 """A longer request is decoded, and its response is encoded, on a thread: 8,000 minimal elements take 4 ms. For Produce the limit is
@@ -117,6 +120,11 @@ EXPRESSION_NAMED_GROUPS = 10
 """Compiled regular expressions that are cached (RE2's binding keeps 128 itself: 32 MiB), the size of one, its Unicode classes (`\\pL`) and
 named groups. An expression below these limits takes at most 25 ms to compile, and 25 ms to match with a name of 249 characters. A list of
 10 KB of names is below them, and takes microseconds to match.
+"""
+
+EXPRESSION_INSTRUCTIONS_AT_ONCE = 10_000
+"""The texts matched with an expression in one turn of the loop have at most this product of their number and the expression's instructions,
+each of which may be executed for each character: 15 ms with names of 249 characters. An expression usually has tens of instructions.
 """
 
 RECORD_ERRORS_MAX = 1000

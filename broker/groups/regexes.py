@@ -20,6 +20,7 @@ import logging
 from collections.abc import Iterator
 from enum import Enum
 
+from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.topics_view import MayDescribe, TopicsView, every_topic, matcher_of
@@ -29,11 +30,6 @@ REFRESH_MIN_INTERVAL_MS = 10_000
 
 NAMES_PER_SLICE = 500
 """Names matched with one expression in one turn of the loop: about 1 ms, including authorization."""
-
-INSTRUCTIONS_PER_SLICE = 10_000
-"""The same for an expression with many instructions, each of which may be executed for each character: 15 ms with names of 249 characters.
-An expression usually has tens.
-"""
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +92,7 @@ class Resolution:
                 found[regex] = frozenset()
                 yield
                 continue
-            size = max(1, min(NAMES_PER_SLICE, INSTRUCTIONS_PER_SLICE // instructions))
+            size = max(1, min(NAMES_PER_SLICE, limits.EXPRESSION_INSTRUCTIONS_AT_ONCE // instructions))
             for start in range(0, max(1, len(names)), size):
                 matching.update(name for name in names[start : start + size] if matches(name) and self.may_describe(name))
                 yield

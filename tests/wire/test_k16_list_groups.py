@@ -43,6 +43,12 @@ def test_filters_ignore_case_and_unknown_names_match_nothing(client: Client, sta
     assert sorted(one.group_id for one in client.call(ListGroupsRequest(states, types), version=5).groups) == found
 
 
+def test_a_list_that_is_made_in_several_turns_is_complete(client: Client) -> None:
+    names = {f"g-{number}" for number in range(250)}
+    assert {commit(client, number, group_id=name) for number, name in enumerate(names)} == {0}
+    assert {one.group_id for one in client.call(ListGroupsRequest(), version=5).groups} == names | {"g", "only offsets"}
+
+
 @pytest.mark.parametrize("kill", [False, True])
 def test_groups_are_listed_after_a_restart(broker: RunningBroker, kill: bool) -> None:
     broker.restart(kill=kill)

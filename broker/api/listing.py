@@ -1,0 +1,45 @@
+"""Lists whose length depends on the state of the broker, such as all groups: a long one is made in several turns of the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from ottla.broker.api.context import Context
+from ottla.broker.api.services import NodeServices
+from ottla.broker.core import limits
+
+T = TypeVar("T")
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+def listed(
+    ctx: Context[NodeServices],
+    items: Sequence[T],
+    describe: Callable[[Sequence[T]], list[E]],
+    respond: Callable[[list[E]], R],
+    at_once: int = limits.LISTED_AT_ONCE,
+) -> R | Awaitable[R]:
+    """Return `respond` of the list of entries that `describe` makes of `items`, or an awaitable of it if there are more than `at_once`
+    items. `describe` may omit items; each of its calls gets at most `at_once`.
+
+    `ctx.spent_ns` counts the time of these calls, so that a long response is encoded on a thread.
+    """
+    return respond(describe(items)) if len(items) <= at_once else _in_turns(ctx, items, describe, respond, at_once)
+
+
+async def _in_turns(
+    ctx: Context[NodeServices],
+    items: Sequence[T],
+    describe: Callable[[Sequence[T]], list[E]],
+    respond: Callable[[list[E]], R],
+    at_once: int,
+) -> R:
+    clock, entries = ctx.services.clock, list[E]()
+    for start in range(0, len(items), at_once):
+        await ctx.services.turns.mine()
+        begun_ns = clock.spent_ns()
+        entries += describe(items[start : start + at_once])
+        ctx.spent_ns += clock.spent_ns() - begun_ns
+    return respond(entries)
