@@ -14,11 +14,12 @@ Promises:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 
 from ottla.broker.api.access import allowed_of_cluster, denied, operations, operations_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.listing import listed
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ClusterServices
@@ -40,6 +41,9 @@ from ottla.protocol.topic_names import name_problem
 
 API = Api(MetadataRequest, splits=(Split("topics", "topics", ("name topic_id",)),))
 
+TOPICS_AT_ONCE = 500
+"""Topics that a request for all topics describes in one turn of the event loop: 5 ms at 10 us each."""
+
 LISTENER_NOT_FOUND_SINCE = 6
 """Clients of older versions get LEADER_NOT_AVAILABLE instead."""
 _UNSEEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -47,20 +51,29 @@ _UNSEEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
 @API.on_broker()
-def handle(ctx: Context[ClusterServices], request: MetadataRequest) -> MetadataResponse:
+def handle(ctx: Context[ClusterServices], request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Return brokers and topics at once; automatic creation happens in the background."""
     topics = request.topics
     if topics is None or (ctx.version == 0 and not topics):
-        every = ctx.services.topics.topics()
-        hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, (topic.name for topic in every), quietly=True)
-        return _respond(ctx, request, [_describe(ctx, topic) for topic in every if topic.name not in hidden])
+        return _all(ctx, request)
     if ctx.version < 12 and any(topic.name is None or topic.topic_id != ZERO_ID for topic in topics):
         refused = [MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in topics]
         return MetadataResponse(topics=refused)
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_ID)
-    if ids:
-        return _respond(ctx, request, _describe_ids(ctx, ids))
-    return _respond(ctx, request, _describe_names(ctx, request, [topic.name for topic in topics if topic.name is not None]))
+    names = [topic.name for topic in topics if topic.name is not None]
+    described = _describe_ids(ctx, ids) if ids else _describe_names(ctx, request, names)
+    return _respond(ctx, request, _with_operations(ctx, request, described))
+
+
+def _all(ctx: Context[ClusterServices], request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Describe all topics that the client may describe, many topics in several turns of the event loop."""
+
+    def describe(some: Sequence[TopicImage]) -> list[MetadataResponseTopic]:
+        hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, (topic.name for topic in some), quietly=True)
+        return _with_operations(ctx, request, [_describe(ctx, topic) for topic in some if topic.name not in hidden])
+
+    every = ctx.services.topics.topics()
+    return listed(ctx, every, describe, lambda topics: _respond(ctx, request, topics), TOPICS_AT_ONCE)
 
 
 def _respond(ctx: Context[ClusterServices], request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
@@ -77,11 +90,18 @@ def _respond(ctx: Context[ClusterServices], request: MetadataRequest, topics: li
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = operations_of_cluster(ctx)
+    return response
+
+
+def _with_operations(
+    ctx: Context[ClusterServices], request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> list[MetadataResponseTopic]:
+    """Return `topics`, with the client's authorized operations if the request asks for them."""
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.name is not None and topic.error_code not in _UNSEEN:
                 topic.topic_authorized_operations = operations(ctx, Resource.TOPIC, topic.name)
-    return response
+    return topics
 
 
 def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, requested: Iterable[str]) -> list[MetadataResponseTopic]:

@@ -5,6 +5,7 @@ import pytest
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from tests.support.group_calls import wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, delete, describe, produce
@@ -34,6 +35,16 @@ def test_an_empty_list_requests_all_topics_or_none_by_version(
     create(client, "b")
     response = client.call(MetadataRequest(topics), version=version)
     assert len(response.topics) == count
+
+
+def test_all_of_many_topics_are_listed_with_the_authorized_operations(client: Client) -> None:
+    names = [f"t{number:03}" for number in range(600)]
+    client.call(CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names], timeout_ms=30_000))
+    answered = client.call(MetadataRequest(None, include_topic_authorized_operations=True), version=10)
+    assert [topic.name for topic in answered.topics] == names
+    assert {(topic.error_code, len(topic.partitions)) for topic in answered.topics} == {(0, 1)}
+    assert all(topic.topic_authorized_operations > 0 for topic in answered.topics)
+    assert len(answered.brokers) == 1
 
 
 def test_an_unknown_topic_is_created_after_an_unknown_topic_response(client: Client) -> None:
