@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import typer
@@ -18,15 +19,16 @@ from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, parse_rul
 from ottla.protocol.printable import reason_of
 
 app = typer.Typer(
-    help="Script faults on a running broker (started with --admin-port): drop, hold, delay or reject requests, fill the disk, and more.",
+    help="Script faults on a running broker or gateway (started with --admin-port): drop, hold, delay or reject requests, fill the disk, "
+    "and more.",
     no_args_is_help=True,
 )
 marks = typer.Typer(
     help="Mark states of a running broker (started with --admin-port), and return to them (docs/fork-and-rewind.md).", no_args_is_help=True
 )
-clock = typer.Typer(help="Show or advance the clock of a running broker (started with --admin-port).", no_args_is_help=True)
+clock = typer.Typer(help="Show or advance the clock of a running broker or gateway (started with --admin-port).", no_args_is_help=True)
 
-Admin = Annotated[str, typer.Option("--admin", envvar="OTTLA_ADMIN", metavar="HOST:PORT", help="The broker's admin port.")]
+Admin = Annotated[str, typer.Option("--admin", envvar="OTTLA_ADMIN", metavar="HOST:PORT", help="The admin port of the broker or gateway.")]
 ADMIN = "127.0.0.1:9644"
 TIMEOUT_S = 30.0
 UNAUTHORIZED = 401
@@ -45,12 +47,15 @@ def ask(admin: str, method: str, path: str, body: dict[str, Any] | None = None) 
         with _DIRECT.open(request, timeout=TIMEOUT_S) as answer:
             text = answer.read()
     except urllib.error.HTTPError as error:
+        detail = _detail(error.read())
+        if detail == HTTPStatus.NOT_FOUND.phrase:  # the server's own words for a path that it does not have
+            raise CliError(f"the admin port at {admin} has no {path}: is it a gateway's? Only a broker has marks") from error
         hint = f"; give it as {TOKEN_ENV}" if error.code == UNAUTHORIZED else ""
-        raise CliError(_detail(error.read()) + hint) from error
+        raise CliError(detail + hint) from error
     except (OSError, ValueError) as error:
         reason = reason_of(getattr(error, "reason", error))
         raise CliError(
-            f"no admin port answers at {admin} ({reason}); start the broker with --admin-port, and give its address with --admin"
+            f"no admin port answers at {admin} ({reason}); start the broker or gateway with --admin-port, and give its address with --admin"
         ) from error
     return json.loads(text) if text else None
 
@@ -157,7 +162,7 @@ def actions() -> None:
         typer.echo(action.value)
     note(
         f"Fields: api, client_id, transactional_id, group, topic, partition, connection, after, times, share, seed, name; "
-        f"ms, bytes, code or step ({', '.join(STEPS)}) where the action needs it. docs/faults.md explains each."
+        f"ms, bytes, records, code or step ({', '.join(STEPS)}) where the action needs it. docs/faults.md explains each."
     )
 
 

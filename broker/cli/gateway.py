@@ -6,6 +6,8 @@ They use argparse: Typer's libraries would be a third of the process's memory fo
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import ssl
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +28,7 @@ from ottla.broker.process import StartError, run_node
 from ottla.protocol.printable import printable
 
 EXIT_USAGE = 2
+ADMIN_HOST = "127.0.0.1"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="PORT",
         help="serve faults over HTTP on this port; its token is OTTLA_ADMIN_TOKEN, or printed",
     )
-    made.add_argument("--admin-host", default="127.0.0.1", metavar="HOST", help="address to bind the admin port to (default 127.0.0.1)")
+    made.add_argument("--admin-host", default=ADMIN_HOST, metavar="HOST", help=f"address to bind the admin port to (default {ADMIN_HOST})")
     made.add_argument(
         "--console",
         action="store_true",
@@ -174,8 +177,9 @@ def _run(name: str, options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    _check_effects(options)
     settings = GatewaySettings(
-        [Address(*host_port(item)) for item in options.to.split(",") if item],
+        _cluster(options.to),
         options.host,
         options.port,
         options.advertised_host,
@@ -193,8 +197,25 @@ def _serve(options: argparse.Namespace) -> int:
         return run_node(lambda: Gateway(settings, faults, clock, ready_text, quiet=quiet), options.port_file, lifespan)
     except StartError as error:
         option = "--admin-port" if "the admin port" in str(error) else "--port"
-        advice = f"; stop the other program, or choose another port with {option}" if "listen on" in str(error) else ""
-        raise CliError(f"{error}{advice}") from None
+        in_use = os.strerror(errno.EADDRINUSE) in str(error)
+        raise CliError(f"{error}{f'; stop the other program, or choose another port with {option}' if in_use else ''}") from None
+
+
+def _cluster(to: str) -> list[Address]:
+    try:
+        return [Address(*host_port(item.strip())) for item in to.split(",")]
+    except CliError as error:
+        raise CliError(f"--to: {error}", EXIT_USAGE) from None
+
+
+def _check_effects(options: argparse.Namespace) -> None:
+    """Refuse options that have no effect without another one. Raises CliError."""
+    if options.log is None:
+        for name in ("log_json", "log_only", "log_errors", "log_slower_than"):
+            if getattr(options, name):
+                raise CliError(f"--{name.replace('_', '-')} needs --log FILE, which says where to write the log", EXIT_USAGE)
+    if options.admin_host != ADMIN_HOST and not wants_admin(options):
+        raise CliError("--admin-host needs --admin-port or --console: without them there is no admin port", EXIT_USAGE)
 
 
 def _observer(options: argparse.Namespace) -> Callable[[], WireLog] | None:

@@ -13,13 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ottla.broker.faults.subject import Subject, names_in
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.faults.subject import Subject
 
 
 class FaultSyntax(ValueError):
@@ -111,6 +109,24 @@ OF_ANSWERS: Final[Mapping[FaultAction, frozenset[ApiKey]]] = {
     FaultAction.STALE_METADATA: frozenset({ApiKey.METADATA}),
 }
 """Actions that hit a request of these APIs only if there is an answer that they can change; other requests are not counted as hits."""
+_OF_SUBJECTS: Final = frozenset({"api", "client_id", "transactional_id", "group", "topic", "partition", "connection"})
+"""The fields that match a request."""
+_USED_BY: Final[Mapping[str, frozenset[FaultAction]]] = {
+    "ms": frozenset({FaultAction.DELAY, FaultAction.DELAY_REQUEST, FaultAction.THROTTLE, FaultAction.STALE_METADATA}),
+    "bytes": frozenset({FaultAction.CUT_RESPONSE, FaultAction.SLOW}),
+    "records": frozenset({FaultAction.REDELIVER}),
+    "code": frozenset({FaultAction.ERROR, FaultAction.ERROR_AFTER}),
+    "step": AT_STEPS,
+}
+"""The actions that read each of these fields. With another action the field would have no effect, so the rule is refused."""
+_MATCHED_BY: Final[Mapping[FaultAction, frozenset[str]]] = {
+    FaultAction.REFUSE_CONNECTION: frozenset(),
+    FaultAction.DISK_FULL: frozenset({"topic", "partition"}),
+    **dict.fromkeys(AT_STEPS, frozenset({"transactional_id", "topic", "partition"})),
+}
+"""The fields that match for actions that do not apply to requests; a request has all of `_OF_SUBJECTS`."""
+_AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""APIs that neither rules nor observers see, so that no password or token is stored or logged."""
 AnswerKey = tuple[int, bytes]
 """A request's version and body."""
 _ANSWERS_KEPT: Final = 100
@@ -171,10 +187,37 @@ class FaultRule:
             raise FaultSyntax("fault slow: bytes must be at least 1")
         if (self.ms or 0) > _MS_MAX:
             raise FaultSyntax(f"fault {self.action.value}: ms must be at most {_MS_MAX}")
-        for limit in ("after", "times", "ms", "bytes", "records"):
+        for limit in ("after", "times", "ms", "bytes", "records", "partition"):
             if (getattr(self, limit) or 0) < 0:
                 raise FaultSyntax(f"fault {self.action.value}: {limit} must not be negative")
+        for count in ("times", "connection"):  # 0 would count as consumed, although the fault never happened
+            if getattr(self, count) == 0:
+                raise FaultSyntax(f"fault {self.action.value}: {count} must be at least 1")
+        self._refuse_what_has_no_effect()
         self._random = random.Random(self.seed)
+
+    def _refuse_what_has_no_effect(self) -> None:
+        """Raise FaultSyntax for a field that this action does not read, and for an API that the rule can never hit."""
+        for name, actions in _USED_BY.items():
+            if getattr(self, name) is not None and self.action not in actions:
+                used_by = ", ".join(each.value for each in FaultAction if each in actions)
+                raise FaultSyntax(f"fault {self.action.value}: {name} has no effect; it is a field of {used_by}")
+        matched = _MATCHED_BY.get(self.action, _OF_SUBJECTS)
+        for name in sorted(_OF_SUBJECTS - matched):
+            if getattr(self, name) is not None:
+                known = f"match {', '.join(sorted(matched))}" if matched else "match no field"
+                raise FaultSyntax(f"fault {self.action.value}: {name} has no effect; such rules {known}")
+        if self.api is None:
+            return
+        apis = OF_ANSWERS.get(self.action)
+        if apis is not None and self.api not in apis:
+            wanted = " or ".join(each.camel_case for each in sorted(apis))
+            raise FaultSyntax(f"fault {self.action.value}: it changes responses to {wanted} only, not to {self.api.camel_case}")
+        if self.api in _AUTHENTICATION:
+            raise FaultSyntax(f"fault {self.action.value}: no rule and no log sees {self.api.camel_case}, which is part of authentication")
+        for name in sorted({"transactional_id", "group", "topic"} - names_in(self.api)):
+            if getattr(self, name) is not None:
+                raise FaultSyntax(f"fault {self.action.value}: {name} has no effect, because {self.api.camel_case} requests name none")
 
     @property
     def spent(self) -> bool:
@@ -290,19 +333,31 @@ class FaultRule:
 
 
 _FIELDS: Final = {item.name: item.type for item in fields(FaultRule) if item.init and item.name != "action"}
-_OF_SUBJECTS: Final = frozenset({"api", "client_id", "transactional_id", "group", "topic", "partition", "connection"})
 _NUMBERS: Final = frozenset({"partition", "connection", "after", "times", "seed", "ms", "bytes", "records"})
 
 
 def parse_rule(text: str) -> FaultRule:
     """Parse a fault rule from text of the form `action:name=value,…`. Raises FaultSyntax."""
     action, _, rest = text.partition(":")
-    return make_rule({"action": action, **dict(part.partition("=")[::2] for part in rest.split(",") if part)})
+    return make_rule({"action": action, **_given(rest, f"fault {action}")})
 
 
 def parse_filter(text: str) -> Callable[[Subject], bool]:
     """Parse the fields of a rule that match requests, such as `api=Fetch,topic=orders`, to a filter. Raises FaultSyntax."""
-    return make_filter(dict(part.partition("=")[::2] for part in text.split(",") if part))
+    return make_filter(_given(text, "a filter"))
+
+
+def _given(text: str, of: str) -> dict[str, str]:
+    """Return the names and values of `name=value,…`. Raises FaultSyntax, whose message begins with `of`."""
+    given: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.strip().partition("=")
+        if not equals or (not value and name != "client_id"):
+            raise FaultSyntax(f"{of}: {part.strip()!r} is not of the form name=value")
+        if name in given:
+            raise FaultSyntax(f"{of}: {name} is given twice; load a rule for each value, or use a pattern such as orders-*")
+        given[name] = value
+    return given
 
 
 def make_filter(given: Mapping[str, Any]) -> Callable[[Subject], bool]:
@@ -340,9 +395,12 @@ def _read(action: str, name: str, value: Any) -> Any:
         return _member(ApiKey, action, "API", value)
     if name == "code":
         return _member(ErrorCode, action, "error code", value)
-    if name in _NUMBERS:
-        return int(value)
-    return float(value) if name == "share" else str(value)
+    if name not in _NUMBERS and name != "share":
+        return str(value)
+    try:
+        return float(value) if name == "share" else int(value)
+    except ValueError:
+        raise FaultSyntax(f"fault {action}: {name} must be a {'' if name == 'share' else 'whole '}number, not {value!r}") from None
 
 
 def _member(kind: type[Enum], action: str, what: str, value: Any) -> Any:

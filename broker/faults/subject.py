@@ -10,13 +10,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import request_class
+from ottla.protocol.fields import ArrayOf, wire_fields
 
 TOPIC_NAMES: Final = ("topic", "name")
 PARTITION_NUMBERS: Final = ("partition_index", "partition", "index", "partition_id")
-_GROUPS: Final = frozenset({"group_id", "groups", "groups_names"})
+_GROUPS: Final = frozenset({"group_id", "group_ids", "groups", "groups_names"})
 _TRANSACTIONS: Final = frozenset({"transactional_id", "transactional_ids", "v3_and_below_transactional_id"})
 _TOPIC_LISTS: Final = frozenset(
     {
@@ -62,6 +65,32 @@ def subject_of(api: ApiKey, client_id: str | None, connection: int, body: Any, t
     else:
         _collect(found, body, topic_name)
     return found
+
+
+@cache
+def names_in(api: ApiKey) -> frozenset[str]:
+    """Return which of the fields `transactional_id`, `group` and `topic` a request of this API can name; all for an API without
+    messages."""
+    if api is ApiKey.FIND_COORDINATOR:
+        return frozenset({"transactional_id", "group"})
+    try:
+        return frozenset(_names_in(request_class(api)))
+    except KeyError:
+        return frozenset({"transactional_id", "group", "topic"})
+
+
+def _names_in(struct: Any) -> Iterator[str]:
+    for wire in wire_fields(struct):
+        inner = wire.type.element if isinstance(wire.type, ArrayOf) else wire.type
+        is_struct = dataclasses.is_dataclass(inner)
+        if wire.name in _TRANSACTIONS:
+            yield "transactional_id"
+        elif wire.name in _GROUPS and not is_struct:
+            yield "group"
+        elif is_topic_list(wire.name):
+            yield "topic"
+        elif is_struct:
+            yield from _names_in(inner)
 
 
 def topic_of(struct: Any, topic_name: TopicName) -> str | None:

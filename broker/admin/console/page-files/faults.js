@@ -14,7 +14,7 @@ const READY = [
 ];
 const FIELDS = [
   ["api", "API", "apis"], ["topic", "Topic"], ["partition", "Partition", "number"], ["client_id", "Client id"], ["group", "Group"], ["transactional_id", "Transactional id"],
-  ["times", "At most so often", "number"], ["after", "After so many", "number"], ["ms", "Milliseconds", "number"], ["code", "Error", "errors"], ["step", "Step", "steps"], ["name", "Name"],
+  ["times", "At most so often", "number"], ["after", "After so many", "number"], ["share", "Share of them (0 to 1)"], ["seed", "Seed", "number"], ["connection", "Connection", "number"], ["ms", "Milliseconds", "number"], ["bytes", "Bytes", "number"], ["records", "Records", "number"], ["code", "Error", "errors"], ["step", "Step", "steps"], ["name", "Name"],
 ];
 const STEPS = [[1_000, "+1 s"], [10_000, "+10 s"], [60_000, "+1 min"], [3_600_000, "+1 h"]];
 const state = { contains: "", striking: false, error: null };

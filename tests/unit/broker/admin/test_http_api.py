@@ -6,12 +6,15 @@ import http.client
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
+from ottla.broker.admin.http_api import RuleIn
 from ottla.broker.admin.server import admin_port
 from ottla.broker.core.clock import MovableClock
+from ottla.broker.faults.rules import FaultRule
 from ottla.broker.testing import InProcessBroker
 
 TOKEN = "a-token"
@@ -80,6 +83,24 @@ def test_a_rule_is_loaded_read_and_removed(admin: Admin) -> None:
     assert admin.ask("POST", "/faults", {"action": "drop-ack", "name": "app/late"})[0] == 201
     assert admin.ask("GET", "/faults/app/late")[1]["name"] == "app/late"
     assert admin.ask("DELETE", "/faults/app%2Flate") == (204, None)
+
+
+def test_every_field_of_a_rule_can_be_given(admin: Admin) -> None:
+    given = {
+        "action": "redeliver",
+        "api": "OFFSET_FETCH",
+        "topic": "t",
+        "partition": 0,
+        "connection": 1,
+        "after": 1,
+        "times": 2,
+        "share": 0.5,
+    }
+    rest = {"seed": 7, "records": 3, "client_id": "c", "group": "g", "name": "n"}
+    status, made = admin.ask("POST", "/faults", given | rest)
+    assert status == 201
+    assert made == given | rest | {"seen": 0, "hits": 0, "consumed": False}
+    assert {each.name for each in fields(FaultRule) if each.init} == set(RuleIn.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,12 @@ def test_a_rule_lives_from_add_to_remove(broker: InProcessBroker) -> None:
     assert json.loads(run(broker, "list", "--json").stdout) == []
 
 
+def test_a_rule_with_every_kind_of_field_reaches_the_broker(broker: InProcessBroker) -> None:
+    assert run(broker, "add", "redeliver:group=g,records=5,share=0.5,seed=3,after=1,connection=9,name=back").stdout == "back\n"
+    (rule,) = json.loads(run(broker, "list", "--json").stdout)
+    assert (rule["records"], rule["share"], rule["connection"]) == (5, 0.5, 9)
+
+
 def test_the_admin_port_is_asked_without_the_proxy_of_the_web(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "")
@@ -78,7 +84,7 @@ def test_a_mistake_is_one_line_that_helps(broker: InProcessBroker) -> None:
     run(broker, "add", "swallow:name=s")
     assert "there is a fault 's' already" in run(broker, "add", "swallow:name=s").stderr
     nobody = CliRunner().invoke(app, ["list", "--admin", "127.0.0.1:1"])
-    assert (nobody.exit_code, "start the broker with --admin-port" in nobody.stderr) == (1, True)
+    assert (nobody.exit_code, "start the broker or gateway with --admin-port" in nobody.stderr) == (1, True)
 
 
 def test_every_action_is_listed() -> None:

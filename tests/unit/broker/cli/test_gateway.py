@@ -101,6 +101,8 @@ def test_faults_are_loaded_at_the_start_and_over_http(tmp_path: Path, monkeypatc
                     assert client.call(MetadataRequest([]), 9).throttle_time_ms == 7
                     assert admin_call(admin, "/health")["connections"] == 1
                 assert admin_call(admin, "/clock/advance", {"ms": 5})["ahead_ms"] == 5
+                marks = [*OTTLA, "marks", "list", "--admin", f"{HOST}:{admin}"]
+                assert "Only a broker has marks" in subprocess.run(marks, capture_output=True, text=True, check=False).stderr
             finally:
                 process.terminate()
             assert process.wait(TIMEOUT_S) == 0
@@ -147,7 +149,8 @@ def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
     nothing = tmp_path / "none.pem"
     properties = tmp_path / "client.properties"
     properties.write_text(f"security.protocol=SSL\nssl.truststore.location={nothing}\nssl.truststore.type=PEM\n")
-    assert "use HOST:PORT" in failed("--to", "localhost:x")
+    for to in ("localhost:x", ",", "localhost:9092,"):
+        assert "use HOST:PORT" in failed("--to", to)
     assert "is not a PEM file with a certificate and its key" in failed("--to", "localhost", "--tls-certificate", str(nothing))
     assert "TLS cannot be set up" in failed("--to", "localhost", "--to-config", str(properties))
     only_certificate = Certificates(tmp_path / "certificates").ca
@@ -155,6 +158,9 @@ def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
     certificate = str(Certificates(tmp_path / "certificates").server)
     assert "is not a PEM file" in failed("--to", "localhost", "--tls-certificate", certificate, "--tls-client-ca", str(nothing))
     assert "needs --tls-certificate" in failed("--to", "localhost", "--tls-client-ca", str(only_certificate))
+    for option in ("--log-json", "--log-errors", "--log-only=api=Fetch", "--log-slower-than=5"):
+        assert f"{option.partition('=')[0]} needs --log FILE" in failed("--to", "localhost", option)
+    assert "--admin-host needs --admin-port" in failed("--to", "localhost", "--admin-host", "0.0.0.0")
 
 
 def test_clients_need_a_certificate_of_the_given_authority(tmp_path: Path) -> None:
@@ -177,7 +183,15 @@ def test_clients_need_a_certificate_of_the_given_authority(tmp_path: Path) -> No
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker:
-        assert f"cannot listen on {HOST}:{broker.port}" in failed("--to", broker.bootstrap, "--port", str(broker.port))
+        says = failed("--to", broker.bootstrap, "--port", str(broker.port))
+        assert f"cannot listen on {HOST}:{broker.port}" in says
+        assert "choose another port with --port" in says
+
+
+def test_another_port_is_not_advised_for_an_address_of_another_machine() -> None:
+    says = failed("--to", "localhost", "--host", "192.0.2.1")
+    assert "cannot listen on 192.0.2.1:19092" in says
+    assert "--port" not in says
 
 
 def test_the_command_imports_no_libraries_of_the_command_line_and_no_parts_of_a_broker_that_hold_state(tmp_path: Path) -> None:

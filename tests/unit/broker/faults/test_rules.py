@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.faults.rules import FaultAction, FaultRule, FaultSyntax, make_rule, parse_rule
+from ottla.broker.faults.rules import FaultAction, FaultRule, FaultSyntax, make_rule, parse_filter, parse_rule
 from ottla.broker.faults.subject import Subject
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
+
+NEEDED = {
+    "delay": {"ms": 1},
+    "delay-request": {"ms": 1},
+    "throttle": {"ms": 1},
+    "stale-metadata": {"ms": 1},
+    "slow": {"bytes": 1},
+    "error": {"code": "UNKNOWN_SERVER_ERROR"},
+    "error-after": {"code": "UNKNOWN_SERVER_ERROR"},
+    "pause": {"step": "marked"},
+    "crash": {"step": "marked"},
+}
 
 
 def produce(*partitions: tuple[str, int], client: str = "app", connection: int = 1, transactional_id: str = "") -> Subject:
@@ -96,8 +108,7 @@ def test_json_holds_what_was_given_and_what_was_counted() -> None:
 
 def test_every_action_says_what_it_does() -> None:
     for action in FaultAction:
-        needs = {"ms": 1, "bytes": 1, "code": "UNKNOWN_SERVER_ERROR", "step": "marked"}
-        rule = make_rule({"action": action.value, **needs})
+        rule = make_rule({"action": action.value, **NEEDED.get(action.value, {})})
         assert str(rule).startswith(action.value)
 
 
@@ -107,11 +118,17 @@ def test_every_action_says_what_it_does() -> None:
         ("lose", "unknown fault 'lose'; use one of drop-request, drop-ack"),
         ("drop-ack:api=Nothing", "no API 'Nothing'"),
         ("drop-ack:share=2", "share must be between 0 and 1"),
-        ("drop-ack:share=x", "could not convert"),
+        ("drop-ack:share=x", "share must be a number, not 'x'"),
         ("throttle:ms=2147483648", "ms must be at most 2147483647"),
-        ("drop-ack:seed=1.5", "invalid literal"),
+        ("drop-ack:seed=1.5", "seed must be a whole number, not '1.5'"),
         ("drop-ack:shares=1", "unknown shares; known are api, client_id"),
         ("drop-ack:times=-1", "times must not be negative"),
+        ("drop-ack:times=0", "times must be at least 1"),
+        ("drop-ack:connection=0", "connection must be at least 1"),
+        ("drop-ack:partition=-1", "partition must not be negative"),
+        ("drop-ack:api=Produce,topic", "'topic' is not of the form name=value"),
+        ("drop-ack:topic=", "'topic=' is not of the form name=value"),
+        ("drop-ack:topic=a,topic=b", "topic is given twice"),
         ("error:api=Produce", "code=… is required"),
         ("error:code=OOPS", "no error code 'OOPS'"),
         ("delay", "ms=… is required"),
@@ -121,3 +138,32 @@ def test_every_action_says_what_it_does() -> None:
 def test_what_cannot_be_read_is_refused_with_what_is_expected(text: str, says: str) -> None:
     with pytest.raises(FaultSyntax, match=says):
         parse_rule(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("drop-ack:ms=3", "ms has no effect; it is a field of delay-request, delay, throttle, stale-metadata"),
+        ("delay:ms=3,bytes=1", "bytes has no effect; it is a field of cut-response, slow"),
+        ("drop-ack:step=marker", "step has no effect"),
+        ("drop-ack:code=7", "code has no effect"),
+        ("corrupt:records=2", "records has no effect; it is a field of redeliver"),
+        ("refuse-connection:client_id=app", "client_id has no effect; such rules match no field"),
+        ("disk-full:api=Produce", "api has no effect; such rules match partition, topic"),
+        ("pause:step=marker,group=g", "group has no effect; such rules match partition, topic, transactional_id"),
+        ("corrupt:api=Produce", "it changes responses to Fetch or ShareFetch only, not to Produce"),
+        ("redeliver:api=Fetch", "it changes responses to OffsetFetch only"),
+        ("drop-ack:api=SaslAuthenticate", "no rule and no log sees SaslAuthenticate"),
+        ("drop-ack:api=Fetch,group=g", "group has no effect, because Fetch requests name none"),
+        ("drop-ack:api=JoinGroup,topic=t", "topic has no effect, because JoinGroup requests name none"),
+    ],
+)
+def test_a_rule_that_could_have_no_effect_is_refused(text: str, says: str) -> None:
+    with pytest.raises(FaultSyntax, match=says):
+        parse_rule(text)
+
+
+def test_a_filter_that_no_request_matches_is_refused() -> None:
+    for text, says in (("api", "'api' is not of the form name=value"), ("api=Fetch,group=g", "a filter: group has no effect")):
+        with pytest.raises(FaultSyntax, match=says):
+            parse_filter(text)

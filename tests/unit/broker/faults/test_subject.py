@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.faults.subject import subject_of
+from ottla.broker.faults.subject import names_in, subject_of
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages import k00_produce as produce
 from ottla.protocol.messages import k01_fetch as fetch
@@ -16,6 +16,7 @@ from ottla.protocol.messages import k20_delete_topics as delete_topics
 from ottla.protocol.messages import k24_add_partitions_to_txn as add_partitions
 from ottla.protocol.messages import k27_write_txn_markers as markers
 from ottla.protocol.messages import k28_txn_offset_commit as txn_offset_commit
+from ottla.protocol.messages import k69_consumer_group_describe as consumer_group_describe
 
 IDS = {b"1" * 16: "by-id"}
 
@@ -53,6 +54,7 @@ CASES: list[tuple[ApiKey, Any, set[str], set[str], list[tuple[str, int | None]]]
     (ApiKey.FIND_COORDINATOR, find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), {"tx"}, set(), []),
     (ApiKey.FIND_COORDINATOR, find_coordinator.FindCoordinatorRequest("g"), set(), {"g"}, []),
     (ApiKey.DESCRIBE_GROUPS, describe_groups.DescribeGroupsRequest(["g", "h"]), set(), {"g", "h"}, []),
+    (ApiKey.CONSUMER_GROUP_DESCRIBE, consumer_group_describe.ConsumerGroupDescribeRequest(["g", "h"]), set(), {"g", "h"}, []),
     (ApiKey.CREATE_TOPICS, create_topics.CreateTopicsRequest([create_topics.CreatableTopic("a", 3)]), set(), set(), [("a", None)]),
     (ApiKey.DELETE_TOPICS, delete_topics.DeleteTopicsRequest(topic_names=["a"]), set(), set(), [("a", None)]),
     (
@@ -91,3 +93,15 @@ def test_a_request_is_about_what_it_names(
 ) -> None:
     found = subject_of(api, "app", 1, body, IDS.get)
     assert (found.transactional_ids, found.groups, found.partitions) == (transactions, groups, partitions)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].name)
+def test_the_names_that_an_api_can_have_include_those_of_its_requests(case: tuple[ApiKey, Any, set[str], set[str], list[Any]]) -> None:
+    api, _, transactional_ids, groups, partitions = case
+    found = {"transactional_id": transactional_ids, "group": groups, "topic": partitions}
+    assert {name for name, names in found.items() if names} <= names_in(api)
+
+
+def test_requests_of_an_api_without_such_fields_name_nothing() -> None:
+    assert names_in(ApiKey.FETCH) == {"topic"}
+    assert names_in(ApiKey.API_VERSIONS) == frozenset()
