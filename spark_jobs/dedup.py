@@ -81,6 +81,7 @@ JUDGED: Final = """
             LEFT JOIN outcomes o ON o.log_dir = r.log_dir AND o.file = r.file AND o.position = r.position
             LEFT JOIN stable t ON t.log_dir = r.log_dir AND t.topic = r.topic AND t.partition = r.partition
             LEFT JOIN sequences s ON s.log_dir = r.log_dir AND s.file = r.file AND s.position = r.position
+            LEFT JOIN resent e ON e.log_dir = r.log_dir AND e.file = r.file AND e.position = r.position
             WHERE NOT r.control AND NOT startswith(r.topic, '__')
         )
     )
@@ -88,7 +89,8 @@ JUDGED: Final = """
 BY_SEQUENCE: Final = {
     "scope": "log_dir, topic, partition",
     "once": """CASE WHEN s.sequence IS NOT NULL THEN concat(CAST(r.producer_id AS STRING), ':', CAST(r.producer_epoch AS STRING), ':',
-        CAST(s.session AS STRING), ':', CAST(s.sequence + r.offset - r.base_offset AS STRING)) END""",
+        CAST(coalesce(e.first_session, s.session) AS STRING), ':',
+        CAST(coalesce(e.first_sequence, s.sequence) + r.offset - r.base_offset AS STRING)) END""",
     "first": "0",
 }
 """The lowest offset is the first copy: the copies are in one partition, where offsets rise in the order of appending."""
@@ -246,7 +248,12 @@ def _start(records: Sink, row: Row) -> int:
 def _judge(engine: Engine, paths: Sequence[str], topics: Sequence[str], key_field: str | None, expiration_ms: int) -> None:
     engine.read("raw_batches", "batches", paths, topics, views.RAW_BATCHES_NEED)
     args: dict[str, Any] = {"expiration_ms": expiration_ms}
-    for name, query in (("batches", views.batches()), ("producer_batches", views.producer_batches()), ("sequences", views.sequences())):
+    for name, query in (
+        ("batches", views.batches()),
+        ("producer_batches", views.producer_batches()),
+        ("sequences", views.sequences()),
+        ("resent", views.RESENT),
+    ):
         engine.define(name, query, args)
     engine.define("outcomes", OUTCOMES, args)
     engine.define("stable", STABLE, args)

@@ -36,6 +36,8 @@ SIZES_MAX: Final = {LEADER_EPOCHS: SMALL_FILE_BYTES, "snapshot": SNAPSHOT_BYTES_
 SWAPPING: Final = "the cleaner was putting it in place of other segments; start the broker, which ends that, and judge it again"
 PARTITION_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**63 - 1
+MISSING_NAMED: Final = 10
+"""The number of missing partitions that a note names."""
 NO_OFFSET: Final = "no log has this offset"
 LISTINGS_AT_ONCE: Final = 16
 """The number of concurrent directory listings on remote file systems, where each listing is a round trip."""
@@ -80,6 +82,8 @@ def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirecto
             found.problems.append(f"{at}: {reason_of(listed)}")
         else:
             _add_partition(found, where, name, at, listed, facts)
+    if root == where.path:
+        _note_missing(found, directories, topics, facts)
     if not found.segments and not found.problems:
         found.problems.append(no_logs(found.path, topics))
     return found
@@ -92,6 +96,20 @@ class _Facts:
     starts: dict[tuple[str, int], int]
     cleaned: dict[tuple[str, int], int]
     clean_shutdown: bool
+
+
+def _note_missing(found: LogDirectory, directories: Collection[str], topics: Collection[str], facts: _Facts) -> None:
+    """Add a note of the partitions that have a high watermark above their log start, but no directory, also none that is being deleted."""
+    there = {name.rsplit(".", 1)[0] if RENAMED_DIR.fullmatch(name) else name for name in directories}
+    missing = sorted(
+        f"{name[0]}-{name[1]}"
+        for name, high_watermark in found.high_watermarks.items()
+        if high_watermark > facts.starts.get(name, 0) and f"{name[0]}-{name[1]}" not in there and (not topics or name[0] in topics)
+    )
+    if missing:
+        more = f" and {len(missing) - MISSING_NAMED} more" if len(missing) > MISSING_NAMED else ""
+        names = ", ".join(missing[:MISSING_NAMED])
+        found.notes.append(f"not judged, because they have no directory here, but records by {HIGH_WATERMARK_CHECKPOINT}: {names}{more}")
 
 
 def _list_all(where: Location, paths: list[str]) -> Iterable[list[Entry] | OSError]:
@@ -147,7 +165,11 @@ def _add_partition(  # noqa: PLR0917 # called once
         # If only a part of the segments were read, a rule could report a gap or an open transaction that does not exist.
         found.problems += [f"{reason}; {name[0]}-{name[1]} is not judged" for reason in unread]
         return
-    if not logs:
+    if not logs and (high_watermark := found.high_watermarks.get(name, 0)) > facts.starts.get(name, 0):
+        found.problems.append(
+            f"{name[0]}-{name[1]}: holds no segment, but consumers could read its records up to offset {high_watermark - 1}"
+        )
+    elif not logs:
         found.notes.append(f"{name[0]}-{name[1]}: holds no segment")
     unknown = 2**63 - 1 if name[0] in COMPACTED_BY_DESIGN else 0
     common = {

@@ -198,6 +198,7 @@ def _make_batch_views(engine: EmbeddedEngine, question: Question, logs: Sequence
         ("batches", views.batches()),
         ("producer_batches", views.producer_batches()),
         ("sequences", views.sequences()),
+        ("resent", views.RESENT),
         ("counts", views.COUNTS),
         ("logs", views.LOGS),
         ("newest_epochs", views.NEWEST_EPOCHS),

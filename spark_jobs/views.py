@@ -82,7 +82,7 @@ def batches(columns: str = TRUSTED_COLUMNS) -> str:
 PRODUCER_COLUMNS: Final = (
     "log_dir, topic, partition, segment, file, position, size_bytes, base_offset, last_offset, last_offset_delta, record_count, "
     "max_timestamp, log_append_time, transactional, control, marker, coordinator_epoch, producer_id, producer_epoch, base_sequence, "
-    "last_sequence, compacted, cleaned_to, blind_before, holes_before"
+    "last_sequence, crc, compacted, cleaned_to, blind_before, holes_before"
 )
 """The columns of `producer_batches` that rules read, beside those that its query adds. The list is short because a window carries all
 its input columns."""
@@ -92,6 +92,8 @@ def producer_batches(columns: str = PRODUCER_COLUMNS) -> str:
     """Return the query of view `producer_batches` with these columns of `batches`: batches and markers with a producer id, in log order.
 
     `session`: the number of silences of at least producer.id.expiration.ms before the row; after each, a broker has forgotten the producer.
+    Between a transaction's data and its marker there is none, whatever times the records have: a broker does not forget a producer while
+    its transaction is open (Kafka's ProducerStateManager.isProducerExpired).
     `ordinal`: the number of the producer's transactions that ended before the row; a batch and the marker that ends its transaction have
     the same ordinal. `max_epoch_before`: the highest epoch of all earlier batches and markers of the session. `prev_epoch`: the highest
     epoch of the session's earlier data batches.
@@ -99,11 +101,13 @@ def producer_batches(columns: str = PRODUCER_COLUMNS) -> str:
     return f"""
         WITH timed AS (
             SELECT {columns},
-                CASE WHEN {bounded("max_timestamp")} - lag({bounded("max_timestamp")}) OVER (
-                        PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position) >= :expiration_ms
+                CASE WHEN {bounded("max_timestamp")} - lag({bounded("max_timestamp")}) OVER of_producer >= :expiration_ms
+                      AND NOT (lag(transactional AND NOT control AND record_count > 0) OVER of_producer
+                               AND lag(blind_before) OVER of_producer = blind_before)
                      THEN 1 ELSE 0 END AS forgotten
             FROM batches
             WHERE producer_id >= 0
+            WINDOW of_producer AS (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position)
         ), sessions AS (
             SELECT *, sum(forgotten) OVER (
                 PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS session
@@ -126,7 +130,7 @@ def producer_batches(columns: str = PRODUCER_COLUMNS) -> str:
 
 SEQUENCE_COLUMNS: Final = (
     "log_dir, topic, partition, segment, file, position, base_offset, last_offset_delta, record_count, producer_id, producer_epoch, "
-    "base_sequence, last_sequence, session, blind_before, holes_before"
+    "base_sequence, last_sequence, crc, session, blind_before, holes_before"
 )
 """The columns of `sequences` that rules read, beside those that its query adds."""
 _EPOCH: Final = "PARTITION BY log_dir, topic, partition, producer_id, producer_epoch, session"
@@ -166,6 +170,24 @@ def sequences(columns: str = SEQUENCE_COLUMNS) -> str:
         WINDOW before AS {_BEFORE}
     """
 
+
+RESENT: Final = """
+    SELECT * FROM (
+        SELECT s.log_dir, s.topic, s.partition, s.file, s.position, s.session,
+            first_value(s.base_offset) OVER copies AS first_offset,
+            first_value(s.session) OVER copies AS first_session,
+            first_value(s.sequence) OVER copies AS first_sequence,
+            lag(s.session) OVER copies AS prev_session
+        FROM sequences s
+        LEFT SEMI JOIN (SELECT DISTINCT log_dir, topic, partition, producer_id, producer_epoch FROM sequences WHERE session > 0) r
+            ON r.log_dir = s.log_dir AND r.topic = s.topic AND r.partition = s.partition AND r.producer_id = s.producer_id
+            AND r.producer_epoch = s.producer_epoch
+        WINDOW copies AS (PARTITION BY s.log_dir, s.topic, s.partition, s.producer_id, s.producer_epoch, s.base_sequence, s.last_sequence,
+                          s.crc ORDER BY s.segment, s.position)
+    ) WHERE session > first_session
+"""
+"""Batches with the same bytes as one in an earlier session of their producer's epoch. A producer that starts its sequences over does not
+send the same records with the same times; a retry of a producer that writes old event times does."""
 
 TRANSACTIONS: Final = f"""
     SELECT log_dir, topic, partition, producer_id, ordinal,
@@ -367,8 +389,9 @@ LOG_SEGMENTS: Final = """
 """Each segment that holds a trusted batch. `blind`: bytes between its batches cannot be read. `indexed`: its `.index` file exists."""
 
 TIME_LOOKUPS: Final = """
-    SELECT log_dir, topic, partition, segment, file, entry, offset_before AS last_offset, timestamp_before FROM (
+    SELECT log_dir, topic, partition, segment, file, entry, offset_before AS last_offset, timestamp_before, segment_timestamp FROM (
         SELECT *,
+            max(max_timestamp) OVER (PARTITION BY log_dir, topic, partition, segment) AS segment_timestamp,
             max(CASE WHEN entry IS NULL THEN at END) OVER upto AS offset_before,
             max(max_timestamp) OVER upto AS timestamp_before
         FROM (
@@ -382,7 +405,8 @@ TIME_LOOKUPS: Final = """
         WINDOW upto AS (PARTITION BY log_dir, topic, partition, segment ORDER BY at, entry ROWS UNBOUNDED PRECEDING)
     ) WHERE entry IS NOT NULL
 """
-"""Each entry of a time index, with the largest timestamp of its segment's batches that end at or before the entry's offset."""
+"""Each entry of a time index, with the largest timestamp of its segment's batches, and of those that end at or before the entry's offset.
+"""
 
 EPOCH_LOOKUPS: Final = """
     SELECT log_dir, topic, partition, at AS base_offset, leader_epoch, noted_epoch FROM (

@@ -16,7 +16,7 @@ RULE = Rule(
         "Sees what carries a producer id: duplicates of plain producers, or of a producer that restarted under a new id, are rule"
         " `business-key`'s. "
         "Sequences are compared within one epoch, and anew after a silence longer than producer.id.expiration.ms, when a broker "
-        "forgets the producer."
+        "forgets the producer: from then on only a batch with the same bytes counts, and append times change the bytes."
     ),
     sql="""
         SELECT
@@ -34,6 +34,12 @@ RULE = Rule(
             least(base_offset, other.base_offset) AS first_offset
         FROM sequences
         WHERE sequence <= front
+        UNION ALL
+        SELECT 'violation', 'same batch twice', s.log_dir, s.topic, s.partition, s.base_offset, s.file, s.position,
+            s.producer_id, s.producer_epoch, s.base_sequence, s.last_sequence, s.record_count, r.first_offset
+        FROM sequences s
+        JOIN resent r ON r.log_dir = s.log_dir AND r.file = s.file AND r.position = s.position
+        WHERE r.session > r.prev_session
     """,
     view="sequences",
     scope=Scope.PARTITION,

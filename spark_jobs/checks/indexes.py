@@ -16,7 +16,10 @@ RULE = Rule(
         "directory without index files says nothing about them."
     ),
     sql="""
-        WITH found AS (
+        WITH uncertain AS (
+            SELECT DISTINCT log_dir, topic, partition, segment FROM raw_batches
+            WHERE error IS NOT NULL OR NOT coalesce(crc_ok, true) OR magic < 2
+        ), found AS (
             SELECT 'unreadable index' AS finding, i.*, CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS log_timestamp,
                 i.error AS detail
             FROM raw_indexes i WHERE i.error IS NOT NULL
@@ -31,12 +34,18 @@ RULE = Rule(
                 AND i.log_position >= s.first_position
                 AND (b.base_offset IS NULL OR b.base_offset > i.offset OR b.prev_last_offset >= i.offset OR s.last_offset < i.offset)
             UNION ALL
-            SELECT 'a later record lies before', t.* FROM (
-                SELECT i.*, s.last_offset AS log_offset, s.timestamp_before AS log_timestamp, i.kind AS detail
-                FROM raw_indexes i
-                JOIN time_lookups s ON s.log_dir = i.log_dir AND s.file = i.file AND s.entry = i.entry
-                WHERE s.timestamp_before > i.timestamp
-            ) t
+            SELECT CASE WHEN s.timestamp_before > i.timestamp THEN 'a later record lies before' ELSE 'no record has this time' END,
+                i.*, s.last_offset, CASE WHEN s.timestamp_before > i.timestamp THEN s.timestamp_before ELSE s.segment_timestamp END, i.kind
+            FROM raw_indexes i
+            JOIN time_lookups s ON s.log_dir = i.log_dir AND s.file = i.file AND s.entry = i.entry
+            LEFT JOIN uncertain u ON u.log_dir = i.log_dir AND u.topic = i.topic AND u.partition = i.partition AND u.segment = i.segment
+            WHERE s.timestamp_before > i.timestamp
+               OR s.segment_timestamp < i.timestamp AND i.log_start_offset <= i.segment AND u.log_dir IS NULL
+            UNION ALL
+            SELECT 'entries out of order', i.*, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), i.kind
+            FROM raw_indexes i
+            JOIN raw_indexes p ON p.log_dir = i.log_dir AND p.file = i.file AND p.entry = i.entry - 1
+            WHERE i.kind = 'index' AND i.offset <= p.offset OR i.kind = 'timeindex' AND i.timestamp <= p.timestamp
             UNION ALL
             SELECT 'no such aborted transaction', i.*, b.base_offset, CAST(NULL AS BIGINT), i.kind
             FROM raw_indexes i
@@ -44,6 +53,11 @@ RULE = Rule(
                 AND i.offset BETWEEN b.base_offset AND b.last_offset
             WHERE i.kind = 'txnindex' AND i.error IS NULL AND i.entry IS NOT NULL AND NOT b.compacted
                 AND NOT (coalesce(b.marker, '') = 'abort' AND b.producer_id = i.producer_id)
+            UNION ALL
+            SELECT 'no such aborted transaction', i.*, l.last_offset, CAST(NULL AS BIGINT), 'the log ends before it'
+            FROM raw_indexes i
+            JOIN logs l ON l.log_dir = i.log_dir AND l.topic = i.topic AND l.partition = i.partition
+            WHERE i.kind = 'txnindex' AND i.error IS NULL AND i.entry IS NOT NULL AND i.offset > l.last_offset AND l.blind = 0
             UNION ALL
             SELECT 'aborted transaction begins elsewhere', i.*, t.first_offset, CAST(NULL AS BIGINT),
                 concat('the index has ', CAST(i.first_offset AS STRING))
@@ -78,7 +92,7 @@ RULE = Rule(
             JOIN log_segments s ON s.log_dir = t.log_dir AND s.topic = t.topic AND s.partition = t.partition
                 AND t.marker_offset BETWEEN s.first_offset AND s.last_offset AND s.indexed AND NOT s.compacted
             LEFT JOIN raw_indexes i ON i.log_dir = t.log_dir AND i.topic = t.topic AND i.partition = t.partition
-                AND i.kind = 'txnindex' AND i.producer_id = t.producer_id AND i.offset = t.marker_offset
+                AND i.segment = s.segment AND i.kind = 'txnindex' AND i.producer_id = t.producer_id AND i.offset = t.marker_offset
             WHERE t.outcome = 'abort' AND t.data_batches > 0 AND i.log_dir IS NULL
         )
         SELECT

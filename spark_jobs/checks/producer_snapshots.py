@@ -24,8 +24,8 @@ RULE = Rule(
     ),
     limits=(
         "Producers that a snapshot leaves out have expired, or their batches are newer. Not judged: internal topics, partitions "
-        "where compaction has been, behind unreadable bytes, snapshots past the log's end, producers of whom no batch is left "
-        "before the snapshot, and transactions that began before the log's start. "
+        "where compaction has been, behind unreadable bytes, snapshots past the log's end, producers whose last batch is below the log's "
+        "start, and transactions that began before it. "
         "A violation only where the broker says that it stopped cleanly; otherwise a warning, for it makes new "
         "snapshots when it starts."
     ),
@@ -78,6 +78,15 @@ RULE = Rule(
             WHERE snapshot_offset IS NOT NULL AND log_epoch IS NOT NULL AND NOT unsure AND log_last_offset IS NOT NULL
         )
         WHERE kind IS NOT NULL
+        UNION ALL
+        SELECT CASE WHEN c.clean_shutdown THEN 'violation' ELSE 'warning' END, 'no such producer',
+            c.log_dir, c.topic, c.partition, c.snapshot_offset, c.snapshot_file, CAST(0 AS BIGINT),
+            c.producer_id, c.snapshot_epoch, c.log_epoch, c.snapshot_sequence, c.log_sequence, c.snapshot_last_offset, c.log_last_offset,
+            c.snapshot_open_from, CAST(NULL AS BIGINT)
+        FROM compared c
+        JOIN logs l ON l.log_dir = c.log_dir AND l.topic = c.topic AND l.partition = c.partition
+        WHERE c.log_last_offset IS NULL AND c.snapshot_last_offset >= l.log_start AND c.snapshot_offset <= l.last_offset + 1
+            AND NOT l.compacted AND l.blind = 0
         UNION ALL
         SELECT CASE WHEN clean_shutdown THEN 'violation' ELSE 'warning' END, 'unreadable snapshot',
             log_dir, topic, partition, snapshot_offset, file, CAST(0 AS BIGINT),

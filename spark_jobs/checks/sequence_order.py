@@ -17,6 +17,7 @@ RULE = Rule(
             producer_id, producer_epoch, base_sequence, last_sequence,
             CAST(front_in_log % 2147483648 AS INT) AS behind_sequence
         FROM sequences
+        LEFT ANTI JOIN resent USING (log_dir, file, position)
         WHERE sequence < front_in_log
           AND (front IS NULL OR sequence > front)
           AND (next_sequence IS NULL OR next_sequence > sequence_end)

@@ -289,6 +289,12 @@ def duplicate_across_the_wrap(root: Path) -> None:
     log.data(5, pid=1, seq=5)
 
 
+def resent_with_old_times(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    for seq, days in ((0, 0), (5, 2), (0, 0), (10, 2)):
+        log.data(pid=1, seq=seq, rows=[{"day": days, "seq": seq + i} for i in range(5)], at=T0 + days * DAY_MS)
+
+
 def deleted_head(root: Path) -> None:
     log = PartitionWriter(root, "t", 0, start=500)
     log.marker(3, epoch=2, committed=False)
@@ -436,6 +442,13 @@ BATCHES: dict[str, Case] = {
     ),
     "wrap": Case(wrap, []),
     "duplicate_across_the_wrap": Case(duplicate_across_the_wrap, [("duplicate-sequence", "violation", "same batch twice", "t-0@10")]),
+    "resent_with_old_times": Case(
+        resent_with_old_times,
+        [
+            ("duplicate-sequence", "violation", "same batch twice", "t-0@10"),
+            *[("business-key", "violation", "key seen before", f"t-0@{offset}") for offset in range(10, 15)],
+        ],
+    ),
     "deleted_head": Case(deleted_head, []),
     "deleted_records": Case(deleted_records, []),
     "expired_producer": Case(expired_producer, []),

@@ -14,6 +14,7 @@ from ottla.protocol.records.crc32c import crc32c
 from ottla.spark_jobs.corpus.case import Case
 from ottla.spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint
 
+DAY_MS = 86_400_000
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 ABORTED_ENTRY = struct.Struct(">hqqqq")
@@ -94,9 +95,10 @@ def describe(segment: Path) -> tuple[SideFiles, int]:
     return side_files, end
 
 
-def case(change: Callable[[SideFiles], None], *, clean: bool = True, old: bool = False) -> Callable[[Path], None]:
+def case(change: Callable[[SideFiles], None], *, clean: bool = True, old: bool = False, swapped: str = "") -> Callable[[Path], None]:
     """Return a function that writes a log with all side files to a directory, and applies `change` to the side files of its first segment.
-    With `old`, a second segment follows; otherwise the first one is the only one."""
+    With `old`, a second segment follows; otherwise the first one is the only one. `swapped`: the suffix of the side files that two segments
+    have of each other."""
 
     def write(root: Path) -> None:
         log = PartitionWriter(root, "t", 0)
@@ -118,6 +120,12 @@ def case(change: Callable[[SideFiles], None], *, clean: bool = True, old: bool =
                 epochs = side_files.epochs
             side_files.epochs = epochs
             side_files.write(segment, end)
+        if swapped:
+            first, second = (segment.with_suffix(swapped) for segment in segments)
+            first.rename(root / "first")
+            if second.exists():
+                second.rename(first)
+            (root / "first").rename(second)
         if clean:
             (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
 
@@ -154,6 +162,18 @@ def time_too_early(side_files: SideFiles) -> None:
     side_files.times[-1] = (T0 + 3, side_files.times[-1][1])
 
 
+def time_of_no_record(side_files: SideFiles) -> None:
+    side_files.times[-1] = (T0 + DAY_MS, side_files.times[-1][1])
+
+
+def times_in_no_order(side_files: SideFiles) -> None:
+    side_files.times.reverse()
+
+
+def aborted_beyond_the_log(side_files: SideFiles) -> None:
+    side_files.aborted.append((2, 500, 510))
+
+
 def aborted_forgotten(side_files: SideFiles) -> None:
     side_files.aborted.clear()
     side_files.aborted.append((7, 0, 4))
@@ -182,6 +202,19 @@ def other_epoch(side_files: SideFiles) -> None:
 
 def other_last_offset(side_files: SideFiles) -> None:
     side_files.producers[1].last_offset = 17
+
+
+def producer_of_another_log(side_files: SideFiles) -> None:
+    side_files.producers[7] = Producer(0, 4, 9)
+
+
+def producer_whose_batches_were_deleted(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0, start=100)
+    log.data(5, pid=1, seq=0)
+    side_files, end = describe(log.file)
+    side_files.producers[7] = Producer(0, 4, 99)
+    side_files.write(log.file, end)
+    (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
 
 
 def producer_expired(side_files: SideFiles) -> None:
@@ -220,6 +253,14 @@ SIDE_FILES: dict[str, Case] = {
         case(inside_a_batch, clean=False, old=True), [("indexes", "warning", "points to no batch", "t-0@11")]
     ),
     "time_index_too_early": Case(case(time_too_early), [("indexes", "violation", "a later record lies before", "t-0@9")]),
+    "time_index_of_no_record": Case(case(time_of_no_record), [("indexes", "violation", "no record has this time", "t-0@9")]),
+    "time_index_in_no_order": Case(case(times_in_no_order), [("indexes", "violation", "entries out of order", "t-0@4")]),
+    "aborted_index_beyond_the_log": Case(
+        case(aborted_beyond_the_log), [("indexes", "violation", "no such aborted transaction", "t-0@510")]
+    ),
+    "aborted_index_of_another_segment": Case(
+        case(nothing, old=True, swapped=".txnindex"), [("indexes", "violation", "aborted transaction not in its index", "t-0@12")]
+    ),
     "aborted_index_wrong": Case(
         case(aborted_forgotten),
         [
@@ -244,5 +285,7 @@ SIDE_FILES: dict[str, Case] = {
     "snapshot_of_a_transaction_from_before_the_log_start": Case(
         began_before_the_log_start, [("hanging-transaction", "info", "open", "t-0@5")]
     ),
+    "snapshot_of_another_log": Case(case(producer_of_another_log), [("producer-snapshots", "violation", "no such producer", "t-0@23")]),
+    "snapshot_of_a_producer_below_the_log_start": Case(producer_whose_batches_were_deleted, []),
     "snapshot_damaged": Case(case(snapshot_damaged), [("producer-snapshots", "violation", "unreadable snapshot", "t-0@23")]),
 }

@@ -9,8 +9,9 @@ from ottla.protocol.records.control import end_txn_marker
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.spark_jobs.corpus.case import Case
 from ottla.spark_jobs.corpus.payments import BEGAN_MS, MINUTE_MS, PLANTED, Partition, plant
-from ottla.spark_jobs.corpus.writer import flip, reheaded
+from ottla.spark_jobs.corpus.writer import T0, PartitionWriter, flip, reheaded
 
+DAY_MS = 86_400_000
 MARKER_BODY = 70
 """The position of a byte of a marker's batch after the batch header."""
 
@@ -175,6 +176,22 @@ def without_a_new_epoch(root: Path) -> None:
     states.state("t", 1, 0, "CompleteAbort", 2, version=1)
 
 
+def sequences_of_old_events(root: Path) -> None:
+    for partition, sequences in enumerate(((0, 0), (0, 10))):
+        log = PartitionWriter(root, "t", partition)
+        for number, seq in enumerate(sequences):
+            log.data(5, pid=1, seq=seq, transactional=True, at=T0 - 30 * DAY_MS)
+            log.marker(1, at=T0 + number)
+
+
+def committed_and_aborted(root: Path) -> None:
+    first, second, _ = logs(root)
+    for partition, outcomes in ((first, (True, False)), (second, (False, True))):
+        partition.data(1, 0, 0, 0)
+        for committed in outcomes:
+            partition.marker(1, 1, 0, committed=committed)
+
+
 def data_after_its_end(root: Path) -> None:
     first, second, _ = logs(root)
     first.data(1, 0, 0, 1)
@@ -228,6 +245,21 @@ TRANSACTIONS: dict[str, Case] = {
     ),
     "lost_with_its_marker": Case(lost_with_its_marker, [("torn-transaction", "warning", "marker missing", "payments-1@?")]),
     "without_a_new_epoch": Case(without_a_new_epoch, [("transaction-epochs", "violation", "marker without a new epoch", "payments-0@0")]),
+    "sequences_of_old_events": Case(
+        sequences_of_old_events,
+        [
+            ("duplicate-sequence", "violation", "same batch twice", "t-0@6"),
+            ("sequence-gap", "violation", "sequence gap", "t-1@6"),
+        ],
+    ),
+    "committed_and_aborted": Case(
+        committed_and_aborted,
+        [
+            ("markers", "warning", "another outcome of the same epoch", "payments-0@3"),
+            ("markers", "warning", "another outcome of the same epoch", "payments-1@3"),
+            ("torn-transaction", "violation", "committed elsewhere, aborted here", "payments-1@0"),
+        ],
+    ),
     "data_after_its_end": Case(
         data_after_its_end, [("torn-transaction", "warning", "ended elsewhere before its last data", "payments-1@0")]
     ),

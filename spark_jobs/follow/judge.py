@@ -95,6 +95,7 @@ def _make_views(engine: EmbeddedEngine, args: Mapping[str, Any]) -> None:
     # not kept.
     engine.define("producer_batches", views.producer_batches(every).replace(forgotten, forgotten + " AND NOT carried"), args)
     engine.define("sequences", views.sequences(every), args)
+    engine.define("resent", views.RESENT, args)
     engine.define("transactions", views.TRANSACTIONS, args)
     for name, columns in EMPTY_STATES.items():
         engine.table(name, columns, [])

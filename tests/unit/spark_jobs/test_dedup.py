@@ -95,6 +95,12 @@ def test_a_sequence_that_stands_twice_is_written_once(tmp_path: Path) -> None:
     assert [(row["offset"], row["value"], row["sequence"]) for row in written(tmp_path / "out")] == [(0, b"a", 0)]
 
 
+def test_a_batch_that_stands_twice_is_written_once_where_event_times_leap(tmp_path: Path) -> None:
+    CASES["resent_with_old_times"].write(tmp_path / "data")
+    assert dedup([tmp_path / "data"], tmp_path / "out") == [TopicCount("t", read=20, written=15, duplicate=5, added=15)]
+    assert [row["offset"] for row in written(tmp_path / "out")] == [*range(10), *range(15, 20)]
+
+
 def test_what_the_application_sent_twice_needs_its_business_key(log: Path, tmp_path: Path) -> None:
     by_sequence = dedup([log], tmp_path / "by-sequence")
     assert [(count.topic, count.duplicate) for count in by_sequence] == [("idempotent", 0), ("orders", 0)]

@@ -53,6 +53,26 @@ def test_deleted_moving_and_foreign_directories_are_named(tmp_path: Path) -> Non
     assert found.problems
 
 
+def test_a_partition_that_lost_all_its_segments_is_a_problem(tmp_path: Path) -> None:
+    for partition in range(3):
+        PartitionWriter(tmp_path, "t", partition).file.unlink()
+    checkpoint(tmp_path, "replication-offset-checkpoint", [("t", 0, 5), ("t", 1, 0), ("t", 2, 9)])
+    checkpoint(tmp_path, "log-start-offset-checkpoint", [("t", 2, 9)])
+    found = find_file_logs(tmp_path)
+    assert found.problems == ["t-0: holds no segment, but consumers could read its records up to offset 4"]
+    assert found.notes == ["t-1: holds no segment", "t-2: holds no segment"]
+
+
+def test_partitions_with_records_and_no_directory_are_named(tmp_path: Path) -> None:
+    PartitionWriter(tmp_path, "t", 0)
+    (tmp_path / "t-3.0123456789abcdef0123456789abcdef-delete").mkdir()
+    checkpoint(tmp_path, "replication-offset-checkpoint", [("t", 0, 0), ("t", 1, 5), ("u", 0, 1), ("t", 2, 0), ("t", 3, 7)])
+    text = "not judged, because they have no directory here, but records by replication-offset-checkpoint"
+    assert find_file_logs(tmp_path).notes[-1] == f"{text}: t-1, u-0"
+    assert find_file_logs(tmp_path, ["u"]).notes[-1] == f"{text}: u-0"
+    assert find_file_logs(tmp_path / "t-0").notes == []
+
+
 def test_a_missing_directory_is_a_problem(tmp_path: Path) -> None:
     assert find_file_logs(tmp_path / "none").problems == [f"{tmp_path / 'none'}: no such directory"]
     (tmp_path / "file").touch()
