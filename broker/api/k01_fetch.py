@@ -342,6 +342,7 @@ def _read_some(
             if target.topic in hidden:
                 raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = ctx.services.partitions.get(target.topic, requested.partition)
+            target.name = partition.topic
             _check(request, partition, requested, requester)
             data = _redirected(partition, requested, request.rack_id) if request.rack_id and not requester.follows else None
             data = data or _diverging(partition, requested)
@@ -362,7 +363,7 @@ def _read_some(
                 target.quiet = False
                 read.unwatched.append((target, partition))
         except Rejected as rejected:
-            data = _error(ctx, target, rejected)
+            data = _error(ctx, target, _by_name(ctx, target, rejected))
             target.quiet = False
         read.must_answer = read.must_answer or _is_news(data)
         size = len(data.records) if data.records else 0
@@ -486,6 +487,24 @@ def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[A
     if isolation is not Isolation.READ_COMMITTED:
         return None
     return [AbortedTransaction(producer_id, first_offset) for producer_id, first_offset in aborted]
+
+
+def _by_name(ctx: Context[PartitionServices], target: FetchTarget, rejected: Rejected) -> Rejected:
+    """Return the error of a partition as Kafka's sessions do: once they have found a topic's name, they look for the topic by its name. A
+    deleted topic is then UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID if another topic has the name.
+    """
+    if isinstance(target.topic, str):
+        return rejected
+    found = ctx.services.topics.topic_by_id(target.topic)
+    if found is not None:
+        target.name = found.name
+    if rejected.code is not ErrorCode.UNKNOWN_TOPIC_ID or target.name is None:
+        return rejected
+    try:
+        ctx.services.partitions.get(target.name, target.requested.partition)
+    except Rejected as missing:
+        return missing
+    return Rejected(ErrorCode.INCONSISTENT_TOPIC_ID)
 
 
 def _error(ctx: Context[PartitionServices], target: FetchTarget, rejected: Rejected) -> PartitionData:

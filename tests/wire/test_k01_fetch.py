@@ -130,6 +130,22 @@ def test_every_later_version_reads_by_topic_id(client: Client, version: int) -> 
     assert unknown.aborted_transactions == []
 
 
+def test_a_session_by_topic_id_knows_a_deleted_topic_by_its_name(client: Client) -> None:
+    def errors(**fields: Any) -> list[int]:
+        response = fetch(client, request(topic="", session_id=session, **fields), 13)
+        return [partition.error_code for topic in response.responses for partition in topic.partitions]
+
+    topic_id = create(client, "t").topic_id
+    opened = fetch(client, request(part(), part(5), topic="", topic_id=topic_id, session_epoch=0), 13)
+    session = opened.session_id
+    delete(client, "t")
+    assert errors(session_epoch=1) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    create(client, "t")
+    assert errors(session_epoch=2) == [ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    (found,) = fetch(client, request(part(), topic="", topic_id=topic_id), 13).responses[0].partitions
+    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
 @pytest.mark.parametrize(("offset", "error"), [(-1, 1), (0, 0), (1, 0), (2, 0), (3, 1)])
 def test_offsets_outside_the_log_are_out_of_range_and_its_end_is_not(client: Client, offset: int, error: int) -> None:
     create(client, "t")

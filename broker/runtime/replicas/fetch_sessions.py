@@ -66,6 +66,8 @@ class FetchTarget:
     order: int = 0
     """The position in the session. Targets are read in ascending order."""
     session: FetchSession | None = None
+    name: str | None = None
+    """The name of the topic, once it has been found by its id. A session keeps it when the topic is deleted (KAFKA CachedPartition)."""
     watched: Partition | None = None
     """The partition that this target watches. It has not changed since it was read."""
     quiet: bool = False

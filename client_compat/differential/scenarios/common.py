@@ -13,6 +13,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -62,6 +63,14 @@ def wait_until_led(probe: Probe, name: str, partitions: int) -> None:
     for _ in until(f"{name} has a leader"):
         (topic,) = probe.quietly(ListOffsetsRequest(-1, 0, [wanted], 5_000), 7).topics
         if not any(partition.error_code for partition in topic.partitions):
+            return
+
+
+def wait_until_deleted(probe: Probe, topic_id: bytes) -> None:
+    """Wait until the broker does not know the topic. Apache Kafka acknowledges DeleteTopics before the broker has applied the metadata."""
+    request = MetadataRequest([MetadataRequestTopic(topic_id, None)], False)
+    for _ in until("the topic is deleted"):
+        if probe.quietly(request, 12).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID:
             return
 
 

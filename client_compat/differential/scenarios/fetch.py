@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from client_compat.differential.probe import Probe
-from client_compat.differential.scenarios.common import UNKNOWN_ID, batch, create, produce
+from client_compat.differential.scenarios.common import UNKNOWN_ID, batch, create, produce, wait_until_deleted
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
 
@@ -131,3 +133,26 @@ def sessions(probe: Probe) -> None:
         first = probe.ask("unknown topic in a session", unknown, version)
         if first is not None and first.session_id:
             probe.ask("and again", request("", bytes(16), session_id=first.session_id, session_epoch=1), version)
+
+
+def deleted_topics(probe: Probe) -> None:
+    """Delete the topic of a fetch session, and create another one with the same name."""
+    for version in (7, 12, 13, 18):
+        if version not in probe.range(ApiKey.FETCH):
+            continue
+        name = f"short-lived-{version}"
+        topic_id = create(probe, name, 2)
+        opened = probe.ask("full, with a session", request(name, topic_id, part(), part(9), session_epoch=0), version)
+        epochs = count(1)
+
+        def ask(label: str, *parts: FetchPartition, version: int = version, session: int = opened.session_id, epochs: Any = epochs) -> None:
+            probe.ask(label, request(name, topic_id, *parts, session_id=session, session_epoch=next(epochs)), version)  # noqa: B023 # called at once
+
+        probe.ask("delete", DeleteTopicsRequest([DeleteTopicState(name)], [name], 5_000))
+        wait_until_deleted(probe, topic_id)
+        ask("deleted")
+        ask("deleted, with another partition", part(1))
+        create(probe, name)
+        ask("created again")
+        ask("created again, listed", part(), part(1))
+        probe.ask("without a session", request(name, topic_id, part()), version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client_compat.differential.probe import Probe
-from client_compat.differential.scenarios.common import UNKNOWN_ID, batch, create, produce, until, wait_until_led
+from client_compat.differential.scenarios.common import UNKNOWN_ID, batch, create, produce, until, wait_until_deleted, wait_until_led
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -117,7 +117,7 @@ def deleting(probe: Probe) -> None:
             probe.ask(label, by_name, version)
         probe.ask("unknown", DeleteTopicsRequest([DeleteTopicState("nowhere")], ["nowhere", ""], 5_000), version)
         probe.ask("an internal one", DeleteTopicsRequest([DeleteTopicState("__cluster_metadata")], ["__cluster_metadata"], 5_000), version)
-        _wait_until_deleted(probe, topic_id)
+        wait_until_deleted(probe, topic_id)
         probe.ask("fetch metadata of a deleted id", MetadataRequest([MetadataRequestTopic(topic_id, None)], False), 12)
     topic_id = create(probe, "by-id")
     for label, state in {
@@ -133,14 +133,6 @@ def deleting(probe: Probe) -> None:
     topic_id = create(probe, "both-ways")
     both = [DeleteTopicState("both-ways"), DeleteTopicState(None, topic_id)]
     probe.ask("by name and by id", DeleteTopicsRequest(both, timeout_ms=5_000), 6)
-
-
-def _wait_until_deleted(probe: Probe, topic_id: bytes) -> None:
-    """Wait until the broker does not know the topic. Apache Kafka acknowledges DeleteTopics before the broker has applied the metadata."""
-    request = MetadataRequest([MetadataRequestTopic(topic_id, None)], False)
-    for _ in until("the topic is deleted"):
-        if probe.quietly(request, 12).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-            return
 
 
 def metadata(probe: Probe) -> None:
