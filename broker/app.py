@@ -53,8 +53,8 @@ from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.broker.runtime.metadata.streams_topics import StreamsTopics
 from ottla.broker.runtime.quorum.sole_voter import ReadMetadata
+from ottla.broker.runtime.replicas.fetch_purgatory import FetchPurgatory
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
-from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.share.share_services import share_services
@@ -219,7 +219,7 @@ class Broker:
     async def _stop_serving(self) -> None:
         """Release long polls and waiting group members, and answer the requests in flight for a bounded time."""
         self.accept_no_more()
-        self.services.fetch_waits.release_all()
+        self.services.fetch_purgatory.release_all()
         self.services.groups.stop()
         self.services.txns.stop()
         self.services.share.stop()
@@ -363,7 +363,7 @@ class Broker:
             share=share,
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._session_id),
-            fetch_waits=FetchWaits(timers),
+            fetch_purgatory=FetchPurgatory(timers),
             flusher=self._flusher,
             random_bytes=self.environment.random.randbytes,
             stop_at_once=self.stop_at_once,

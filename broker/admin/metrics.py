@@ -89,7 +89,7 @@ class Metrics:
             samples.gauge("kafka_server_socket_server_metrics_connection_count", count, listener=listener, networkProcessor="0")
         samples.counter("kafka_server_socket_server_metrics_connection_creation", broker.connections_made)
         samples.gauge("ottla_requests_waiting", broker.waiting_requests)
-        parked = broker.services.fetch_waits.parked
+        parked = broker.services.fetch_purgatory.parked
         samples.gauge("kafka_server_delayedoperationpurgatory_numdelayedoperations", parked, delayedOperation="Fetch")
         waiting = broker.services.share.fetches.waiting
         samples.gauge("kafka_server_delayedoperationpurgatory_numdelayedoperations", waiting, delayedOperation="ShareFetch")
@@ -141,7 +141,7 @@ class Metrics:
             leaders += 1
             # Replicas being added do not count as under-replicated (Kafka's OngoingReassignmentState).
             replicas = len(known.replicas) - len(known.adding_replicas)
-            under, below = len(known.isr) < replicas, partition.replica.others.below_min_in_sync
+            under, below = len(known.isr) < replicas, partition.replica.leadership.below_min_in_sync
             behind, too_few = behind + under, too_few + below
             samples.gauge_of("kafka_cluster_partition_replicascount", replicas, labels)
             samples.gauge_of("kafka_cluster_partition_insyncreplicascount", len(known.isr), labels)

@@ -34,7 +34,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.peer_log import shown
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition
+from ottla.broker.replication.purgatory import ON_DISK, REPLICATED, Condition
 from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import TopicPartitions

@@ -230,7 +230,7 @@ def _park(ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchCo
     session, on_closed = fetch.session, ctx.peer.on_closed
     for target, partition in read.unwatched:
         target.watch(partition, quiet=False)
-    waiting = ctx.services.fetch_waits.wait(session, _wanted_bytes(ctx, request) - read.bytes, deadline)
+    waiting = ctx.services.fetch_purgatory.wait(session, _wanted_bytes(ctx, request) - read.bytes, deadline)
     on_closed[waiting] = waiting.cancel
 
     def ended(_: object) -> None:
@@ -384,7 +384,7 @@ def _is_quiet(partition: Partition, requested: FetchPartition, data: PartitionDa
     if data.high_watermark != log.high_watermark or data.log_start_offset != log.log_start_offset or log.failure is not None:
         return False
     if requester.follows:
-        return requested.fetch_offset == log.log_end_offset and requester.node in replica.others.in_sync.committed
+        return requested.fetch_offset == log.log_end_offset and requester.node in replica.leadership.in_sync.committed
     return requested.fetch_offset >= log.bound(requester.isolation) and not (rack and partition.knows_racks)
 
 

@@ -21,8 +21,8 @@ from ottla.broker.api.deferred import answered
 from ottla.broker.api.describable_topics import describable_topics
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
-from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.runtime.coordination.group_service import new_member_id
 from ottla.protocol.error_codes import ErrorCode
@@ -35,7 +35,7 @@ API = Api(JoinGroupRequest, array_limits={"protocols": 1_000})
 def handle(ctx: Context[CoordinationServices], request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     """Let the client join the group. Return the response at once, or an awaitable of it until the join phase ends."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
-        return _response(ctx, JoinAnswer(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return _response(ctx, JoinGroupResult(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     client_id = ctx.client_id or ""
     joining = Joining(
         member_id=request.member_id,
@@ -54,11 +54,11 @@ def handle(ctx: Context[CoordinationServices], request: JoinGroupRequest) -> Joi
     return answered(
         lambda: ctx.services.groups.join(request.group_id, joining),
         lambda answer: _response(ctx, answer),
-        lambda rejected: _response(ctx, JoinAnswer(error=rejected.code, member_id="" if request.group_id else request.member_id)),
+        lambda rejected: _response(ctx, JoinGroupResult(error=rejected.code, member_id="" if request.group_id else request.member_id)),
     )
 
 
-def _response(ctx: Context[CoordinationServices], answer: JoinAnswer) -> JoinGroupResponse:
+def _response(ctx: Context[CoordinationServices], answer: JoinGroupResult) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=answer.error,
         generation_id=answer.generation,

@@ -14,8 +14,8 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
-from ottla.broker.groups.answers import SyncAnswer
 from ottla.broker.groups.classic import Syncing
+from ottla.broker.groups.results import SyncGroupResult
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -28,9 +28,9 @@ PROTOCOL_SAID_SINCE = 5
 def handle(ctx: Context[CoordinationServices], request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     """Return the member's assignment, or an awaitable of it until the group leader has sent the assignments."""
     if ctx.version >= PROTOCOL_SAID_SINCE and None in {request.protocol_type, request.protocol_name}:
-        return _response(SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return _response(SyncGroupResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
-        return _response(SyncAnswer(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return _response(SyncGroupResult(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     syncing = Syncing(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -42,11 +42,11 @@ def handle(ctx: Context[CoordinationServices], request: SyncGroupRequest) -> Syn
     return answered(
         lambda: ctx.services.groups.sync(request.group_id, syncing),
         _response,
-        lambda rejected: _response(SyncAnswer(error=rejected.code)),
+        lambda rejected: _response(SyncGroupResult(error=rejected.code)),
     )
 
 
-def _response(answer: SyncAnswer) -> SyncGroupResponse:
+def _response(answer: SyncGroupResult) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=answer.error,
         protocol_type=answer.protocol_type,

@@ -22,7 +22,7 @@ from ottla.broker.api.deferred import answered
 from ottla.broker.api.describable_topics import describable_topics
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
-from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
 from ottla.broker.groups.consumer_member import Assignment as Partitions
 from ottla.broker.groups.consumer_member import assignment_from, topics_of
 from ottla.broker.runtime.coordination.group_service import random_member_id
@@ -88,7 +88,7 @@ def _owned(topics: list[TopicPartitions] | None) -> Partitions | None:
     return assignment_from(listed) or {topic.topic_id: frozenset() for topic in listed}
 
 
-def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
+def _response(answer: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     assignment = answer.assignment
     return ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,

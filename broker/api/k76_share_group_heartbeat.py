@@ -21,7 +21,7 @@ from ottla.broker.api.deferred import answered
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.share_groups import MEMBER_ID_CHARS_MAX, enabled
 from ottla.broker.core.acl import Operation, Resource
-from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
+from ottla.broker.groups.consumer_heartbeat import HeartbeatResult
 from ottla.broker.groups.consumer_member import topics_of
 from ottla.broker.groups.share_heartbeat import ShareHeartbeat
 from ottla.protocol.error_codes import ErrorCode
@@ -68,7 +68,7 @@ def _heartbeat(ctx: Context[CoordinationServices], request: ShareGroupHeartbeatR
     )
 
 
-def _response(answer: HeartbeatAnswer) -> ShareGroupHeartbeatResponse:
+def _response(answer: HeartbeatResult) -> ShareGroupHeartbeatResponse:
     assignment = answer.assignment
     return ShareGroupHeartbeatResponse(
         member_id=answer.member_id,

@@ -28,7 +28,7 @@ from ottla.broker.api.streams_topics import begin_internal_topics
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected, clipped
-from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
+from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatResult
 from ottla.broker.streams.internal_topics import Status as StatusCode
 from ottla.broker.streams.tasks import Tasks, sorted_tasks
 from ottla.protocol.error_codes import ErrorCode
@@ -101,7 +101,7 @@ def _refusal(ctx: Context[CoordinationServices], topology: Topology) -> Rejected
     return None
 
 
-def _response(ctx: Context[CoordinationServices], answer: StreamsHeartbeatAnswer) -> StreamsGroupHeartbeatResponse:
+def _response(ctx: Context[CoordinationServices], answer: StreamsHeartbeatResult) -> StreamsGroupHeartbeatResponse:
     tasks = answer.tasks
     response = StreamsGroupHeartbeatResponse(
         member_id=answer.member_id,

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.quorum.active_controller import ActiveController
     from ottla.broker.runtime.quorum.quorum_controller import QuorumController
     from ottla.broker.runtime.quorum.serving import QuorumServing
+    from ottla.broker.runtime.replicas.fetch_purgatory import FetchPurgatory
     from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
-    from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
     from ottla.broker.runtime.replicas.flusher import Flusher
     from ottla.broker.runtime.replicas.partitions import Partitions
     from ottla.broker.runtime.share.share_services import ShareServices
@@ -88,7 +88,7 @@ class PartitionServices(ClusterServices):
     log_dir: LogDir
     partitions: Partitions
     fetch_sessions: FetchSessions
-    fetch_waits: FetchWaits
+    fetch_purgatory: FetchPurgatory
     txn_verification: TxnVerification
 
 

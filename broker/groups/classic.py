@@ -2,13 +2,14 @@
 
 Invariants:
 
-* Time is an argument; `expire` must be called at or after `next_deadline()`. Nothing here waits: a caller that must wait leaves a ticket.
+* Time is an argument; `expire` must be called at or after `next_deadline()`. Nothing here waits: a `Caller` is stored, and gets its
+  reply later.
 * Membership between two generations is not persisted ("soft state") and changes at once. Generation, protocol, leader, members and
   assignments are persisted: an operation returns them as a `GroupMetadataValue` in `ClassicOutcome.record`, and they change only in
   `apply`, which loading the log uses, too.
 * A record is written when the leader's assignment arrives, when a generation begins without members, and when a static member returns
   under a new id without a rebalance. If it cannot be written, `abandon` lets the members start over; there is nothing to roll back.
-* A ticket is answered exactly once. If a later request of the same member replaces it, its answer is REBALANCE_IN_PROGRESS (Kafka
+* A caller gets exactly one reply. If a later request of the same member replaces it, the reply is REBALANCE_IN_PROGRESS (Kafka
   leaves the older request unanswered).
 
 Joining, the longest operation, is in `classic_join`. Source: Kafka's GroupMetadataManager.classicGroup*, ClassicGroup; KIP-345,
@@ -19,8 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ottla.broker.groups import subscriptions
-from ottla.broker.groups.answers import JoinAnswer, JoinedMember, Reply, SyncAnswer, Ticket
 from ottla.broker.groups.group_records import GroupMetadataValue, MemberMetadata
+from ottla.broker.groups.results import Caller, JoinedMember, JoinGroupResult, Reply, SyncGroupResult
 from ottla.broker.groups.roster import JoinProtocol, Member, Roster
 from ottla.broker.groups.states import MOVES, ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
@@ -138,9 +139,9 @@ class ClassicGroup:
         """Return every member with its subscription under the chosen protocol, as the leader gets them."""
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members)
 
-    def current_generation(self, member_id: str) -> JoinAnswer:
+    def current_generation(self, member_id: str) -> JoinGroupResult:
         """Return the response to a JoinGroup that does not start a rebalance; only the leader's has the list of members."""
-        return JoinAnswer(
+        return JoinGroupResult(
             member_id=member_id,
             generation=self.generation,
             protocol_type=self.protocol_type,
@@ -160,21 +161,21 @@ class ClassicGroup:
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
-    def sync(self, syncing: Syncing, ticket: Ticket, now: Now) -> ClassicOutcome:
+    def sync(self, syncing: Syncing, caller: Caller, now: Now) -> ClassicOutcome:
         """Reply to a SyncGroup with the member's assignment: at once, or when the leader's assignments are in the log."""
         error = self._check_sync(syncing)
         if error is not ErrorCode.NONE:
-            return ClassicOutcome([Reply(ticket, SyncAnswer(error=error))])
+            return ClassicOutcome([Reply(caller, SyncGroupResult(error=error))])
         member = self.members[syncing.member_id]
         self._pending_sync.discard(member.member_id)
         if not self._pending_sync:
             self._sync_deadline_ms = None
         self.reset_session(member, now)
         if self.state is ClassicState.STABLE:
-            return ClassicOutcome([Reply(ticket, self._assignment_of(member.assignment))])
+            return ClassicOutcome([Reply(caller, self._assignment_of(member.assignment))])
         outcome = ClassicOutcome()
-        self._supersede(member.awaiting_sync, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS), outcome)
-        member.awaiting_sync = ticket
+        self._supersede(member.awaiting_sync, SyncGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS), outcome)
+        member.awaiting_sync = caller
         if member.member_id == self.leader_id:
             self._assign(syncing.assignments, now, outcome)
         return outcome
@@ -363,14 +364,14 @@ class ClassicGroup:
     def forget_pending_sync(self, member_id: str) -> None:
         self._pending_sync.discard(member_id)
 
-    def await_join(self, member: Member, ticket: Ticket, outcome: ClassicOutcome) -> None:
-        self._supersede(member.awaiting_join, JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id), outcome)
-        member.awaiting_join = ticket
+    def await_join(self, member: Member, caller: Caller, outcome: ClassicOutcome) -> None:
+        self._supersede(member.awaiting_join, JoinGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id), outcome)
+        member.awaiting_join = caller
 
     def answer_waiting(self, member: Member, error: ErrorCode, join_member_id: str, outcome: ClassicOutcome) -> None:
         """Complete the member's pending JoinGroup and SyncGroup, if any, with an error. `join_member_id` is in the JoinGroup response."""
-        self._supersede(member.awaiting_join, JoinAnswer(error=error, member_id=join_member_id), outcome)
-        self._supersede(member.awaiting_sync, SyncAnswer(error=error), outcome)
+        self._supersede(member.awaiting_join, JoinGroupResult(error=error, member_id=join_member_id), outcome)
+        self._supersede(member.awaiting_sync, SyncGroupResult(error=error), outcome)
         member.awaiting_join = member.awaiting_sync = None
 
     # --- internals ------------------------------------------------------------------------------------------------------------
@@ -423,8 +424,8 @@ class ClassicGroup:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
 
-    def _assignment_of(self, assignment: bytes) -> SyncAnswer:
-        return SyncAnswer(protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=assignment)
+    def _assignment_of(self, assignment: bytes) -> SyncGroupResult:
+        return SyncGroupResult(protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=assignment)
 
     def _assign(self, assignments: Mapping[str, bytes], now: Now, outcome: ClassicOutcome) -> None:
         """Add to `outcome` the record with the leader's assignments, and the replies to all pending SyncGroups. A member that the leader
@@ -440,7 +441,7 @@ class ClassicGroup:
         for member in self.members:
             member.assignment = b""
             if member.awaiting_sync is not None:
-                outcome.replies.append(Reply(member.awaiting_sync, SyncAnswer(error=error)))
+                outcome.replies.append(Reply(member.awaiting_sync, SyncGroupResult(error=error)))
                 member.awaiting_sync = None
                 self.reset_session(member, now)
 
@@ -503,9 +504,9 @@ class ClassicGroup:
         self.prepare_rebalance(now, outcome)
 
     @staticmethod
-    def _supersede(ticket: Ticket | None, answer: JoinAnswer | SyncAnswer, outcome: ClassicOutcome) -> None:
-        if ticket is not None:
-            outcome.replies.append(Reply(ticket, answer))
+    def _supersede(caller: Caller | None, result: JoinGroupResult | SyncGroupResult, outcome: ClassicOutcome) -> None:
+        if caller is not None:
+            outcome.replies.append(Reply(caller, result))
 
     def _record_of(self, members: list[Member], leader: str | None, assignments: Mapping[str, bytes], now: Now) -> GroupMetadataValue:
         return GroupMetadataValue(

@@ -11,8 +11,8 @@ and would choose the same protocol.
 
 from dataclasses import dataclass, replace
 
-from ottla.broker.groups.answers import JoinAnswer, Reply, Ticket
 from ottla.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, ClassicOutcome
+from ottla.broker.groups.results import Caller, JoinGroupResult, Reply
 from ottla.broker.groups.roster import JoinProtocol, Member
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.broker.groups.topics_view import MayDescribe, every_topic
@@ -43,9 +43,9 @@ class Joining:
         return {protocol.name for protocol in self.protocols}
 
 
-def join(group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> ClassicOutcome:
+def join(group: ClassicGroup, joining: Joining, caller: Caller, now: Now) -> ClassicOutcome:
     """Process a JoinGroup. Its reply is in the returned outcome, or in that of the operation that ends the join phase."""
-    attempt = _Join(group, joining, ticket, now)
+    attempt = _Join(group, joining, caller, now)
     attempt.run()
     return attempt.outcome
 
@@ -53,10 +53,10 @@ def join(group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> Cla
 class _Join:
     """One JoinGroup that is being processed: the group, the request, and the outcome so far."""
 
-    def __init__(self, group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> None:
+    def __init__(self, group: ClassicGroup, joining: Joining, caller: Caller, now: Now) -> None:
         self.group = group
         self.joining = joining
-        self.ticket = ticket
+        self.caller = caller
         self.now = now
         self.outcome = ClassicOutcome()
 
@@ -66,7 +66,7 @@ class _Join:
         if error is not ErrorCode.NONE:
             if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
                 self._turn_out()
-            self._answer(JoinAnswer(error=error, member_id=answer_id))
+            self._answer(JoinGroupResult(error=error, member_id=answer_id))
         elif not joining.member_id:
             self._join_without_id()
         elif joining.member_id in group.pending:
@@ -75,8 +75,8 @@ class _Join:
         else:
             self._rejoin(group.members[joining.member_id])
 
-    def _answer(self, answer: JoinAnswer) -> None:
-        self.outcome.replies.append(Reply(self.ticket, answer))
+    def _answer(self, result: JoinGroupResult) -> None:
+        self.outcome.replies.append(Reply(self.caller, result))
 
     def _turn_out(self) -> None:
         self.group.pending.pop(self.joining.member_id, None)
@@ -94,7 +94,7 @@ class _Join:
                 self._add(joining.new_member_id)
         elif joining.require_known_member_id:
             group.pending[joining.new_member_id] = self.now.mono_ms + joining.session_timeout_ms
-            self._answer(JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=joining.new_member_id))
+            self._answer(JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=joining.new_member_id))
         else:
             self._add(joining.new_member_id)
 
@@ -102,7 +102,7 @@ class _Join:
         group = self.group
         member = _member_of(self.joining, member_id)
         member.is_new = True
-        member.awaiting_join = self.ticket
+        member.awaiting_join = self.caller
         if not len(group.members):
             group.protocol_type = self.joining.protocol_type
         group.members.add(member)
@@ -124,7 +124,7 @@ class _Join:
         group.members.set_protocols(member, joining.protocols)
         member.rebalance_timeout_ms = joining.rebalance_timeout_ms
         member.session_timeout_ms = joining.session_timeout_ms
-        group.await_join(member, self.ticket, self.outcome)
+        group.await_join(member, self.caller, self.outcome)
         group.prepare_or_complete(self.now, self.outcome)
 
     def _replace_static(self, old: Member) -> None:
@@ -144,7 +144,7 @@ class _Join:
             self.outcome.record = group.record_replacing(old.member_id, member, self.now)
             self._answer(_answer_to_replacement(group, joining, old, member))
             return
-        member.awaiting_join = self.ticket
+        member.awaiting_join = self.caller
         group.members.replace(old.member_id, member)
         group.forget_pending_sync(old.member_id)
         group.prepare_or_complete(self.now, self.outcome)
@@ -189,14 +189,14 @@ def _protocol_if_replaced(group: ClassicGroup, old: Member, member: Member) -> s
     return chosen
 
 
-def _answer_to_replacement(group: ClassicGroup, joining: Joining, old: Member, member: Member) -> JoinAnswer:
+def _answer_to_replacement(group: ClassicGroup, joining: Joining, old: Member, member: Member) -> JoinGroupResult:
     """Return the response to a static member that has replaced `old` without a rebalance. If it is the leader, it must not assign again:
     newer clients get `skip_assignment` (KIP-814), older ones the old leader's member id, so that they act as followers."""
     was_leader = old.member_id == group.leader_id
     skip = was_leader and joining.can_skip_assignment
     members = group.joined_members() if skip else ()
     leader = member.member_id if skip else group.leader_id or ""
-    return JoinAnswer(
+    return JoinGroupResult(
         member_id=member.member_id,
         generation=group.generation,
         protocol_type=group.protocol_type,

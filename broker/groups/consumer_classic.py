@@ -19,23 +19,23 @@ from dataclasses import replace
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups import migration
-from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
 from ottla.broker.groups.classic import CONSUMER_PROTOCOL_TYPE, Leaving, Syncing
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.consumer_draft import Draft
 from ottla.broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, MemberState
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolSubscription, owned_of, read_subscription, write_assignment
+from ottla.broker.groups.results import JoinGroupResult, SyncGroupResult
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
 
 
-def join(draft: Draft, joining: Joining) -> JoinAnswer:
+def join(draft: Draft, joining: Joining) -> JoinGroupResult:
     """Process the JoinGroup of a classic protocol member: join or rejoin it, and return the response. Raises Rejected."""
     member_id = joining.member_id or joining.new_member_id
     _check_may_join(draft, joining, member_id)
     if not joining.member_id and joining.require_known_member_id and joining.instance_id is None:
-        return JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        return JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
     subscription = _subscription(joining)
     holder = draft.group.static_member(joining.instance_id)
     replaces_consumer = holder is not None and holder.classic is None
@@ -63,7 +63,7 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
         draft.deadlines.cancel(DeadlineKind.JOIN, member_id)
         draft.keep_session(member)
         draft.deadlines.set(DeadlineKind.SYNC, member_id, draft.now.mono_ms + joining.rebalance_timeout_ms)
-    return JoinAnswer(
+    return JoinGroupResult(
         member_id=member_id,
         generation=member.epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
@@ -84,7 +84,7 @@ def _downgrade(draft: Draft, member_id: str, owned: Assignment | None, *, subscr
     return group.members[member_id]
 
 
-def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
+def sync(draft: Draft, syncing: Syncing) -> SyncGroupResult:
     """Return the classic member's current assignment, set by its last JoinGroup. Raises Rejected (REBALANCE_IN_PROGRESS: it must
     rejoin)."""
     member = draft.group.existing_member(syncing.member_id, syncing.instance_id)
@@ -96,7 +96,7 @@ def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
         raise Rejected(ErrorCode.REBALANCE_IN_PROGRESS)
     draft.deadlines.cancel(DeadlineKind.SYNC, member.member_id)
     draft.keep_session(member)
-    return SyncAnswer(
+    return SyncGroupResult(
         protocol_type=syncing.protocol_type,
         protocol_name=syncing.protocol_name,
         assignment=write_assignment(member.assigned, classic.protocols[0].metadata, draft.topics),

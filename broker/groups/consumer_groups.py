@@ -15,17 +15,17 @@ from typing import Any, TypeVar
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups import consumer_classic, consumer_heartbeat, migration
-from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer, Ticket
 from ottla.broker.groups.classic import ClassicGroup, ClassicOutcome, Leaving, Syncing
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
-from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, MemberState
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern_groups import ModernGroups
 from ottla.broker.groups.regexes import Resolution
+from ottla.broker.groups.results import Caller, JoinGroupResult, Reply, SyncGroupResult
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
 from ottla.protocol.consumer_group_log import ConsumerGroupMetadataKey
@@ -49,36 +49,36 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, list[Reply]]]:
+    def heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatResult, list[Reply]]]:
         """Process a ConsumerGroupHeartbeat. Return the response, and replies to pending joins and syncs of a classic group that the
         heartbeat converts. Raises Rejected."""
         consumer_heartbeat.check(beat, self._config_of(beat.group_id))
         if beat.epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
             draft = self._draft(self.existing(beat.group_id), now)
-            answer = consumer_heartbeat.leave(draft, beat)
+            result = consumer_heartbeat.leave(draft, beat)
         else:
             draft = self._draft_to_join(beat, now)
-            answer = consumer_heartbeat.heartbeat(draft, beat)
+            result = consumer_heartbeat.heartbeat(draft, beat)
             if isinstance(upgraded := self._groups.get(beat.group_id), ClassicGroup):
                 draft.replies += upgraded.release_waiting(ErrorCode.REBALANCE_IN_PROGRESS).replies
-        return self._effects(draft, (answer, draft.replies))
+        return self._effects(draft, (result, draft.replies))
 
-    def join(self, group: ConsumerGroup, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, list[Reply]]:
+    def join(self, group: ConsumerGroup, joining: Joining, caller: Caller, now: Now) -> Effects[GroupRecord, list[Reply]]:
         """Process the JoinGroup of a classic protocol member, in a consumer group that has members. Return the records and the reply."""
         draft = self._draft(group, now)
         try:
-            answer = consumer_classic.join(draft, joining)
+            result = consumer_classic.join(draft, joining)
         except Rejected as refused:
-            return Effects((), [Reply(ticket, JoinAnswer(error=refused.code))])
-        return self._effects(draft, [Reply(ticket, answer)])
+            return Effects((), [Reply(caller, JoinGroupResult(error=refused.code))])
+        return self._effects(draft, [Reply(caller, result)])
 
-    def sync(self, group: ConsumerGroup, syncing: Syncing, ticket: Ticket, now: Now) -> Effects[GroupRecord, list[Reply]]:
+    def sync(self, group: ConsumerGroup, syncing: Syncing, caller: Caller, now: Now) -> Effects[GroupRecord, list[Reply]]:
         """Process the SyncGroup of a classic protocol member. Return the reply, which has the member's assignment or an error."""
         try:
-            answer = consumer_classic.sync(self._draft(group, now), syncing)
+            result = consumer_classic.sync(self._draft(group, now), syncing)
         except Rejected as refused:
-            answer = SyncAnswer(error=refused.code)
-        return Effects((), [Reply(ticket, answer)])
+            result = SyncGroupResult(error=refused.code)
+        return Effects((), [Reply(caller, result)])
 
     def heartbeat_of_classic(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
         """Process the heartbeat of a classic protocol member, and return its error code."""

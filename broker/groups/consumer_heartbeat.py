@@ -58,7 +58,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatAnswer:
+class HeartbeatResult:
     """The response to a ConsumerGroupHeartbeat: the member's id and epoch. `assignment` is None if it has not changed since the last
     response."""
 
@@ -109,7 +109,7 @@ def _fault(beat: Heartbeat) -> str | None:
     return None
 
 
-def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
+def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatResult:
     """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. Raises Rejected."""
     group = draft.group
     if len(group.members) >= draft.config.max_size and beat.member_id not in group.members:
@@ -123,7 +123,7 @@ def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
     member = draft.reconcile(beat.member_id, beat.owned, subscription_changed=changed)
     draft.keep_session(member)
     tells = beat.is_full or member.assigned != before.assigned
-    return HeartbeatAnswer(
+    return HeartbeatResult(
         member_id=beat.member_id,
         epoch=member.epoch,
         heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
@@ -131,7 +131,7 @@ def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
     )
 
 
-def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
+def leave(draft: Draft, beat: Heartbeat) -> HeartbeatResult:
     """Process a heartbeat with epoch -1 (remove the member) or -2 (a static member leaves temporarily), and return the response. Raises
     Rejected."""
     member = draft.group.existing_member(beat.member_id, beat.instance_id)
@@ -140,7 +140,7 @@ def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
         draft.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)
     else:
         fence(draft, member.member_id)
-    return HeartbeatAnswer(member_id=beat.member_id, epoch=beat.epoch)
+    return HeartbeatResult(member_id=beat.member_id, epoch=beat.epoch)
 
 
 def fence(draft: Draft, member_id: str) -> None:

@@ -20,18 +20,18 @@ from typing import Any
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer, Ticket
 from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
 from ottla.broker.groups.classic_join import Joining, join
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_draft import ConsumerConfig
 from ottla.broker.groups.consumer_groups import ConsumerGroups
-from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from ottla.broker.groups.modern import CommitPartition, ModernGroup, OffsetsGroup
 from ottla.broker.groups.modern_groups import ModernGroups
 from ottla.broker.groups.offsets import NO_PRODUCER_ID, Offsets
 from ottla.broker.groups.regexes import Resolution
+from ottla.broker.groups.results import Caller, JoinGroupResult, Reply, SyncGroupResult
 from ottla.broker.groups.share_draft import ShareConfig
 from ottla.broker.groups.share_group import ShareGroup
 from ottla.broker.groups.share_groups import ShareGroups
@@ -146,46 +146,46 @@ class GroupCoordinator:
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 
-    def join(self, group_id: str, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
+    def join(self, group_id: str, joining: Joining, caller: Caller, now: Now) -> Effects[GroupRecord, Replies]:
         """Process a JoinGroup; return the records and replies. The first join creates the group. A join with a member id for an unknown
         group gets UNKNOWN_MEMBER_ID."""
         error = self._join_refusal(group_id, joining)
         if error is not ErrorCode.NONE:
-            return Effects((), [Reply(ticket, JoinAnswer(error=error, member_id=joining.member_id))])
+            return Effects((), [Reply(caller, JoinGroupResult(error=error, member_id=joining.member_id))])
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            return self.consumers.join(group, joining, ticket, now)
+            return self.consumers.join(group, joining, caller, now)
         if isinstance(group, ConsumerGroup | StreamsGroup) and group.is_empty:
-            return self._replace_empty_group(group, joining, ticket, now)
+            return self._replace_empty_group(group, joining, caller, now)
         if isinstance(group, ModernGroup):
-            return Effects((), [Reply(ticket, JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))])
-        return self._join_new_group(group_id, joining, ticket, now) if group is None else _effects(group, join(group, joining, ticket, now))
+            return Effects((), [Reply(caller, JoinGroupResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))])
+        return self._join_new_group(group_id, joining, caller, now) if group is None else _effects(group, join(group, joining, caller, now))
 
-    def _join_new_group(self, group_id: str, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
+    def _join_new_group(self, group_id: str, joining: Joining, caller: Caller, now: Now) -> Effects[GroupRecord, Replies]:
         group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
-        outcome = join(group, joining, ticket, now)
+        outcome = join(group, joining, caller, now)
         assert outcome.record is None, "nobody was assigned anything yet"
         outcome.record = GroupMetadataValue(current_state_timestamp=now.wall_ms)
         self._unwritten.add(group_id)
         return _effects(group, outcome)
 
     def _replace_empty_group(
-        self, group: ConsumerGroup | StreamsGroup, joining: Joining, ticket: Ticket, now: Now
+        self, group: ConsumerGroup | StreamsGroup, joining: Joining, caller: Caller, now: Now
     ) -> Effects[GroupRecord, Replies]:
         """Process the JoinGroup of the first member of a new classic group, which replaces a consumer or streams group without members."""
         if joining.member_id:
-            return Effects((), [Reply(ticket, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))])
+            return Effects((), [Reply(caller, JoinGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))])
         end = group.end()
-        effects = self._join_new_group(group.group_id, joining, ticket, now)
+        effects = self._join_new_group(group.group_id, joining, caller, now)
         return Effects([*end, *effects.records], effects.response)
 
-    def sync(self, group_id: str, syncing: Syncing, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
+    def sync(self, group_id: str, syncing: Syncing, caller: Caller, now: Now) -> Effects[GroupRecord, Replies]:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            return self.consumers.sync(group, syncing, ticket, now)
+            return self.consumers.sync(group, syncing, caller, now)
         if isinstance(group, ClassicGroup) and group_id and not group.is_empty:
-            return _effects(group, group.sync(syncing, ticket, now))
-        return Effects((), [Reply(ticket, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID))])
+            return _effects(group, group.sync(syncing, caller, now))
+        return Effects((), [Reply(caller, SyncGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID))])
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
         if not group_id:
@@ -197,7 +197,7 @@ class GroupCoordinator:
             return group.heartbeat(member_id, instance_id, generation, now)
         return ErrorCode.UNKNOWN_MEMBER_ID
 
-    def consumer_heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, Replies]]:
+    def consumer_heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatResult, Replies]]:
         """Process a ConsumerGroupHeartbeat. Return the response, and replies to pending joins and syncs of a classic group that the
         heartbeat converts. Raises Rejected."""
         return self.consumers.heartbeat(beat, now)

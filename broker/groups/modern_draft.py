@@ -18,10 +18,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from ottla.broker.groups.answers import Reply
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupRecord, Key, Value
 from ottla.broker.groups.modern import ModernGroup, SubscriptionGroup
+from ottla.broker.groups.results import Reply
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicInfo, TopicsView, hash_of
 

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.answers import Reply
 from ottla.broker.groups.deadlines import Deadlines
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern import FIRST_EPOCH, ModernGroup
 from ottla.broker.groups.modern_draft import ModernConfig, ModernDraft
+from ottla.broker.groups.results import Reply
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
 from ottla.protocol.error_codes import ErrorCode

@@ -6,7 +6,7 @@ Invariants:
 * `leader_id` is None or names a member.
 * A protocol can be chosen only if every member supports it; each member votes for the first such protocol in its own list (Kafka's
   ClassicGroup.selectProtocol).
-* A ticket is an object that the caller passed to be answered later; a member has at most one for its join and one for its sync.
+* A `Caller` identifies a request whose response is delayed; a member has at most one for its join and one for its sync.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.broker.groups.answers import Ticket
 from ottla.broker.groups.group_records import MemberMetadata
+from ottla.broker.groups.results import Caller
 
 
 class JoinProtocol(NamedTuple):
@@ -39,8 +39,8 @@ class Member:
     assignment: bytes = b""
     is_new: bool = False
     session_deadline_ms: int | None = None
-    awaiting_join: Ticket | None = None
-    awaiting_sync: Ticket | None = None
+    awaiting_join: Caller | None = None
+    awaiting_sync: Caller | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return the member's subscription under `protocol`; empty if the member does not support the protocol."""

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups import share_heartbeat
-from ottla.broker.groups.answers import Reply
-from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
+from ottla.broker.groups.consumer_heartbeat import HeartbeatResult
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern_groups import ModernGroups
+from ottla.broker.groups.results import Reply
 from ottla.broker.groups.share_draft import ShareConfig, ShareDraft
 from ottla.broker.groups.share_group import SharedTopic, SharedTopics, ShareGroup, StatePartitions, record_of, subtracted, united
 from ottla.broker.groups.share_heartbeat import ShareHeartbeat
@@ -67,7 +67,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, beat: ShareHeartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, Initialization]]:
+    def heartbeat(self, beat: ShareHeartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatResult, Initialization]]:
         """Return the heartbeat's response, and the share partitions to initialize afterwards. Raises Rejected."""
         share_heartbeat.check(beat)
         if beat.epoch == LEAVE_EPOCH:
@@ -75,11 +75,11 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
             return self._effects(draft, (share_heartbeat.leave(draft, beat.member_id), Initialization(draft.group.epoch, {})))
         group = self._to_join(beat)
         draft = self._draft(group, now)
-        answer = share_heartbeat.heartbeat(draft, beat)
+        result = share_heartbeat.heartbeat(draft, beat)
         missing = draft.initialize(self._initializing(group, now))
         self._begin(beat.group_id, missing, now)
         offsets = {(topic_id, partition): -1 for topic_id, topic in missing.items() for partition in sorted(topic.partitions)}
-        return self._effects(draft, (answer, Initialization(draft.group.epoch, offsets)))
+        return self._effects(draft, (result, Initialization(draft.group.epoch, offsets)))
 
     def expire(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
         """Remove the members whose sessions have expired. Return the records and replies."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.consumer_heartbeat import ID_BYTES_MAX, HeartbeatAnswer, is_empty
+from ottla.broker.groups.consumer_heartbeat import ID_BYTES_MAX, HeartbeatResult, is_empty
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.share_draft import ShareDraft
@@ -49,7 +49,7 @@ def check(beat: ShareHeartbeat) -> None:
         raise Rejected(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
 
 
-def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatAnswer:
+def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatResult:
     """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. Raises Rejected."""
     members = draft.group.members
     if len(members) >= draft.config.max_size and beat.member_id not in members:
@@ -72,7 +72,7 @@ def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatAnswer:
     member = draft.reconcile(beat.member_id, epoch_bumped=epoch_bumped)
     draft.start_session(member.member_id, draft.config.session_timeout_ms)
     tells = beat.epoch == JOIN_EPOCH or beat.topic_names is not None or member.assigned != before.assigned
-    return HeartbeatAnswer(
+    return HeartbeatResult(
         member_id=beat.member_id,
         epoch=member.epoch,
         heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
@@ -80,10 +80,10 @@ def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatAnswer:
     )
 
 
-def leave(draft: ShareDraft, member_id: str) -> HeartbeatAnswer:
+def leave(draft: ShareDraft, member_id: str) -> HeartbeatResult:
     """Remove the member from the share group, and return the response. Raises Rejected."""
     fence(draft, draft.group.existing_member(member_id).member_id)
-    return HeartbeatAnswer(member_id=member_id, epoch=LEAVE_EPOCH)
+    return HeartbeatResult(member_id=member_id, epoch=LEAVE_EPOCH)
 
 
 def fence(draft: ShareDraft, member_id: str) -> None:

@@ -15,16 +15,16 @@ from __future__ import annotations
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups import streams_heartbeat
-from ottla.broker.groups.answers import Reply
 from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern_groups import ModernGroups
+from ottla.broker.groups.results import Reply
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.streams_draft import StreamsConfig, StreamsDraft
 from ottla.broker.groups.streams_group import StreamsGroup
-from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
+from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatResult
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.protocol.streams_group_log import StreamsGroupMetadataKey
@@ -37,7 +37,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
 
     def heartbeat(
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, now: Now
-    ) -> Effects[GroupRecord, StreamsHeartbeatAnswer]:
+    ) -> Effects[GroupRecord, StreamsHeartbeatResult]:
         """Process a heartbeat, with which a member joins, stays in or leaves a group. Return the records and the response. Raises
         Rejected."""
         streams_heartbeat.check(beat, is_extended=self._config_of(beat.group_id).is_extended)

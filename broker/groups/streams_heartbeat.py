@@ -39,7 +39,7 @@ from ottla.protocol.messages.streams_group import Endpoint, TaskIds, TaskOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsHeartbeatAnswer:
+class StreamsHeartbeatResult:
     """The response to a StreamsGroupHeartbeat: the member's id and epoch. `tasks` and `endpoints` are None if they have not changed since
     the last response; `topics_to_create` are the missing internal topics."""
 
@@ -128,7 +128,7 @@ def _check_changelogs(beat: StreamsGroupHeartbeatRequest) -> None:
 
 def heartbeat(
     draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, exists: bool
-) -> StreamsHeartbeatAnswer:
+) -> StreamsHeartbeatResult:
     """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. `exists`: the group was in the coordinator's
     table. Raises Rejected."""
     before = _member(draft, beat)
@@ -154,7 +154,7 @@ def heartbeat(
     is_changed = beat.member_epoch == JOIN_EPOCH or member.assigned != before.assigned
     _count_endpoint_changes(draft, beat, before, member)
     _note_problems(draft, member, status)
-    return StreamsHeartbeatAnswer(
+    return StreamsHeartbeatResult(
         member_id=member.member_id,
         epoch=member.epoch,
         heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
@@ -190,7 +190,7 @@ def _note_problems(draft: StreamsDraft, member: StreamsMember, status: list[tupl
         status.append((Status.MISSING_CLIENT_TAGS, reason))
 
 
-def leave(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatAnswer:
+def leave(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatResult:
     """Remove the member for good or, if it is a static member that will return, temporarily; return the response. Raises Rejected."""
     if beat.shutdown_application:
         request_shutdown(draft, beat.member_id)
@@ -201,7 +201,7 @@ def leave(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsHea
         draft.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)
     else:
         fence(draft, member.member_id)
-    return StreamsHeartbeatAnswer(member_id=beat.member_id, epoch=beat.member_epoch)
+    return StreamsHeartbeatResult(member_id=beat.member_id, epoch=beat.member_epoch)
 
 
 def request_shutdown(draft: StreamsDraft, member_id: str) -> None:

@@ -24,7 +24,7 @@ class FollowerFetch(NamedTuple):
     """The leader epoch that the follower knows; -1 if the request carries none."""
 
 
-class Pulse:
+class SessionFetchTime:
     """The time in ms of the last request in a follower's fetch session. Each request fetches all partitions of the session."""
 
     __slots__ = ("ms",)
@@ -37,10 +37,10 @@ class Progress:
     """The state of another replica, derived from its fetches. `broker_epoch` is None until it has fetched under this leadership.
 
     While nothing is appended, a follower at the log end repeats the same fetch offset with each request of its session. To avoid visiting
-    every partition for each request, `rest` makes the session's pulse provide the fetch times until `settle` is called.
+    every partition for each request, `follow_session` makes the session provide the fetch times until `leave_session` is called.
     """
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "fetched_ms", "leader_end", "log_end", "log_start", "pulses")
+    __slots__ = ("broker_epoch", "caught_up_ms", "fetch_times", "fetched_ms", "leader_end", "log_end", "log_start")
 
     def __init__(self) -> None:
         self.log_start = UNKNOWN_END
@@ -51,7 +51,7 @@ class Progress:
         self.caught_up_ms = NEVER
         """The last time at which the replica is known to have had every record of the leader."""
         self.broker_epoch: int | None = None
-        self.pulses: tuple[Pulse, ...] = ()
+        self.fetch_times: tuple[SessionFetchTime, ...] = ()
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> None:
         """Record a fetch at `fetch.offset`. `leader_end` is the leader's log end offset before the read for this fetch.
@@ -70,25 +70,25 @@ class Progress:
         self.fetched_ms = now_ms
         self.broker_epoch = fetch.broker_epoch
 
-    def rest(self, pulse: Pulse) -> None:
-        """Count each request of the session as a fetch at the leader's log end, until `settle`.
+    def follow_session(self, fetch_time: SessionFetchTime) -> None:
+        """Count each request of the session as a fetch at the leader's log end, until `leave_session`.
 
         The last fetch must have been at the log end. When a follower starts a new session, a request of the old one may still be pending.
-        The replica then has two pulses for a while.
+        The replica then follows two sessions for a while.
         """
-        self.pulses = (*self.pulses, pulse)
+        self.fetch_times = (*self.fetch_times, fetch_time)
 
     def refresh(self) -> None:
         """Update the replica's fetch times from the last request of its fetch session."""
-        for pulse in self.pulses:
-            self.caught_up_ms = max(self.caught_up_ms, pulse.ms)
-            self.fetched_ms = max(self.fetched_ms, pulse.ms)
+        for fetch_time in self.fetch_times:
+            self.caught_up_ms = max(self.caught_up_ms, fetch_time.ms)
+            self.fetched_ms = max(self.fetched_ms, fetch_time.ms)
 
-    def settle(self, pulse: Pulse) -> None:
-        """End `rest`, because the partition has changed. Later requests of the session count only when the partition is read."""
-        if pulse in self.pulses:
+    def leave_session(self, fetch_time: SessionFetchTime) -> None:
+        """End `follow_session`, because the partition has changed. Later requests of the session count only when the partition is read."""
+        if fetch_time in self.fetch_times:
             self.refresh()
-            self.pulses = tuple(other for other in self.pulses if other is not pulse)
+            self.fetch_times = tuple(other for other in self.fetch_times if other is not fetch_time)
 
     def is_caught_up(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
         """Return whether the replica is at the leader's log end, or was at most `lag_max_ms` ago."""
@@ -99,7 +99,7 @@ class Progress:
 
         `again` means that the same broker led in the previous epoch. It then keeps the replica's log start and end offsets.
         """
-        self.pulses = ()
+        self.fetch_times = ()
         self.caught_up_ms = now_ms if in_sync else NEVER
         self.fetched_ms = now_ms if in_sync and again else NEVER
         self.leader_end = leader_end if again else UNKNOWN_END

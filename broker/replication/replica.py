@@ -53,9 +53,9 @@ class Replica:
         "_syncing",
         "high_watermark",
         "leader_epoch",
+        "leadership",
         "leads",
         "log_end",
-        "others",
         "partition_epoch",
         "shared",
         "synced",
@@ -78,7 +78,7 @@ class Replica:
         self.synced = synced
         """Every record below this offset is on disk."""
         self.high_watermark = high_watermark
-        self.others = Leadership(brokers or Brokers(), lag_max_ms)
+        self.leadership = Leadership(brokers or Brokers(), lag_max_ms)
         """The state of the other replicas; empty while this replica follows."""
         self.shared = False
         """Whether this replica leads other replicas. If not, every append is committed at once and needs no clock reading."""
@@ -115,14 +115,14 @@ class Replica:
         """Become or stay leader according to a metadata record. A new partition epoch discards the pending proposal. Return the effects."""
         if self.is_stale(registration):
             return NOTHING
-        self.others.assigned(registration, news=registration.partition_epoch > self.partition_epoch)
+        self.leadership.assigned(registration, news=registration.partition_epoch > self.partition_epoch)
         if self.is_elected(registration):
             again = self.leads and registration.leader_epoch == self.leader_epoch + 1
-            self.others.began(self.log_end, now_ms, again=again)
+            self.leadership.began(self.log_end, now_ms, again=again)
             self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.leads = True
-        self.shared = bool(self.others.followers)
+        self.shared = bool(self.leadership.followers)
         return self._committed(now_ms)
 
     def follow(self, registration: Registration) -> int:
@@ -133,7 +133,7 @@ class Replica:
         self.leads = self.shared = False
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
-        self.others.ended(registration)
+        self.leadership.ended(registration)
         return FETCH if elected else NOTHING
 
     @property
@@ -142,7 +142,7 @@ class Replica:
 
         Until then its high watermark may be lower than the previous leader's, so ListOffsets rejects lookups at or above it (KIP-207).
         """
-        return self.leads and self.others.epoch_start > self.high_watermark
+        return self.leads and self.leadership.epoch_start > self.high_watermark
 
     def check_epoch(self, requested: int) -> None:
         """Reject a request whose leader epoch differs from the current one (KIP-320). An epoch of -1 disables the check.
@@ -167,7 +167,7 @@ class Replica:
         """
         self.check_epoch(leader_epoch)
         self.check_leads()
-        if node not in self.others.followers:
+        if node not in self.leadership.followers:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == -1 else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> int:
@@ -177,80 +177,80 @@ class Replica:
         Raises Rejected like `check_follower`, and for a broker incarnation that has been replaced (KIP-903).
         """
         self.check_follower(fetch.node, fetch.leader_epoch)
-        others = self.others
-        if others.has_replaced(fetch):
+        leadership = self.leadership
+        if leadership.has_replaced(fetch):
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {fetch.node} has registered again since epoch {fetch.broker_epoch}")
-        progress = others.followers[fetch.node]
+        progress = leadership.followers[fetch.node]
         has_grown, has_deleted = fetch.offset != progress.log_end, fetch.log_start != progress.log_start
-        lowest_start = others.lowest_start() if has_deleted else 0
+        lowest_start = leadership.lowest_start() if has_deleted else 0
         progress.fetched(fetch, leader_end, now_ms)
-        effects = self._propose(others.expansion(fetch.node, self.high_watermark, self.log_end, now_ms))
+        effects = self._propose(leadership.expansion(fetch.node, self.high_watermark, self.log_end, now_ms))
         if has_grown:
             effects |= self._committed(now_ms)
-        if has_deleted and others.lowest_start() > lowest_start:
+        if has_deleted and leadership.lowest_start() > lowest_start:
             effects |= LOW_WATERMARK
         return effects
 
     def look_for_laggards(self, now_ms: int) -> int:
         """Propose to remove lagging replicas from the ISR. The caller does this every half of replica.lag.time.max.ms. Return the
         effects."""
-        return self._propose(self.others.shrinkage(self.log_end, now_ms))
+        return self._propose(self.leadership.shrinkage(self.log_end, now_ms))
 
     @property
     def may_lag(self) -> bool:
         """Whether `look_for_laggards` could find a lagging replica even if nothing else changes."""
-        return self.shared and not self.others.have_all(self.log_end)
+        return self.shared and not self.leadership.have_all(self.log_end)
 
     @property
     def proposal(self) -> Proposal | None:
         """The ISR change that is pending at the controller, or None."""
-        return self.others.in_sync.proposal
+        return self.leadership.in_sync.proposal
 
     def answered(self, proposal: Proposal, answer: Accepted | ErrorCode, now_ms: int) -> int:
         """Handle the controller's response to a proposal, and return the effects. The response is ignored if the proposal is no longer the
         pending one."""
-        others = self.others
-        if others.in_sync.proposal is not proposal:
+        leadership = self.leadership
+        if leadership.in_sync.proposal is not proposal:
             return NOTHING
         if isinstance(answer, ErrorCode):
             verdict = VERDICTS.get(answer, Verdict.RETRY)
             if verdict is Verdict.REVERT:
-                others.in_sync = InSync.settled(others.in_sync.committed)
+                leadership.in_sync = InSync.settled(leadership.in_sync.committed)
                 return self._committed(now_ms)
             return PROPOSE if verdict is Verdict.RETRY else NOTHING
         if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
             return NOTHING
         self.partition_epoch = answer.partition_epoch
-        others.in_sync = InSync.settled(answer.members)
+        leadership.in_sync = InSync.settled(answer.members)
         return self._committed(now_ms)
 
     def _propose(self, nodes: frozenset[int] | None) -> int:
         if nodes is None:
             return NOTHING
-        self.others.propose(Proposal(self.leader_epoch, self.partition_epoch, self.others.members(nodes)))
+        self.leadership.propose(Proposal(self.leader_epoch, self.partition_epoch, self.leadership.members(nodes)))
         return PROPOSE
 
     # --- acks=all, DeleteRecords -------------------------------------------------------------------------------------------------
 
     def check_enough_in_sync(self) -> None:
         """Raise Rejected (NOT_ENOUGH_REPLICAS) if the ISR is too small for acks=all. Call this before the append."""
-        if self.others.below_min_in_sync:
-            raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.others.in_sync.committed)} replica(s) are in sync")
+        if self.leadership.below_min_in_sync:
+            raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.leadership.in_sync.committed)} replica(s) are in sync")
 
     def check_enough_have_it(self) -> None:
         """Raise Rejected (NOT_ENOUGH_REPLICAS_AFTER_APPEND) if the ISR is too small when the records of an acks=all append become
         committed."""
-        if len(self.others.in_sync.maximal) < self.others.effective_min_in_sync:
-            raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"{len(self.others.in_sync.maximal)} replica(s) are in sync")
+        if len(self.leadership.in_sync.maximal) < self.leadership.effective_min_in_sync:
+            raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"{len(self.leadership.in_sync.maximal)} replica(s) are in sync")
 
     def min_in_sync_changed(self, min_in_sync: int, now_ms: int) -> int:
         """Apply a new value of the topic's min.insync.replicas. Return the effects."""
-        self.others.min_in_sync = min_in_sync
+        self.leadership.min_in_sync = min_in_sync
         return self._committed(now_ms)
 
     def low_watermark(self, log_start: int) -> int:
         """Return the lowest log start offset of all live replicas. `log_start` is that of this replica."""
-        return min(log_start, self.others.lowest_start())
+        return min(log_start, self.leadership.lowest_start())
 
     # --- this replica's log ------------------------------------------------------------------------------------------------------
 
@@ -308,7 +308,7 @@ class Replica:
             return NOTHING
         end = self.own_end if self._held else self.log_end
         if self.shared:
-            end = self.others.committable(end, self.log_end, now_ms)
+            end = self.leadership.committable(end, self.log_end, now_ms)
         if end <= self.high_watermark:
             return NOTHING
         self.high_watermark = end

@@ -398,19 +398,19 @@ class Cluster(EmbeddedBrokers):
 def _shrink_isrs(node: Broker) -> None:
     """Shrink the ISRs of the partitions that this broker leads, as if no follower had ever fetched. The clock is not advanced, because that
     would end clients' requests too."""
-    for others, partition in [(each.replica.others, each) for each in node.services.partitions if each.leads]:
+    for others, partition in [(each.replica.leadership, each) for each in node.services.partitions if each.leads]:
         others.lag_max_ms = 0
         others.followers = {number: Progress() for number in others.followers}
         partition.look_for_laggards()
 
 
 def _is_alone(node: Broker) -> bool:
-    return all(each.replica.others.in_sync.committed == {node.settings.node_id} for each in node.services.partitions if each.leads)
+    return all(each.replica.leadership.in_sync.committed == {node.settings.node_id} for each in node.services.partitions if each.leads)
 
 
 def _have_patience(node: Broker) -> None:
     for partition in node.services.partitions:
-        partition.replica.others.lag_max_ms = LAG_MS
+        partition.replica.leadership.lag_max_ms = LAG_MS
 
 
 def _observe(observer: RequestObserver, script: Faults, _: Broker) -> None:

@@ -12,36 +12,36 @@ from ottla.broker.storage.meta_properties import MetaProperties, encode_meta
 from ottla.broker.storage.partition_metadata import encode_metadata
 from ottla.broker.storage.producer_snapshots import encode_snapshot
 from ottla.broker.storage.producer_state import BatchMetadata, Origin, ProducerStateEntry
-from tests.support.logs import NOW_MS, TOPIC_ID, LogBox, LogConfig, batch, marker
+from tests.support.logs import NOW_MS, TOPIC_ID, LogConfig, LogHarness, batch, marker
 
 
 def test_offset_index_entries_are_relative_last_offset_and_position(tmp_path: Path) -> None:
-    box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=150))
+    harness = LogHarness(tmp_path / "topic-0", LogConfig(index_interval_bytes=150))
     for _ in range(5):
-        box.append(batch(count=2, size=20))
-    assert box.log.size_bytes == 5 * 0x75
-    box.log.close()
+        harness.append(batch(count=2, size=20))
+    assert harness.log.size_bytes == 5 * 0x75
+    harness.log.close()
     # Two batches exceed the interval of 150 bytes, so the third and the fifth have entries: last offsets 5 and 9.
-    assert box.file(".index").read_bytes() == bytes.fromhex("00000005 000000ea 00000009 000001d4")
+    assert harness.file(".index").read_bytes() == bytes.fromhex("00000005 000000ea 00000009 000001d4")
 
 
 def test_time_index_entries_are_timestamp_and_relative_last_offset_with_one_more_at_the_close(tmp_path: Path) -> None:
-    box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=150))
+    harness = LogHarness(tmp_path / "topic-0", LogConfig(index_interval_bytes=150))
     for timestamp in (1000, 900, 800, 2000, 2000):
-        box.append(batch(count=2, size=20, timestamp=timestamp))
-    box.log.roll(NOW_MS)
+        harness.append(batch(count=2, size=20, timestamp=timestamp))
+    harness.log.roll(NOW_MS)
     # At the third batch the greatest time so far is 1001, of the batch that ends at 1; at the fifth 2001, of the batch that ends at 7.
-    assert box.file(".timeindex").read_bytes() == bytes.fromhex("00000000000003e9 00000001 00000000000007d1 00000007")
+    assert harness.file(".timeindex").read_bytes() == bytes.fromhex("00000000000003e9 00000001 00000000000007d1 00000007")
 
 
 def test_the_aborted_index_notes_the_last_stable_offset_at_the_marker(tmp_path: Path) -> None:
-    box = LogBox(tmp_path / "topic-0")
-    box.append(batch(0x0A0B, 1, 0, count=3, transactional=True))
-    box.append(batch(0x0C, 1, 0, transactional=True))
-    box.append(marker(0x0A0B, 1, committed=False), origin=Origin.COORDINATOR)
-    box.log.flush()
+    harness = LogHarness(tmp_path / "topic-0")
+    harness.append(batch(0x0A0B, 1, 0, count=3, transactional=True))
+    harness.append(batch(0x0C, 1, 0, transactional=True))
+    harness.append(marker(0x0A0B, 1, committed=False), origin=Origin.COORDINATOR)
+    harness.log.flush()
     expected = "0000 0000000000000a0b 0000000000000000 0000000000000004 0000000000000003"
-    assert box.file(".txnindex").read_bytes() == bytes.fromhex(expected)
+    assert harness.file(".txnindex").read_bytes() == bytes.fromhex(expected)
 
 
 def test_a_producer_snapshot_has_46_bytes_an_entry_under_a_checksum() -> None:
@@ -62,10 +62,10 @@ def test_offset_checkpoints_are_lines_of_topic_partition_offset() -> None:
 
 
 def test_the_leader_epoch_checkpoint_has_a_line_an_epoch(tmp_path: Path) -> None:
-    box = LogBox(tmp_path / "topic-0")
+    harness = LogHarness(tmp_path / "topic-0")
     for epoch in (0, 4):
-        box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=epoch, now_ms=NOW_MS)
-    assert (box.directory / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n4 1\n"
+        harness.log.append(batch(), origin=Origin.CLIENT, leader_epoch=epoch, now_ms=NOW_MS)
+    assert (harness.directory / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n4 1\n"
 
 
 def test_partition_metadata_has_the_topic_id_and_no_line_end() -> None:

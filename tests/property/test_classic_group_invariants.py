@@ -9,10 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.broker.groups.answers import JoinAnswer, SyncAnswer, Ticket
 from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
 from ottla.broker.groups.classic_join import Joining, join
 from ottla.broker.groups.group_records import GroupMetadataValue
+from ottla.broker.groups.results import Caller, JoinGroupResult, SyncGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
@@ -27,15 +27,15 @@ timeouts = st.sampled_from([6_000, 10_000, 40_000])
 
 
 class GroupLife(RuleBasedStateMachine):
-    """Members are addressed by their index, tickets are numbers, and Hypothesis decides which writes fail."""
+    """Members are addressed by their index, callers are numbers, and Hypothesis decides which writes fail."""
 
     @initialize(delay_ms=st.sampled_from([0, 0, 3_000]), max_size=st.sampled_from([2, 100]))
     def begin(self, delay_ms: int, max_size: int) -> None:
         self.config = ClassicConfig(initial_rebalance_delay_ms=delay_ms, max_size=max_size)
         self.group = ClassicGroup("g", self.config)
         self.now = Now(0, 1_000_000)
-        self.open: dict[Ticket, str] = {}
-        self.tickets = 0
+        self.open: dict[Caller, str] = {}
+        self.callers = 0
         self.ids: list[str] = [""]
         self.log: list[GroupMetadataValue] = []
         self.generations: dict[int, str] = {}
@@ -64,7 +64,7 @@ class GroupLife(RuleBasedStateMachine):
     ) -> None:
         joining = Joining(
             member_id=self.ids[who % len(self.ids)],
-            new_member_id=f"m{len(self.ids)}-{self.tickets}",
+            new_member_id=f"m{len(self.ids)}-{self.callers}",
             instance_id=instance_id,
             client_id="c",
             client_host="/h",
@@ -75,20 +75,20 @@ class GroupLife(RuleBasedStateMachine):
             require_known_member_id=known,
             can_skip_assignment=skip,
         )
-        self.take(join(self.group, joining, self.ticket("join"), self.now), disk_fails)
+        self.take(join(self.group, joining, self.caller("join"), self.now), disk_fails)
 
     @rule(who=st.integers(0, 30), stale=st.sampled_from([0, 0, 0, 1]), disk_fails=st.sampled_from([False, False, True]))
     def sync(self, who: int, stale: int, disk_fails: bool) -> None:
         assignments = {member.member_id: f"{self.group.generation}".encode() for member in self.group.members}
         syncing = Syncing(member_id=self.ids[who % len(self.ids)], generation=self.group.generation - stale, assignments=assignments)
-        self.take(self.group.sync(syncing, self.ticket("sync"), self.now), disk_fails)
+        self.take(self.group.sync(syncing, self.caller("sync"), self.now), disk_fails)
 
     @rule()
     def everybody_syncs(self) -> None:
         for member_id in sorted((member.member_id for member in self.group.members), key=lambda one: one == self.group.leader_id):
             if member_id in self.group.members:
                 syncing = Syncing(member_id=member_id, generation=self.group.generation, assignments={member_id: b"x"})
-                self.take(self.group.sync(syncing, self.ticket("sync"), self.now))
+                self.take(self.group.sync(syncing, self.caller("sync"), self.now))
 
     @rule(who=st.integers(0, 30), instance_id=instance_ids)
     def heartbeat(self, who: int, instance_id: str | None) -> None:
@@ -125,10 +125,10 @@ class GroupLife(RuleBasedStateMachine):
 
     # --- the runtime's part -------------------------------------------------------------------------------------------------------
 
-    def ticket(self, kind: str) -> int:
-        self.tickets += 1
-        self.open[self.tickets] = kind
-        return self.tickets
+    def caller(self, kind: str) -> int:
+        self.callers += 1
+        self.open[self.callers] = kind
+        return self.callers
 
     def move_to(self, mono_ms: int) -> None:
         self.now = Now(mono_ms, 1_000_000 + mono_ms)
@@ -136,18 +136,18 @@ class GroupLife(RuleBasedStateMachine):
     def take(self, outcome: ClassicOutcome, disk_fails: bool = False) -> None:
         replies = list(outcome.replies)
         if outcome.record is not None and disk_fails:
-            replies = [reply._replace(answer=replace(reply.answer, error=ErrorCode.NOT_COORDINATOR)) for reply in replies]
+            replies = [reply._replace(result=replace(reply.result, error=ErrorCode.NOT_COORDINATOR)) for reply in replies]
             replies += self.group.abandon(self.now).replies
         elif outcome.record is not None:
             self.log.append(outcome.record)
             self.group.apply(outcome.record)
         for reply in replies:
-            kind = self.open.pop(reply.ticket)
-            assert isinstance(reply.answer, JoinAnswer if kind == "join" else SyncAnswer)
-            if isinstance(reply.answer, JoinAnswer):
-                self.check_join(reply.answer)
+            kind = self.open.pop(reply.caller)
+            assert isinstance(reply.result, JoinGroupResult if kind == "join" else SyncGroupResult)
+            if isinstance(reply.result, JoinGroupResult):
+                self.check_join(reply.result)
 
-    def check_join(self, answer: JoinAnswer) -> None:
+    def check_join(self, answer: JoinGroupResult) -> None:
         if answer.member_id and answer.member_id not in self.ids:
             self.ids.append(answer.member_id)
         if answer.error is not ErrorCode.NONE:
@@ -191,7 +191,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @invariant()
     def every_ticket_still_open_is_held_by_exactly_one_member(self) -> None:
-        held = [ticket for member in self.group.members for ticket in (member.awaiting_join, member.awaiting_sync) if ticket is not None]
+        held = [caller for member in self.group.members for caller in (member.awaiting_join, member.awaiting_sync) if caller is not None]
         assert sorted(map(str, held)) == sorted(map(str, self.open))
 
     @invariant()

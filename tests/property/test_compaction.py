@@ -17,18 +17,18 @@ from ottla.broker.storage.producer_state import Origin
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.control import ControlType, parse_marker
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
-from tests.support.logs import NOW_MS, LogBox, marker
+from tests.support.logs import NOW_MS, LogHarness, marker
 
 STEPS = 80
 PRODUCERS = 3
 Seen = tuple[int, bytes | None, bytes | None]
 
 
-def read_committed(box: LogBox, offset: int) -> list[Seen]:
+def read_committed(log_harness: LogHarness, offset: int) -> list[Seen]:
     """Return (offset, key, value) of the records that a READ_COMMITTED consumer gets from `offset` on."""
     seen: list[Seen] = []
     while True:
-        found = box.log.read(offset, 600, isolation=Isolation.READ_COMMITTED, min_one_batch=True)
+        found = log_harness.log.read(offset, 600, isolation=Isolation.READ_COMMITTED, min_one_batch=True)
         if not found.records:
             return seen
         to_come = sorted(found.aborted, key=lambda txn: txn[1])
@@ -49,7 +49,7 @@ def read_committed(box: LogBox, offset: int) -> list[Seen]:
 class Harness:
     """A log, and the records written to it: (offset, key, value, number of the transaction or 0)."""
 
-    box: LogBox
+    log_harness: LogHarness
     rng: random.Random
     now_ms: int = NOW_MS
     first_dirty: int = 0
@@ -68,7 +68,7 @@ class Harness:
 
     def plain(self) -> None:
         records = self.records()
-        self.wrote(records, self.box.append(build_batch(records)).first_offset, 0)
+        self.wrote(records, self.log_harness.append(build_batch(records)).first_offset, 0)
 
     def in_transaction(self) -> None:
         producer, records = self.rng.randrange(PRODUCERS), self.records()
@@ -76,54 +76,56 @@ class Harness:
         sequence = self.sequences.get(producer, 0)
         self.sequences[producer] = sequence + len(records)
         data = build_batch(records, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True)
-        self.wrote(records, self.box.append(data).first_offset, txn)
+        self.wrote(records, self.log_harness.append(data).first_offset, txn)
 
     def decide(self) -> None:
         producer, committed = self.rng.randrange(PRODUCERS), self.rng.random() < 0.5
-        self.box.append(marker(producer, 0, committed=committed), origin=Origin.COORDINATOR)
+        self.log_harness.append(marker(producer, 0, committed=committed), origin=Origin.COORDINATOR)
         if producer in self.running:
             self.outcomes[self.running.pop(producer)] = committed
 
     def roll(self) -> None:
-        if self.box.log.segments.active.size:
-            self.box.log.roll(self.now_ms)
+        if self.log_harness.log.segments.active.size:
+            self.log_harness.log.roll(self.now_ms)
 
     def compact(self) -> None:
-        cleaning = clean_log(self.box.log, self.first_dirty, self.now_ms)
+        cleaning = clean_log(self.log_harness.log, self.first_dirty, self.now_ms)
         while True:
             try:
-                ticket = next(cleaning)
+                caller = next(cleaning)
             except StopIteration as stop:
                 self.first_dirty = stop.value
                 return
-            if ticket is not None:
-                ticket.sync()
+            if caller is not None:
+                caller.sync()
 
     def lose_snapshots(self) -> None:
-        for path in self.box.directory.glob("*.snapshot"):
+        for path in self.log_harness.directory.glob("*.snapshot"):
             path.unlink()
-        self.box.crash()
+        self.log_harness.crash()
 
     def wait(self) -> None:
         self.now_ms += self.rng.choice([1, 10, 100])
 
     def step(self) -> None:
         writes = [self.plain] * 3 + [self.in_transaction] * 5 + [self.decide] * 4
-        self.rng.choice([*writes, *[self.roll, self.compact] * 2, self.box.crash, self.box.restart, self.lose_snapshots, self.wait])()
+        self.rng.choice(
+            [*writes, *[self.roll, self.compact] * 2, self.log_harness.crash, self.log_harness.restart, self.lose_snapshots, self.wait]
+        )()
 
     def check(self) -> None:
-        box = self.box
-        assert box.findings == []
-        stable = min((offset for offset, _, _, txn in self.written if txn not in self.outcomes), default=box.log.log_end_offset)
-        assert box.log.last_stable_offset == stable
+        log_harness = self.log_harness
+        assert log_harness.findings == []
+        stable = min((offset for offset, _, _, txn in self.written if txn not in self.outcomes), default=log_harness.log.log_end_offset)
+        assert log_harness.log.last_stable_offset == stable
         committed = [(offset, key, value) for offset, key, value, txn in self.written if offset < stable and self.outcomes[txn]]
-        seen = read_committed(box, 0)
+        seen = read_committed(log_harness, 0)
         assert set(seen) <= set(committed), "nothing that was aborted, nothing that was never written"
-        assert set(read_committed(box, self.rng.randint(0, box.log.log_end_offset))) <= set(committed)
+        assert set(read_committed(log_harness, self.rng.randint(0, log_harness.log.log_end_offset))) <= set(committed)
         truth = {key: value for _, key, value in committed}
         believed = {key: value for _, key, value in seen}
         assert dict.fromkeys(truth) | believed == truth, "a tombstone may be gone, and then the key, too"
-        last_sequences = {p.producer_id: p.last_sequence for p in box.log.producers() if p.last_sequence >= 0}
+        last_sequences = {p.producer_id: p.last_sequence for p in log_harness.log.producers() if p.last_sequence >= 0}
         assert last_sequences == {producer: sequence - 1 for producer, sequence in self.sequences.items()}
 
 
@@ -137,8 +139,8 @@ def test_compaction_shows_exactly_what_was_committed(tmp_path: Path, seed: int, 
         cleanup_policy=frozenset({"compact"}),
         delete_retention_ms=rng.choice([0, 5, 50]),
     )
-    harness = Harness(LogBox(tmp_path / "topic-0", config), rng)
+    harness = Harness(LogHarness(tmp_path / "topic-0", config), rng)
     for _ in range(STEPS):
         harness.step()
         harness.check()
-    harness.box.log.release()
+    harness.log_harness.log.release()

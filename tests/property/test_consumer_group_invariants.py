@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer import ConsumerGroup
-from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
+from ottla.broker.groups.consumer_heartbeat import HeartbeatResult
 from ottla.broker.groups.consumer_member import Assignment
 from ottla.broker.groups.embedded_protocol import read_assignment
 from ottla.broker.groups.modern import ModernState
@@ -220,7 +220,7 @@ class GroupLife(RuleBasedStateMachine):
         is_full = client.epoch == 0 or client.missed_an_answer
         says = is_full or (says and client.owned == client.target)
         try:
-            answer: HeartbeatAnswer = self.driver.beat(
+            answer: HeartbeatResult = self.driver.beat(
                 client.member_id,
                 client.epoch,
                 instance_id=client.instance_id,
@@ -338,7 +338,7 @@ class Flight:
     fields: dict[str, Any]
     acknowledges: Partitions | None
     is_handled: bool = False
-    answer: HeartbeatAnswer | ErrorCode | None = None
+    answer: HeartbeatResult | ErrorCode | None = None
 
 
 @dataclass
@@ -379,7 +379,7 @@ class Peer:
         self.flight = Flight(fields, acknowledges)
         return self.flight
 
-    def take(self, flight: Flight, answer: HeartbeatAnswer) -> None:
+    def take(self, flight: Flight, answer: HeartbeatResult) -> None:
         self.is_full, self.has_new_topics, self.epoch = False, False, answer.epoch
         if flight.acknowledges is not None and flight.acknowledges == self.target:
             self.current, self.is_acknowledged = self.target, True
@@ -508,7 +508,7 @@ class GroupOnABadNetwork(RuleBasedStateMachine):
 
     def answer(self, peer: Peer, flight: Flight) -> None:
         peer.flight = None
-        if isinstance(flight.answer, HeartbeatAnswer):
+        if isinstance(flight.answer, HeartbeatResult):
             peer.take(flight, flight.answer)
         else:
             peer.begin_anew()

@@ -314,10 +314,10 @@ async def test_a_follower_that_caught_up_while_it_left_the_in_sync_set_joins_aga
     leader.fetch(of_follower(at(1), epoch=1), version=15)
     assert leader.dirty[1] == 0, "it has everything, and is in sync until the controller answers"
     leader.answer_proposals(accept=True)
-    assert partition.replica.others.in_sync.committed == {LEADER}
+    assert partition.replica.leadership.in_sync.committed == {LEADER}
     leader.fetch(of_follower(epoch=2), version=15)
     leader.answer_proposals(accept=True)
-    assert 2 in partition.replica.others.in_sync.committed
+    assert 2 in partition.replica.leadership.in_sync.committed
 
 
 async def test_a_follower_of_idle_partitions_has_caught_up_at_its_last_request_when_one_of_them_gets_a_record(
@@ -331,9 +331,9 @@ async def test_a_follower_of_idle_partitions_has_caught_up_at_its_last_request_w
         leader.fetch(of_follower(epoch=epoch), version=15)
     leader.produce(partition, 1)
     leader.clock.advance(LAG_MS)
-    assert partition.replica.others.followers[2].is_caught_up(1, leader.clock.mono_ms(), LAG_MS)
+    assert partition.replica.leadership.followers[2].is_caught_up(1, leader.clock.mono_ms(), LAG_MS)
     leader.clock.advance(1)
-    assert not partition.replica.others.followers[2].is_caught_up(1, leader.clock.mono_ms(), LAG_MS)
+    assert not partition.replica.leadership.followers[2].is_caught_up(1, leader.clock.mono_ms(), LAG_MS)
 
 
 async def test_a_request_in_a_session_reads_one_partition_of_many_where_one_has_changed(leader: FetchingLeader) -> None:

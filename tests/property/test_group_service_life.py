@@ -14,12 +14,12 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
-from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic import ClassicGroup, Leaving, Syncing
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_heartbeat import Heartbeat
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
+from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.broker.runtime.coordination.group_service import GroupService
@@ -102,7 +102,7 @@ class Life:
             self.heard(answer)
 
     def heard(self, answer: object) -> None:
-        if isinstance(answer, JoinAnswer) and answer.member_id:
+        if isinstance(answer, JoinGroupResult) and answer.member_id:
             self.ids.append(answer.member_id)
 
     def join(self, group_id: str, member_id: str, instance_id: str | None) -> object:

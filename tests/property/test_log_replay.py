@@ -18,7 +18,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.producer_state import BATCHES_REMEMBERED, Origin
 from ottla.protocol.records.batch import split_batches
-from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, windows
+from tests.support.logs import NOW_MS, LogHarness, batch, marker, producers, windows
 
 PRODUCERS = st.integers(1, 3)
 Entry = tuple[int, int, int, int]
@@ -30,13 +30,13 @@ class LogMachine(RuleBasedStateMachine):
         super().__init__()
         self._tmp = TemporaryDirectory()
         config = LogConfig(segment_bytes=700, index_interval_bytes=150)
-        self.box = LogBox(Path(self._tmp.name) / "topic-0", config)
+        self.harness = LogHarness(Path(self._tmp.name) / "topic-0", config)
         self.model: list[Entry] = []
         self.sequences: dict[int, int] = {}
         self.flushed = 0
 
     def teardown(self) -> None:
-        self.box.log.release()
+        self.harness.log.release()
         self._tmp.cleanup()
 
     @property
@@ -47,7 +47,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4), size=st.integers(0, 60))
     def append_plain(self, count: int, size: int) -> None:
-        self.box.append(batch(count=count, size=size))
+        self.harness.append(batch(count=count, size=size))
         self.model.append((self.end, self.end + count - 1, -1, -1))
 
     @rule(pid=PRODUCERS)
@@ -58,16 +58,16 @@ class LogMachine(RuleBasedStateMachine):
     @rule(pid=PRODUCERS, count=st.integers(1, 4), transactional=st.booleans())
     def append_next_of_producer(self, pid: int, count: int, transactional: bool) -> None:
         sequence = self.sequences.get(pid, 0)
-        entry = next((e for e in self.box.log.producers() if e.producer_id == pid), None)
+        entry = next((e for e in self.harness.log.producers() if e.producer_id == pid), None)
         is_open = entry is not None and entry.current_txn_first_offset >= 0
-        info = self.box.append(batch(pid, 0, sequence, count=count, transactional=transactional or is_open))
+        info = self.harness.append(batch(pid, 0, sequence, count=count, transactional=transactional or is_open))
         assert not info.duplicate
         self.model.append((self.end, self.end + count - 1, pid, sequence))
         self.sequences[pid] = sequence + count
 
     @rule(pid=PRODUCERS, committed=st.booleans())
     def end_transaction(self, pid: int, committed: bool) -> None:
-        self.box.append(marker(pid, 0, committed=committed), origin=Origin.COORDINATOR)
+        self.harness.append(marker(pid, 0, committed=committed), origin=Origin.COORDINATOR)
         self.model.append((self.end, self.end, pid, -1))
         self.sequences.setdefault(pid, 0)
 
@@ -77,11 +77,11 @@ class LogMachine(RuleBasedStateMachine):
         if back > len(own):
             return
         base, last, _, sequence = own[-back]
-        remembered = (sequence, sequence + last - base) in windows(self.box.log)[pid]
-        entry = next(e for e in self.box.log.producers() if e.producer_id == pid)
+        remembered = (sequence, sequence + last - base) in windows(self.harness.log)[pid]
+        entry = next(e for e in self.harness.log.producers() if e.producer_id == pid)
         again = batch(pid, 0, sequence, count=last - base + 1, transactional=entry.current_txn_first_offset >= 0)
         try:
-            info = self.box.append(again)
+            info = self.harness.append(again)
         except Rejected:
             assert not remembered
         else:
@@ -90,12 +90,12 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        if self.box.log.segments.active.size:
-            self.box.log.roll(NOW_MS)
+        if self.harness.log.segments.active.size:
+            self.harness.log.roll(NOW_MS)
 
     @rule()
     def flush(self) -> None:
-        self.box.log.flush()
+        self.harness.log.flush()
         self.flushed = self.end
 
     @rule(data=st.data())
@@ -103,46 +103,46 @@ class LogMachine(RuleBasedStateMachine):
         if not self.model:
             return
         self.flush()
-        log = self.box.log
+        log = self.harness.log
         log.delete_records_before(data.draw(st.integers(0, self.model[-1][0])))
         log.apply_retention(NOW_MS)
         self.model = [e for e in self.model if e[1] >= log.log_start_offset]
 
     @rule()
     def crash(self) -> None:
-        self.goes_on_as_it_was(self.box.crash)
+        self.goes_on_as_it_was(self.harness.crash)
 
     @rule()
     def stop_and_start(self) -> None:
-        self.goes_on_as_it_was(self.box.restart)
+        self.goes_on_as_it_was(self.harness.restart)
         self.flushed = self.end
 
     def goes_on_as_it_was(self, over: Callable[[], object]) -> None:
         def state() -> tuple[object, ...]:
-            return producers(self.box.log), self.box.log.last_stable_offset, self.aborted(), self.windows_in_the_log()
+            return producers(self.harness.log), self.harness.log.last_stable_offset, self.aborted(), self.windows_in_the_log()
 
         before = state()
         over()
-        assert self.box.findings == []
+        assert self.harness.findings == []
         assert state() == before
 
     def windows_in_the_log(self) -> dict[int, list[tuple[int, int]]]:
         """Return each producer's remembered batches (first and last sequence) that a restart can restore: those in segments that retention
         has not deleted, and the newest one, which a snapshot keeps."""
-        known = windows(self.box.log)
+        known = windows(self.harness.log)
         return {
             entry.producer_id: [
                 each
                 for each, batch in zip(known[entry.producer_id], entry.batches, strict=True)
-                if batch.first_offset >= self.box.log.segments.first.base_offset or batch is entry.batches[-1]
+                if batch.first_offset >= self.harness.log.segments.first.base_offset or batch is entry.batches[-1]
             ]
-            for entry in self.box.log.producers()
+            for entry in self.harness.log.producers()
         }
 
     @rule(lost=st.integers(1, 500))
     def crash_with_a_torn_tail(self, lost: int) -> None:
         """Crash, and cut `lost` bytes from the end of the active segment, but none that were flushed."""
-        active = self.box.log.segments.active
+        active = self.harness.log.segments.active
         unflushed = [e for e in self.model if e[0] >= max(self.flushed, active.base_offset)]
         if not unflushed:
             return
@@ -151,43 +151,43 @@ class LogMachine(RuleBasedStateMachine):
         size = max(active.size - lost, found[0])
         with active.path.open("r+b") as file:
             file.truncate(size)
-        self.box.crash()
-        self.cut_model(self.box.log.log_end_offset)
-        assert len(self.box.findings) <= 1
+        self.harness.crash()
+        self.cut_model(self.harness.log.log_end_offset)
+        assert len(self.harness.findings) <= 1
 
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.flushed, self.end))
-        self.box.log.truncate_to(offset, NOW_MS)
-        self.cut_model(self.box.log.log_end_offset)
+        self.harness.log.truncate_to(offset, NOW_MS)
+        self.cut_model(self.harness.log.log_end_offset)
         assert offset - 4 < self.end <= offset
 
     def cut_model(self, end: int) -> None:
         self.model = [e for e in self.model if e[1] < end]
         assert self.end == end, "the log was not cut between two batches"
         self.flushed = min(self.flushed, end)
-        known = producers(self.box.log)
+        known = producers(self.harness.log)
         self.sequences = {pid: known[pid][1] + 1 for pid in self.sequences if pid in known}
 
     def aborted(self) -> list[object]:
-        return [tuple(txn) for segment in self.box.log.segments for txn in segment.txn_index.entries()]
+        return [tuple(txn) for segment in self.harness.log.segments for txn in segment.txn_index.entries()]
 
     # --- what must hold --------------------------------------------------------------------------------------------------------
 
     @invariant()
     def the_log_is_the_model(self) -> None:
-        assert [(h.base_offset, h.last_offset, h.producer_id, h.base_sequence) for h in self.box.headers()] == self.model
+        assert [(h.base_offset, h.last_offset, h.producer_id, h.base_sequence) for h in self.harness.headers()] == self.model
 
     @invariant()
     def every_offset_is_found(self) -> None:
         for base, last, _, _ in self.model[-3:]:
-            for offset in (max(base, self.box.log.log_start_offset), last):
-                records = self.box.log.read(offset, 1, isolation=Isolation.LOG_END, min_one_batch=True).records
+            for offset in (max(base, self.harness.log.log_start_offset), last):
+                records = self.harness.log.read(offset, 1, isolation=Isolation.LOG_END, min_one_batch=True).records
                 assert [h.base_offset for _, h in split_batches(records)] == [base]
 
     @invariant()
     def offsets_are_in_order(self) -> None:
-        log = self.box.log
+        log = self.harness.log
         assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark == log.log_end_offset == self.end
         assert log.recovery_point <= log.log_end_offset
 

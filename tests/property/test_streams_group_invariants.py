@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.modern import ModernState
 from ottla.broker.groups.streams_group import StreamsGroup
-from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
+from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatResult
 from ottla.broker.groups.streams_member import StreamsMember
 from ottla.broker.streams.tasks import TaskSet
 from ottla.protocol.error_codes import ErrorCode
@@ -173,7 +173,7 @@ class StreamsGroupLife(RuleBasedStateMachine):
             thread.epoch, thread.is_full = answer.epoch, False
             thread.target = answer.tasks if answer.tasks is not None else thread.target
 
-    def handle(self, thread: Thread, fields: dict[str, Any]) -> StreamsHeartbeatAnswer | ErrorCode:
+    def handle(self, thread: Thread, fields: dict[str, Any]) -> StreamsHeartbeatResult | ErrorCode:
         try:
             answer = self.driver.beat(thread.member_id, **fields)
         except Rejected as refused:

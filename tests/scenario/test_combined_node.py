@@ -141,7 +141,7 @@ def test_a_standalone_node_becomes_a_cluster_of_three_with_its_topics() -> None:
         moved = ReassignableTopic("t", [ReassignablePartition(0, [1, 2, 3])])
         assert (await cluster.ask(1, AlterPartitionReassignmentsRequest(topics=[moved]))).error_code == 0
         await cluster.until(lambda: all(member.knows("t") for member in cluster.members.values()), "all know the topic")
-        await cluster.until(lambda: len(cluster.members[1].partition("t").replica.others.registration.isr) == 3, "all are in sync")
+        await cluster.until(lambda: len(cluster.members[1].partition("t").replica.leadership.registration.isr) == 3, "all are in sync")
         assert await produce(cluster, 1, b"y") == (0, 1)
         assert len({member.records_of("t") for member in cluster.members.values()}) == 1
 

@@ -84,7 +84,7 @@ async def test_a_leader_that_does_not_know_yet_that_a_follower_is_fenced_is_refu
     cluster[1].partition.lead(cluster.state)
     await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
     assert proposed(cluster) == [{1: 101, 2: 102}]
-    assert cluster[1].partition.replica.others.in_sync.maximal == {1}
+    assert cluster[1].partition.replica.leadership.in_sync.maximal == {1}
     assert cluster.state.isr == (1,)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from ottla.broker.app import StartError
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.replication.waits import Condition
+from ottla.broker.replication.purgatory import Condition
 from ottla.broker.runtime.nodes.link import LinkBroken
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest

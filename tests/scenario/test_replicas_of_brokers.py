@@ -294,7 +294,7 @@ async def test_a_fetch_that_diverges_tells_the_leader_nothing_and_one_out_of_ran
     for value in (b"a", b"b"):
         await cluster.elect(1)
         await cluster.produce(1, value)
-    known = cluster[1].partition.replica.others.followers[2]
+    known = cluster[1].partition.replica.leadership.followers[2]
     diverging = await cluster.fetch(1, 2, replica=2, current_leader_epoch=2, last_fetched_epoch=1)
     assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (1, 1)
     assert (known.log_end, cluster[1].partition.log.high_watermark) == (0, 0)

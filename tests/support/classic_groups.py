@@ -1,14 +1,14 @@
-"""Drives one classic group as the runtime does: it applies decisions, and collects each pending response under the request's ticket."""
+"""Drives one classic group as the runtime does: it applies decisions, and collects each pending response under the request's number."""
 
 from __future__ import annotations
 
 from struct import pack
 from typing import Any
 
-from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
 from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
 from ottla.broker.groups.classic_join import Joining, join
 from ottla.broker.groups.group_records import GroupMetadataValue
+from ottla.broker.groups.results import JoinGroupResult, SyncGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import Now
 from ottla.protocol.error_codes import ErrorCode
@@ -41,34 +41,34 @@ def joining(**changes: Any) -> Joining:
 
 
 class GroupDriver:
-    """A driver of one group. A request returns a number as its ticket; `answers[ticket]` appears when the group has responded."""
+    """A driver of one group. A request returns its number; `replies[number]` appears when the group has responded."""
 
     def __init__(self, *, initial_delay_ms: int = 0, max_size: int = 2**31 - 1) -> None:
         self.config = ClassicConfig(initial_rebalance_delay_ms=initial_delay_ms, max_size=max_size)
         self.mono_ms = 0
         self.group = ClassicGroup("g", self.config)
-        self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
+        self.replies: dict[int, JoinGroupResult | SyncGroupResult] = {}
         self.records: list[GroupMetadataValue] = []
         self._ids = 0
-        self._tickets = 0
+        self._callers = 0
 
     @property
     def now(self) -> Now:
         return Now(self.mono_ms, WALL_MS + self.mono_ms)
 
     def join(self, member_id: str = "", **changes: object) -> int:
-        """Send a JoinGroup; return the ticket under which its response is stored in `answers`."""
+        """Send a JoinGroup; return the number under which its result is stored in `replies`."""
         self._ids += 1
         joining_member = joining(**({"member_id": member_id, "new_member_id": f"m{self._ids}"} | changes))
-        ticket = self._ticket()
-        self.take(join(self.group, joining_member, ticket, self.now))
-        return ticket
+        caller = self._ticket()
+        self.take(join(self.group, joining_member, caller, self.now))
+        return caller
 
     def sync(self, member_id: str, generation: int | None = None, **changes: object) -> int:
         fields: dict[str, object] = {"member_id": member_id, "generation": self.group.generation if generation is None else generation}
-        ticket = self._ticket()
-        self.take(self.group.sync(Syncing(**(fields | changes)), ticket, self.now))  # type: ignore[arg-type]  # the fields are named by the tests
-        return ticket
+        caller = self._ticket()
+        self.take(self.group.sync(Syncing(**(fields | changes)), caller, self.now))  # type: ignore[arg-type]  # the fields are named by the tests
+        return caller
 
     def heartbeat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> ErrorCode:
         return self.group.heartbeat(member_id, instance_id, self.group.generation if generation is None else generation, self.now)
@@ -91,30 +91,30 @@ class GroupDriver:
             self.records.append(outcome.record)
             self.group.apply(outcome.record)
         for reply in outcome.replies:
-            assert isinstance(reply.ticket, int)
-            assert reply.ticket not in self.answers, "a ticket is answered once"
-            self.answers[reply.ticket] = reply.answer
+            assert isinstance(reply.caller, int)
+            assert reply.caller not in self.replies, "a request has one reply"
+            self.replies[reply.caller] = reply.result
 
-    def joined(self, ticket: int) -> JoinAnswer:
-        answer = self.answers[ticket]
-        assert isinstance(answer, JoinAnswer)
+    def joined(self, caller: int) -> JoinGroupResult:
+        answer = self.replies[caller]
+        assert isinstance(answer, JoinGroupResult)
         return answer
 
-    def synced(self, ticket: int) -> SyncAnswer:
-        answer = self.answers[ticket]
-        assert isinstance(answer, SyncAnswer)
+    def synced(self, caller: int) -> SyncGroupResult:
+        answer = self.replies[caller]
+        assert isinstance(answer, SyncGroupResult)
         return answer
 
     def stable(self, *instance_ids: str | None, **changes: object) -> list[str]:
         """Make a stable group with one member for each argument (None: a dynamic member); each member's assignment is its own name. Return
         the member ids."""
-        tickets = [self.join(instance_id=instance_id, **changes) for instance_id in instance_ids]
+        callers = [self.join(instance_id=instance_id, **changes) for instance_id in instance_ids]
         members = [member.member_id for member in self.group.members]
         for member_id in members:
             waiting = self.group.members[member_id].awaiting_join
             if waiting is None and len(members) > 1:
                 member = self.group.members[member_id]
-                tickets.append(self.join(member_id, **({"protocols": member.protocols, "instance_id": member.instance_id} | changes)))
+                callers.append(self.join(member_id, **({"protocols": member.protocols, "instance_id": member.instance_id} | changes)))
         self.settle()
         return members
 
@@ -126,5 +126,5 @@ class GroupDriver:
             self.sync(member_id, assignments={one: one.encode() for one in members})
 
     def _ticket(self) -> int:
-        self._tickets += 1
-        return self._tickets
+        self._callers += 1
+        return self._callers

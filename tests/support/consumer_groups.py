@@ -8,16 +8,16 @@ from contextlib import suppress
 from typing import Any
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer
 from ottla.broker.groups.classic import ClassicGroup, Leaving, Syncing
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_draft import ConsumerConfig
-from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
 from ottla.broker.groups.consumer_member import Assignment, ConsumerMember
 from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolSubscription, TopicPartition
 from ottla.broker.groups.group_records import GroupRecord, decode_record, encode_record
+from ottla.broker.groups.results import JoinGroupResult, Reply, SyncGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicInfo
@@ -73,12 +73,12 @@ class GroupsDriver:
         self.machine = GroupCoordinator(self.config, self.topics)
         self.mono_ms = 0
         self.log: list[tuple[bytes, bytes | None]] = []
-        self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
+        self.replies: dict[int, JoinGroupResult | SyncGroupResult] = {}
         self.refuses_writes = False
         self.resolves = True
         """Whether regular expressions are resolved right after the request that plans it; otherwise `resolve` does it."""
-        self.last_ticket = 0
-        """The ticket of the latest JoinGroup or SyncGroup, for `answers`."""
+        self.last_caller = 0
+        """The number of the latest JoinGroup or SyncGroup, for `replies`."""
 
     @property
     def now(self) -> Now:
@@ -101,14 +101,14 @@ class GroupsDriver:
 
     # --- the consumer protocol ------------------------------------------------------------------------------------------------
 
-    def beat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatAnswer:
+    def beat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatResult:
         """Send one ConsumerGroupHeartbeat of a member, and return the response. Raises Rejected."""
         effects = self.machine.consumer_heartbeat(Heartbeat(group_id="g", member_id=member_id, epoch=epoch, **changes), self.now)
         answer, replies = effects.response
         self.take(effects.records, replies)
         return answer
 
-    def join(self, member_id: str, topics: Iterable[str] = ("t",), **changes: Any) -> HeartbeatAnswer:
+    def join(self, member_id: str, topics: Iterable[str] = ("t",), **changes: Any) -> HeartbeatResult:
         """Send the first heartbeat of a member that subscribes to `topics`, and return the response."""
         fields: dict[str, Any] = {"topic_names": frozenset(topics), "rebalance_timeout_ms": 30_000, "owned": {}}
         return self.beat(member_id, 0, **(fields | changes))
@@ -123,11 +123,11 @@ class GroupsDriver:
 
     # --- the classic protocol -------------------------------------------------------------------------------------------------
 
-    def classic_join(self, member_id: str = "", **changes: Any) -> JoinAnswer | None:
+    def classic_join(self, member_id: str = "", **changes: Any) -> JoinGroupResult | None:
         """Send a JoinGroup; return the response, or None while it is pending."""
         fields: dict[str, Any] = {
             "member_id": member_id,
-            "new_member_id": f"classic-{self.last_ticket}",
+            "new_member_id": f"classic-{self.last_caller}",
             "client_id": "c",
             "client_host": "/127.0.0.1",
             "session_timeout_ms": 10_000,
@@ -135,31 +135,31 @@ class GroupsDriver:
             "protocol_type": "consumer",
             "protocols": (JoinProtocol("range", subscription("t")),),
         }
-        self.last_ticket += 1
-        ticket = self.last_ticket
-        effects = self.machine.join("g", Joining(**(fields | changes)), ticket, self.now)
+        self.last_caller += 1
+        caller = self.last_caller
+        effects = self.machine.join("g", Joining(**(fields | changes)), caller, self.now)
         self.take(effects.records, effects.response)
-        answer = self.answers.get(ticket)
-        assert answer is None or isinstance(answer, JoinAnswer)
+        answer = self.replies.get(caller)
+        assert answer is None or isinstance(answer, JoinGroupResult)
         return answer
 
-    def joined(self, member_id: str = "", **changes: Any) -> JoinAnswer:
+    def joined(self, member_id: str = "", **changes: Any) -> JoinGroupResult:
         """Send a JoinGroup that must succeed at once, and return the response."""
         answer = self.classic_join(member_id, **changes)
         assert answer is not None
         assert answer.error is ErrorCode.NONE, answer.error
         return answer
 
-    def classic_sync(self, member_id: str, generation: int, **changes: Any) -> SyncAnswer | None:
+    def classic_sync(self, member_id: str, generation: int, **changes: Any) -> SyncGroupResult | None:
         """Send a SyncGroup; return the response, or None while it waits for the leader's SyncGroup."""
-        self.last_ticket += 1
-        effects = self.machine.sync("g", Syncing(member_id=member_id, generation=generation, **changes), self.last_ticket, self.now)
+        self.last_caller += 1
+        effects = self.machine.sync("g", Syncing(member_id=member_id, generation=generation, **changes), self.last_caller, self.now)
         self.take(effects.records, effects.response)
-        answer = self.answers.get(self.last_ticket)
-        assert answer is None or isinstance(answer, SyncAnswer)
+        answer = self.replies.get(self.last_caller)
+        assert answer is None or isinstance(answer, SyncGroupResult)
         return answer
 
-    def sync(self, member_id: str, generation: int, **changes: Any) -> SyncAnswer:
+    def sync(self, member_id: str, generation: int, **changes: Any) -> SyncGroupResult:
         """Send a SyncGroup that must be answered at once, and return the response."""
         answer = self.classic_sync(member_id, generation, **changes)
         assert answer is not None
@@ -210,9 +210,9 @@ class GroupsDriver:
             self.machine.apply(record, len(self.log) - 1)
         replies = [*replies, *self.machine.after_append("g", self.now)]
         for reply in replies:
-            assert isinstance(reply.ticket, int)
-            assert reply.ticket not in self.answers, "a ticket is answered once"
-            self.answers[reply.ticket] = reply.answer
+            assert isinstance(reply.caller, int)
+            assert reply.caller not in self.replies, "a request has one reply"
+            self.replies[reply.caller] = reply.result
         if self.resolves:
             self.resolve()
 

@@ -25,8 +25,8 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.in_sync import Accepted
 from ottla.broker.replication.leadership import Registration
+from ottla.broker.runtime.replicas.fetch_purgatory import FetchPurgatory
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
-from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Membership, Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
@@ -78,13 +78,13 @@ class FetchingLeader:
                 self.serve(topic, index)
         ids = count(1)
         self.sessions = FetchSessions(10, lambda: next(ids))
-        self.waits = FetchWaits(self.timers)
+        self.waits = FetchPurgatory(self.timers)
         self.services = SimpleNamespace(
             authorizer=self.rights,
             clock=self.clock,
             cluster=SimpleNamespace(current_leader=lambda *_: (-1, -1), alive=lambda *_: None),
             fetch_sessions=self.sessions,
-            fetch_waits=self.waits,
+            fetch_purgatory=self.waits,
             partitions=self.partitions,
             settings=BrokerSettings(),
             topics=SimpleNamespace(topic_by_id=lambda _: None),
@@ -134,11 +134,11 @@ class FetchingLeader:
         for partition in self.partitions:
             log, replica = partition.log, partition.replica
             others = {}
-            for node, progress in replica.others.followers.items():
+            for node, progress in replica.leadership.followers.items():
                 progress.refresh()
                 times = (progress.caught_up_ms, progress.fetched_ms, progress.leader_end)
                 others[node] = (progress.log_start, progress.log_end, progress.broker_epoch, *times)
-            in_sync = replica.others.in_sync
+            in_sync = replica.leadership.in_sync
             offsets = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
             found.append((partition.topic, partition.index, offsets, others, in_sync))
         return found

@@ -47,7 +47,7 @@ def marker(producer_id: int, epoch: int, *, committed: bool, coordinator_epoch: 
 
 
 @dataclass
-class LogBox:
+class LogHarness:
     """A partition's log that a test can crash and restart: `log` is the open log, which `crash` and `restart` replace."""
 
     directory: Path

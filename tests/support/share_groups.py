@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
+from ottla.broker.groups.consumer_heartbeat import HeartbeatResult
 from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from ottla.broker.groups.group_records import GroupRecord, decode_record, encode_record
 from ottla.broker.groups.share_draft import ShareConfig
@@ -53,7 +53,7 @@ class ShareDriver:
             kinds.append(type(record.key).__name__.removesuffix("Key").removeprefix("ShareGroup") + ("" if value else "-"))
         return kinds
 
-    def beat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatAnswer:
+    def beat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatResult:
         """Send one ShareGroupHeartbeat of a member, and return the response. Raises Rejected."""
         beat = ShareHeartbeat(group_id="g", member_id=member_id, epoch=epoch, **changes)
         effects = self.machine.shares.heartbeat(beat, self.now)
@@ -61,7 +61,7 @@ class ShareDriver:
         self.kinds = self.take(effects.records)
         return answer
 
-    def join(self, member_id: str, topics: Iterable[str] = ("t",), **changes: Any) -> HeartbeatAnswer:
+    def join(self, member_id: str, topics: Iterable[str] = ("t",), **changes: Any) -> HeartbeatResult:
         """Send the first heartbeat of a member that subscribes to `topics`, and return the response."""
         return self.beat(member_id, 0, topic_names=frozenset(topics), **changes)
 

@@ -12,7 +12,7 @@ from ottla.broker.groups.group_records import GroupRecord, decode_record, encode
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.streams_draft import StreamsConfig
 from ottla.broker.groups.streams_group import StreamsGroup
-from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
+from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatResult
 from ottla.broker.groups.streams_member import StreamsMember
 from ottla.broker.streams.tasks import Tasks, TaskSet, sorted_tasks
 from ottla.protocol.error_codes import ErrorCode
@@ -78,7 +78,7 @@ class StreamsDriver:
             self.machine.apply(record, len(self.log) - 1)
             self.kinds.append(type(record.key).__name__.removesuffix("Key").removeprefix("StreamsGroup") + ("" if value else "-"))
 
-    def beat(self, member_id: str, epoch: int, **changes: Any) -> StreamsHeartbeatAnswer:
+    def beat(self, member_id: str, epoch: int, **changes: Any) -> StreamsHeartbeatResult:
         """Send one StreamsGroupHeartbeat of a member, and return the response. Raises Rejected."""
         fields: dict[str, Any] = {"group_id": "g", "member_id": member_id, "member_epoch": epoch}
         beat = StreamsGroupHeartbeatRequest(**(fields | changes))
@@ -86,12 +86,12 @@ class StreamsDriver:
         self.take(effects.records)
         return effects.response
 
-    def join(self, member_id: str, **changes: Any) -> StreamsHeartbeatAnswer:
+    def join(self, member_id: str, **changes: Any) -> StreamsHeartbeatResult:
         """Send the first heartbeat of a member, and return the response."""
         fields: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "process_id": f"p-{member_id}", "topology": topology()}
         return self.beat(member_id, 0, **(fields | owning(TaskSet()) | changes))
 
-    def confirm(self, member_id: str) -> StreamsHeartbeatAnswer:
+    def confirm(self, member_id: str) -> StreamsHeartbeatResult:
         """Send a heartbeat of a member that owns exactly what it is assigned, and return the response."""
         member = self.member(member_id)
         return self.beat(member_id, member.epoch, **owning(member.assigned))

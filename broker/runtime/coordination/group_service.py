@@ -4,8 +4,8 @@ Invariants:
 
 * A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first looked
   up, before the response, so that the client need not retry.
-* A JoinGroup or SyncGroup request that waits has a future, which the state machine knows as its ticket. The ticket is completed when the
-  join or sync phase ends, even if the client's connection was closed meanwhile, so no ticket leaks.
+* A JoinGroup or SyncGroup request that waits has a future, which the state machine knows as its caller. The future is completed when the
+  join or sync phase ends, even if the client's connection was closed meanwhile, so none leaks.
 * Each group has at most one timer, never later than its next deadline. A heartbeat only extends deadlines, so it touches no timer; a timer
   that fires too early is scheduled again. A heartbeat answered with REBALANCE_IN_PROGRESS may start a deadline, for the member's rejoin.
 * The state machines (`ottla.broker.groups`) are imported when the first partition is served. They would be half of all imports at the
@@ -29,7 +29,7 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle
-from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer
+from ottla.broker.groups.results import JoinGroupResult, Reply, SyncGroupResult
 from ottla.broker.groups.states import Now
 from ottla.broker.runtime.coordination.shard import Durable, Overdue, Shard, ShardState
 from ottla.broker.runtime.coordination.shards import Shards
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from ottla.broker.groups.classic import Leaving, Syncing
     from ottla.broker.groups.classic_join import Joining
     from ottla.broker.groups.consumer_draft import ConsumerConfig
-    from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+    from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
     from ottla.broker.groups.coordinator import Commit, Fetched, Group, GroupCoordinator, GroupsConfig, Replies, Topics
     from ottla.broker.groups.group_records import GroupRecord
     from ottla.broker.groups.regexes import Resolution
     from ottla.broker.groups.share_draft import ShareConfig
     from ottla.broker.groups.streams_draft import StreamsConfig
-    from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
+    from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatResult
     from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 EXPIRY_RECORDS_PER_BATCH = 1_000
@@ -220,7 +220,7 @@ class GroupService:
         for timer in shard.timers.values():
             timer.cancel()
         shard.timers.clear()
-        _answer(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR))
+        _send(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR))
 
     # --- lookup ---------------------------------------------------------------------------------------------------------------
 
@@ -242,19 +242,19 @@ class GroupService:
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 
-    def join(self, group_id: str, joining: Joining) -> JoinAnswer | asyncio.Future[JoinAnswer]:
+    def join(self, group_id: str, joining: Joining) -> JoinGroupResult | asyncio.Future[JoinGroupResult]:
         """Handle JoinGroup. Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
-        ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
-        self.settle(shard, group_id, shard.machine.join(group_id, joining, ticket, self.now()))
-        return ticket.result() if ticket.done() else ticket
+        caller: asyncio.Future[JoinGroupResult] = asyncio.get_running_loop().create_future()
+        self.settle(shard, group_id, shard.machine.join(group_id, joining, caller, self.now()))
+        return caller.result() if caller.done() else caller
 
-    def sync(self, group_id: str, syncing: Syncing) -> SyncAnswer | asyncio.Future[SyncAnswer]:
+    def sync(self, group_id: str, syncing: Syncing) -> SyncGroupResult | asyncio.Future[SyncGroupResult]:
         """Handle SyncGroup. Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
-        ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
-        self.settle(shard, group_id, shard.machine.sync(group_id, syncing, ticket, self.now()))
-        return ticket.result() if ticket.done() else ticket
+        caller: asyncio.Future[SyncGroupResult] = asyncio.get_running_loop().create_future()
+        self.settle(shard, group_id, shard.machine.sync(group_id, syncing, caller, self.now()))
+        return caller.result() if caller.done() else caller
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Handle a heartbeat of a classic group's member and return its error; NONE while the group is being loaded."""
@@ -267,7 +267,7 @@ class GroupService:
             self._watch(shard, group_id)
         return error
 
-    def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
+    def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
         """Let a member join, stay in or leave a consumer group. Return the response, or a future of it until its effects are committed.
         Raises Rejected.
         """
@@ -291,7 +291,7 @@ class GroupService:
 
     def streams_heartbeat(
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
-    ) -> StreamsHeartbeatAnswer | asyncio.Future[StreamsHeartbeatAnswer]:
+    ) -> StreamsHeartbeatResult | asyncio.Future[StreamsHeartbeatResult]:
         """Let a member join, stay in or leave a streams group. Return the response, or a future of it until its effects are committed.
         Raises Rejected.
         """
@@ -461,11 +461,11 @@ class GroupService:
         """Complete the waiting JoinGroup and SyncGroup requests with `replies`, when the records on which the responses depend are
         committed (`durable`).
         """
-        answers = shard.after(durable, replies, lambda error: _failed(replies, error.code)) if replies else replies
-        if isinstance(answers, asyncio.Future):
-            answers.add_done_callback(lambda done: _answer(done.result()))
+        due = shard.after(durable, replies, lambda error: _failed(replies, error.code)) if replies else replies
+        if isinstance(due, asyncio.Future):
+            due.add_done_callback(lambda done: _send(done.result()))
         else:
-            _answer(answers)
+            _send(due)
 
     def _watch(self, shard: _Shard, group_id: str) -> None:
         """Schedule the timer of the group no later than the group's next deadline, such as a session timeout."""
@@ -520,15 +520,16 @@ def random_member_id(random_bytes: Callable[[int], bytes]) -> str:
     return str(UUID(bytes=random_bytes(16), version=4))
 
 
-def _answer(replies: Replies) -> None:
-    for ticket, answer in replies:
-        assert isinstance(ticket, asyncio.Future), "the tickets of this service are futures"
-        if not ticket.done():
-            ticket.set_result(answer)
+def _send(replies: Replies) -> None:
+    for caller, result in replies:
+        assert isinstance(caller, asyncio.Future), "the callers of this service are futures"
+        if not caller.done():
+            caller.set_result(result)
 
 
 def _failed(replies: Replies, error: ErrorCode) -> Replies:
     """Return `replies` (the responses to waiting JoinGroup and SyncGroup requests) with each response replaced by one with `error`."""
     return [
-        Reply(ticket, JoinAnswer(error=error) if isinstance(answer, JoinAnswer) else SyncAnswer(error=error)) for ticket, answer in replies
+        Reply(caller, JoinGroupResult(error=error) if isinstance(result, JoinGroupResult) else SyncGroupResult(error=error))
+        for caller, result in replies
     ]

@@ -25,7 +25,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import TimerHandle
-from ottla.broker.replication.waits import Condition
+from ottla.broker.replication.purgatory import Condition
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.partition_log import Isolation, Origin
 from ottla.broker.storage.txn_guard import VerificationGuard

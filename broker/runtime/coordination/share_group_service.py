@@ -29,7 +29,7 @@ from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, Persister, 
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
+    from ottla.broker.groups.consumer_heartbeat import HeartbeatResult
     from ottla.broker.groups.group_records import GroupRecord
     from ottla.broker.groups.share_group import SharedTopics
     from ottla.broker.groups.share_groups import Initialization, ShareGroups
@@ -69,7 +69,7 @@ class ShareGroupService:
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, beat: ShareHeartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
+    def heartbeat(self, beat: ShareHeartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
         """Let a member join, stay in or leave a share group. Return the response, or a future of it until its effects are committed. Raises
         Rejected.
         """

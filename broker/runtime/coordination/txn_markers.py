@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.waits import Condition
+from ottla.broker.replication.purgatory import Condition
 from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.broker.runtime.coordination.shard import Durable
 from ottla.broker.runtime.replicas.partitions import Partitions

@@ -109,7 +109,7 @@ class ClusterView:
             known = self.catalog.topic(topic) if isinstance(topic, str) else self.catalog.topic_by_id(topic)
             state = None if known is None else known.partitions.get(index)
             return (NO_LEADER, UNKNOWN_EPOCH) if state is None else (state.leader, state.leader_epoch)
-        return self._node_id if replica.leads else replica.others.registration.leader, replica.leader_epoch
+        return self._node_id if replica.leads else replica.leadership.registration.leader, replica.leader_epoch
 
     # --- for groups -----------------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from typing import Protocol
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.progress import Progress, Pulse
+from ottla.broker.replication.progress import Progress, SessionFetchTime
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchPartition, PartitionData
@@ -46,7 +46,7 @@ TopicKey = str | bytes
 
 
 class Waiter(Protocol):
-    """The interface of a Fetch request that waits in a session, implemented by `ottla.broker.runtime.replicas.fetch_waits.PendingFetch`."""
+    """The interface of a Fetch request that waits in a session, implemented by `fetch_purgatory.PendingFetch`."""
 
     def join(self, partition: Partition) -> None: ...
 
@@ -73,7 +73,7 @@ class FetchTarget:
     quiet: bool = False
     """Whether the last read reached the end of the readable records, so that only a change can produce a new response."""
     idle_progress: Progress | None = None
-    """The follower's progress in this partition while the session's pulse provides its fetch times."""
+    """The follower's progress in this partition while the session provides its fetch times."""
 
     @property
     def key(self) -> tuple[TopicKey, int]:
@@ -113,7 +113,7 @@ class FetchTarget:
             self.watched = None
         if self.idle_progress is not None:
             assert self.session is not None, "a target belongs to a session"
-            self.idle_progress.settle(self.session.pulse)
+            self.idle_progress.leave_session(self.session.fetch_time)
             self.idle_progress = None
 
 
@@ -145,7 +145,7 @@ class FetchSession:
     """All inputs of the last request, other than `targets`, that its response depended on."""
     waiter: Waiter | None = None
     """The pending request of this session, if any."""
-    pulse: Pulse = field(default_factory=Pulse)
+    fetch_time: SessionFetchTime = field(default_factory=SessionFetchTime)
     _orders: count[int] = field(default_factory=count)
 
     @property
@@ -188,8 +188,8 @@ class FetchSession:
         if target.quiet and target.watched is not None and self.targets.get(target.key) is target:
             self.dirty.discard(target)
             if self.follower >= 0 and target.idle_progress is None:
-                target.idle_progress = target.watched.replica.others.followers[self.follower]
-                target.idle_progress.rest(self.pulse)
+                target.idle_progress = target.watched.replica.leadership.followers[self.follower]
+                target.idle_progress.follow_session(self.fetch_time)
 
     def close(self) -> None:
         """Stop watching the session's partitions for changes. A pending request of the session responds with the data that it has."""
@@ -200,7 +200,7 @@ class FetchSession:
 
 
 def _new_session(by_id: bool, now_ms: int, follower: int, terms: Hashable) -> FetchSession:
-    return FetchSession(NO_SESSION, by_id, now_ms, now_ms, follower, terms=terms, pulse=Pulse(now_ms))
+    return FetchSession(NO_SESSION, by_id, now_ms, now_ms, follower, terms=terms, fetch_time=SessionFetchTime(now_ms))
 
 
 def _order(target: FetchTarget) -> int:
@@ -391,7 +391,7 @@ class FetchSessions:
             session.terms, session.follower = terms, follower
         if session.waiter is not None:
             session.waiter.give_up()
-        session.pulse.ms = now_ms
+        session.fetch_time.ms = now_ms
         return IncrementalFetchContext(self, session)
 
     def _whole(

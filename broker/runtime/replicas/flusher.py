@@ -43,7 +43,7 @@ class Flusher:
         file descriptor; nothing has changed then.
         """
         end_offset = log.log_end_offset
-        ticket = log.flush_begin()
+        caller = log.flush_begin()
 
         def completed(sync: asyncio.Future[None]) -> None:
             if sync.cancelled() or self._failed:
@@ -54,10 +54,10 @@ class Flusher:
 
         def synced() -> None:
             self.syncs += 1
-            log.flush_end(ticket)
+            log.flush_end(caller)
             done(end_offset)
 
-        sync = self.run(ticket.sync)
+        sync = self.run(caller.sync)
         sync.add_done_callback(completed)
         return sync
 

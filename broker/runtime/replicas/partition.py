@@ -22,10 +22,10 @@ from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.in_sync import Accepted, Proposal
 from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Registration, alone
 from ottla.broker.replication.progress import FollowerFetch
+from ottla.broker.replication.purgatory import ON_DISK, REPLICATED, Condition, Purgatory
 from ottla.broker.replication.read_replica import preferred
 from ottla.broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, PROPOSE, SYNC, Replica
 from ottla.broker.replication.throttle import Throttle
-from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition, Waits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.storage.batch_check import Checked, check_produce_batch
 from ottla.broker.storage.partition_log import AppendInfo, Origin, PartitionLog
@@ -46,7 +46,7 @@ LATER: Final = -1
 
 _FAR_FUTURE_MS = 2**62
 _CLIENT: Final = Origin.CLIENT
-"""An alias for speed, like those in `ottla.broker.replication.waits`."""
+"""An alias for speed, like those in `ottla.broker.replication.purgatory`."""
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class Partition:
         self._timed: set[Partition] = set() if timed is None else timed
         self._behind: dict[Partition, None] = {} if behind is None else behind
         self._active = log.segments.active
-        self._waits: Waits[asyncio.Future[None]] = Waits()
+        self._waits: Purgatory[asyncio.Future[None]] = Purgatory()
         self._deletions: list[tuple[int, asyncio.Future[None]]] = []
         brokers, lag_max_ms = (None, REPLICA_LAG_TIME_MAX_MS) if membership is None else (membership.brokers, membership.lag_max_ms)
         self.replica = replica = Replica(
@@ -325,7 +325,7 @@ class Partition:
         Source: KAFKA ReplicaManager.shouldLeaderThrottle.
         """
         throttle = None if self._membership is None else self._membership.throttle
-        if throttle is None or not throttle.covers(self.topic, self.index) or follower in self.replica.others.in_sync.committed:
+        if throttle is None or not throttle.covers(self.topic, self.index) or follower in self.replica.leadership.in_sync.committed:
             return False
         return throttle.is_exceeded(self._clock.mono_ms())
 
@@ -377,7 +377,7 @@ class Partition:
         membership = self._membership
         if membership is None or membership.rack_of is None or not self.replica.leads:
             return None
-        return preferred(self.replica.others, rack, offset, membership.rack_of)
+        return preferred(self.replica.leadership, rack, offset, membership.rack_of)
 
     # --- following ---------------------------------------------------------------------------------------------------------------
 
@@ -408,7 +408,7 @@ class Partition:
         """Delete all records at `offset` and above from this follower's log, because the leader lacks them. Raises OSError."""
         mark = self.replica.high_watermark
         if offset < mark:
-            known = self.replica.others.registration
+            known = self.replica.leadership.registration
             election = "unclean" if known.recovering else "clean, or its leader has recovered since"
             cut = f"{self.topic}-{self.index} is cut at {offset}, below its high watermark {mark}"
             leader = f"broker {known.leader} lacks that, its leader in epoch {self.leader_epoch}"

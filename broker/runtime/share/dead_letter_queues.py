@@ -28,7 +28,7 @@ from ottla.broker.configs.topic_config import effective_log_config
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.waits import REPLICATED
+from ottla.broker.replication.purgatory import REPLICATED
 from ottla.broker.runtime.metadata.topic_making import TopicMaker
 from ottla.broker.runtime.nodes.peers import Peers
 from ottla.broker.runtime.replicas.partition import Partition

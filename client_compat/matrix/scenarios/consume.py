@@ -148,7 +148,7 @@ def small_fetches(context: ScenarioContext) -> None:
 
 
 @scenario("A fetch whose minimum of bytes is not available returns the available records after its maximum wait.")
-def fetch_waits(context: ScenarioContext) -> None:
+def fetch_purgatory(context: ScenarioContext) -> None:
     (partition,) = _filled(context, count=10)
     consumer = context.consumer(reset="earliest", fetch_min_bytes=1_000_000, fetch_max_wait_ms=1_500)
     consumer.assign([partition])

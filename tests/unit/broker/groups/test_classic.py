@@ -18,13 +18,13 @@ def driver() -> GroupDriver:
 def test_the_leaders_sync_answers_every_waiting_sync_and_makes_the_group_stable(driver: GroupDriver) -> None:
     first = driver.join()
     second = driver.join()
-    assert second not in driver.answers
+    assert second not in driver.replies
     leader = driver.joined(first).member_id
     again = driver.join(leader)
     follower = driver.joined(second).member_id
     assert driver.joined(again).generation == 2
     waiting = driver.sync(follower)
-    assert waiting not in driver.answers
+    assert waiting not in driver.replies
     own = driver.sync(leader, assignments={leader: b"L", follower: b"F"})
     assert (driver.synced(waiting).assignment, driver.synced(own).assignment) == (b"F", b"L")
     assert driver.group.state is ClassicState.STABLE
@@ -166,7 +166,7 @@ def test_a_member_waiting_in_a_join_keeps_its_session(driver: GroupDriver) -> No
         driver.pass_ms(9_000)
         driver.heartbeat(other)
     assert leader in driver.group.members
-    assert parked not in driver.answers
+    assert parked not in driver.replies
 
 
 def test_a_new_members_waiting_join_expires_after_five_minutes(driver: GroupDriver) -> None:
@@ -174,7 +174,7 @@ def test_a_new_members_waiting_join_expires_after_five_minutes(driver: GroupDriv
     (leader,) = driver.stable(None, **slow)
     newcomer = driver.join(**slow)
     driver.pass_ms(299_999)
-    assert newcomer not in driver.answers
+    assert newcomer not in driver.replies
     driver.pass_ms(1)
     assert driver.joined(newcomer).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert [member.member_id for member in driver.group.members] == [leader]
@@ -277,7 +277,7 @@ def test_a_failed_write_makes_every_member_rejoin(driver: GroupDriver) -> None:
     from ottla.broker.groups.classic import Syncing
 
     outcome = driver.group.sync(Syncing(member_id=leader, generation=before), 99, driver.now)
-    assert {reply.ticket for reply in outcome.replies} == {waiting, 99}, "the runtime fails these"
+    assert {reply.caller for reply in outcome.replies} == {waiting, 99}, "the runtime fails these"
     driver.take(driver.group.abandon(driver.now))
     assert driver.group.state is ClassicState.PREPARING_REBALANCE
     assert driver.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS

@@ -50,17 +50,17 @@ def test_a_member_without_a_common_protocol_is_refused(driver: GroupDriver, chan
 def test_the_protocol_with_most_votes_among_those_that_all_support_is_chosen() -> None:
     driver = GroupDriver(initial_delay_ms=100)
     both = (STICKY, RANGE[0])
-    tickets = [driver.join(protocols=both), driver.join(protocols=both), driver.join(protocols=(RANGE[0], STICKY))]
+    callers = [driver.join(protocols=both), driver.join(protocols=both), driver.join(protocols=(RANGE[0], STICKY))]
     driver.pass_ms(100)
     driver.pass_ms(100)
-    assert {driver.joined(ticket).protocol_name for ticket in tickets} == {"sticky"}
+    assert {driver.joined(caller).protocol_name for caller in callers} == {"sticky"}
 
 
 def test_a_protocol_that_a_member_does_not_support_is_not_chosen() -> None:
     driver = GroupDriver(initial_delay_ms=100)
-    tickets = [driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=RANGE)]
+    callers = [driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=RANGE)]
     driver.pass_ms(200)
-    assert {driver.joined(ticket).protocol_name for ticket in tickets} == {"range"}
+    assert {driver.joined(caller).protocol_name for caller in callers} == {"range"}
 
 
 # --- KIP-394 ----------------------------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_a_rebalance_waits_for_a_member_with_a_new_id(driver: GroupDriver) -> No
     (leader,) = driver.stable(None)
     pending = driver.joined(driver.join(require_known_member_id=True)).member_id
     waiting = driver.join(leader)
-    assert waiting not in driver.answers
+    assert waiting not in driver.replies
     driver.join(pending)
     assert driver.joined(waiting).generation == 2
     assert len(driver.joined(waiting).members) == 2
@@ -154,7 +154,7 @@ def test_an_unchanged_followers_rejoin_causes_no_rebalance(driver: GroupDriver) 
 
 def test_a_leaders_rejoin_causes_a_rebalance(driver: GroupDriver) -> None:
     leader, _ = driver.stable(None, None)
-    assert driver.join(leader) not in driver.answers
+    assert driver.join(leader) not in driver.replies
     assert driver.group.state is ClassicState.PREPARING_REBALANCE
 
 
@@ -229,9 +229,9 @@ def test_the_initial_delay_collects_members_for_the_first_generation() -> None:
     first = driver.join()
     driver.pass_ms(2_000)
     second = driver.join()
-    assert first not in driver.answers
+    assert first not in driver.replies
     driver.pass_ms(1_000)
-    assert first not in driver.answers, "a newcomer extends the delay"
+    assert first not in driver.replies, "a newcomer extends the delay"
     driver.pass_ms(3_000)
     assert driver.joined(first).generation == driver.joined(second).generation == 1
 
@@ -242,7 +242,7 @@ def test_the_initial_delay_is_at_most_the_rebalance_timeout() -> None:
     for _ in range(6):
         driver.pass_ms(1_000)
         driver.join(rebalance_timeout_ms=7_000)
-    assert first not in driver.answers
+    assert first not in driver.replies
     driver.pass_ms(1_000)
     assert driver.joined(first).generation == 1
 

@@ -9,11 +9,11 @@ import pytest
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Syncing
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.coordinator import Commit, FetchedOffset, GroupCoordinator, GroupsConfig, OffsetToCommit
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, OffsetCommitKey
+from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
@@ -60,7 +60,7 @@ class Driver:
             protocols=(JoinProtocol("range", subscription(*topics)),),
         )
         ((_, answer),) = self.run(self.machine.join("g", joining, 1, self.now))
-        assert isinstance(answer, JoinAnswer)
+        assert isinstance(answer, JoinGroupResult)
         if answer.error is ErrorCode.NONE:
             self.run(self.machine.sync("g", Syncing(member_id="m", generation=answer.generation, assignments={"m": b"a"}), 2, self.now))
         return answer.error.name if answer.error else "m"
@@ -316,8 +316,8 @@ def test_the_session_timeout_must_be_within_its_bounds(timeout_ms: int, fits: bo
 def test_requests_for_unknown_or_empty_group_ids_are_refused(driver: Driver) -> None:
     machine, now = driver.machine, driver.now
     syncing = Syncing(member_id="m", generation=1)
-    assert machine.sync("", syncing, 1, now).response[0].answer.error is ErrorCode.INVALID_GROUP_ID
-    assert machine.sync("g", syncing, 1, now).response[0].answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert machine.sync("", syncing, 1, now).response[0].result.error is ErrorCode.INVALID_GROUP_ID
+    assert machine.sync("g", syncing, 1, now).response[0].result.error is ErrorCode.UNKNOWN_MEMBER_ID
     assert machine.heartbeat("", "m", None, 1, now) is ErrorCode.INVALID_GROUP_ID
     assert machine.heartbeat("g", "m", None, 1, now) is ErrorCode.UNKNOWN_MEMBER_ID
     assert machine.leave("g", [Leaving("m")], now)[0] == [ErrorCode.UNKNOWN_MEMBER_ID]
@@ -370,10 +370,10 @@ def test_the_first_record_of_a_classic_group_creates_it(changes: dict[str, Any],
 def test_the_first_record_keeps_members_that_joined_meanwhile() -> None:
     driver = Driver(GroupsConfig(classic=ClassicConfig(initial_rebalance_delay_ms=0)))
     (reply,) = driver.run(driver.machine.join("g", joining(), 1, driver.now))
-    assert isinstance(reply.answer, JoinAnswer)
+    assert isinstance(reply.result, JoinGroupResult)
     group = driver.machine.groups["g"]
     assert isinstance(group, ClassicGroup)
-    assert (reply.answer.generation, group.generation, group.state) == (1, 1, ClassicState.COMPLETING_REBALANCE)
+    assert (reply.result.generation, group.generation, group.state) == (1, 1, ClassicState.COMPLETING_REBALANCE)
     assert driver.machine.heartbeat("g", "m", None, 1, driver.now) is ErrorCode.NONE
 
 

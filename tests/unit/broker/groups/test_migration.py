@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic import ClassicGroup, Leaving
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.broker.groups.embedded_protocol import read_assignment, write_assignment
 from ottla.broker.groups.modern import ModernState
+from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
@@ -73,10 +73,10 @@ def test_a_converted_group_is_balanced_over_its_three_members() -> None:
 def test_a_conversion_makes_waiting_classic_members_rejoin(driver: GroupsDriver) -> None:
     first = driver.joined()
     driver.classic_join(new_member_id="second")
-    waiting = driver.last_ticket
+    waiting = driver.last_caller
     driver.join("new")
-    answer = driver.answers[waiting]
-    assert isinstance(answer, JoinAnswer)
+    answer = driver.replies[waiting]
+    assert isinstance(answer, JoinGroupResult)
     assert answer.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert set(driver.group.members) == {first.member_id, "second", "new"}
 
@@ -84,13 +84,13 @@ def test_a_conversion_makes_waiting_classic_members_rejoin(driver: GroupsDriver)
 def test_a_refused_conversion_keeps_waiting_joins(driver: GroupsDriver) -> None:
     first = driver.joined()
     driver.classic_join(new_member_id="second")
-    waiting = driver.last_ticket
+    waiting = driver.last_caller
     assert driver.refused("new", 0, topic_regex="(", topic_names=None, rebalance_timeout_ms=1, owned={}) is (
         ErrorCode.INVALID_REGULAR_EXPRESSION
     )
-    assert waiting not in driver.answers
+    assert waiting not in driver.replies
     driver.joined(first.member_id)
-    assert driver.answers[waiting].error is ErrorCode.NONE
+    assert driver.replies[waiting].error is ErrorCode.NONE
 
 
 def test_a_partition_assigned_twice_has_one_owner_after_the_conversion(driver: GroupsDriver) -> None:
@@ -132,7 +132,7 @@ def test_a_refused_consumer_protocol_member_keeps_waiting_joins_and_syncs() -> N
     assert driver.classic_join() is None
     with pytest.raises(Rejected):
         driver.join("new")
-    assert driver.last_ticket not in driver.answers
+    assert driver.last_caller not in driver.replies
 
 
 def test_removing_the_last_consumer_protocol_member_converts_the_group_to_classic() -> None:
@@ -236,7 +236,7 @@ def test_an_empty_consumer_group_is_replaced_by_a_classic_one() -> None:
     driver = GroupsDriver(FakeTopics(t=4), allows_downgrade=False)
     driver.join("new", (), topic_regex="t")
     driver.beat("new", -1)
-    assert driver.classic_join("left-over") == JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id="left-over")
+    assert driver.classic_join("left-over") == JoinGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id="left-over")
     assert driver.group.is_empty
     answer = driver.joined()
     assert (answer.generation, answer.leader) == (1, answer.member_id)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.coordinator import Commit
+from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.share_group import SharedTopic
 from ottla.protocol.error_codes import ErrorCode
@@ -159,9 +159,9 @@ def test_a_share_group_takes_no_other_protocol() -> None:
         protocol_type="consumer",
         protocols=(JoinProtocol("range", b""),),
     )
-    (reply,) = driver.machine.join("g", joining, "ticket", driver.now).response
-    assert isinstance(reply.answer, JoinAnswer)
-    assert reply.answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    (reply,) = driver.machine.join("g", joining, "caller", driver.now).response
+    assert isinstance(reply.result, JoinGroupResult)
+    assert reply.result.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.machine.heartbeat("g", "a", None, 1, driver.now) is ErrorCode.UNKNOWN_MEMBER_ID
     for refused in (
         lambda: driver.machine.commit(Commit(group_id="g", offsets=[]), driver.now),

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.consumer_heartbeat import Heartbeat
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.broker.groups.deadlines import DeadlineKind
+from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.share_heartbeat import ShareHeartbeat
 from ottla.protocol.error_codes import ErrorCode
@@ -38,11 +38,11 @@ def commit(driver: StreamsDriver, member_id: str = "", generation: int = -1) -> 
 
 def join_classic(driver: StreamsDriver, **changes: Any) -> ErrorCode:
     """Join a classic member and return the error."""
-    effects = driver.machine.join("g", replace(JOINING, **changes), "ticket", driver.now)
+    effects = driver.machine.join("g", replace(JOINING, **changes), "caller", driver.now)
     driver.take(effects.records)
     (reply,) = effects.response
-    assert isinstance(reply.answer, JoinAnswer)
-    return reply.answer.error
+    assert isinstance(reply.result, JoinGroupResult)
+    return reply.result.error
 
 
 def test_the_group_equals_its_replay() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.replication.progress import NEVER, UNKNOWN_END, FollowerFetch, Progress, Pulse
+from ottla.broker.replication.progress import NEVER, UNKNOWN_END, FollowerFetch, Progress, SessionFetchTime
 
 
 def after(*fetches: tuple[int, int, int]) -> Progress:
@@ -65,40 +65,40 @@ def test_only_a_leader_that_goes_on_keeps_what_it_knows(
 
 
 def test_a_follower_that_rests_has_caught_up_at_the_last_request_of_its_session_until_it_is_settled() -> None:
-    progress, pulse = after((10, 10, 100)), Pulse(100)
-    progress.rest(pulse)
-    pulse.ms = 5_000
+    progress, fetch_time = after((10, 10, 100)), SessionFetchTime(100)
+    progress.follow_session(fetch_time)
+    fetch_time.ms = 5_000
     progress.refresh()
     assert (progress.caught_up_ms, progress.fetched_ms) == (5_000, 5_000)
-    pulse.ms = 6_000
-    progress.settle(pulse)
-    pulse.ms = 9_000
+    fetch_time.ms = 6_000
+    progress.leave_session(fetch_time)
+    fetch_time.ms = 9_000
     progress.refresh()
     assert (progress.caught_up_ms, progress.fetched_ms) == (6_000, 6_000)
 
 
 def test_the_times_of_a_rest_count_for_the_fetch_after_it_as_if_each_request_had_named_the_partition() -> None:
-    progress, pulse = after((10, 10, 100)), Pulse(100)
-    progress.rest(pulse)
-    pulse.ms = 5_000
+    progress, fetch_time = after((10, 10, 100)), SessionFetchTime(100)
+    progress.follow_session(fetch_time)
+    fetch_time.ms = 5_000
     progress.fetched(FollowerFetch(2, 10, log_start=1, broker_epoch=9), 12, 5_500)
     assert (progress.caught_up_ms, progress.fetched_ms) == (5_000, 5_500)
 
 
 def test_a_new_leadership_ends_a_rest() -> None:
-    progress, pulse = after((10, 10, 100)), Pulse(7_000)
-    progress.rest(pulse)
+    progress, fetch_time = after((10, 10, 100)), SessionFetchTime(7_000)
+    progress.follow_session(fetch_time)
     progress.new_leadership(20, 500, in_sync=False, again=True)
     progress.refresh()
     assert (progress.caught_up_ms, progress.fetched_ms) == (NEVER, NEVER)
 
 
 def test_a_session_that_the_follower_has_left_behind_does_not_end_the_rest_of_its_next_one() -> None:
-    progress, old, new = after((10, 10, 100)), Pulse(200), Pulse(300)
-    progress.rest(new)
-    progress.rest(old)
-    progress.settle(old)
-    progress.settle(old)
+    progress, old, new = after((10, 10, 100)), SessionFetchTime(200), SessionFetchTime(300)
+    progress.follow_session(new)
+    progress.follow_session(old)
+    progress.leave_session(old)
+    progress.leave_session(old)
     new.ms = 400
     progress.refresh()
-    assert (progress.caught_up_ms, progress.pulses) == (400, (new,))
+    assert (progress.caught_up_ms, progress.fetch_times) == (400, (new,))

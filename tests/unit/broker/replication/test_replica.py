@@ -68,8 +68,8 @@ def test_a_leader_that_goes_on_keeps_what_followers_are_known_to_have() -> None:
     replica = leader(1, 2)
     fetch(replica, 2, 9)
     replica.lead(registration(1, 2, epoch=4, partition_epoch=6), LATER)
-    assert replica.others.followers[2].log_end == 9
-    assert replica.others.epoch_start == 10
+    assert replica.leadership.followers[2].log_end == 9
+    assert replica.leadership.epoch_start == 10
 
 
 def test_a_leadership_after_another_brokers_knows_nothing_of_its_followers() -> None:
@@ -77,7 +77,7 @@ def test_a_leadership_after_another_brokers_knows_nothing_of_its_followers() -> 
     fetch(replica, 2, 9)
     assert replica.follow(registration(1, 2, epoch=4, partition_epoch=6, leader=2)) == FETCH
     replica.lead(registration(1, 2, epoch=5, partition_epoch=7), LATER)
-    assert replica.others.followers[2].log_end == UNKNOWN_END
+    assert replica.leadership.followers[2].log_end == UNKNOWN_END
 
 
 def test_a_leadership_after_an_epoch_that_was_not_told_of_knows_nothing_of_its_followers() -> None:
@@ -86,14 +86,14 @@ def test_a_leadership_after_an_epoch_that_was_not_told_of_knows_nothing_of_its_f
     replica = leader(1, 2)
     fetch(replica, 2, 9)
     replica.lead(registration(1, 2, epoch=5, partition_epoch=7), LATER)
-    assert replica.others.followers[2].log_end == UNKNOWN_END
+    assert replica.leadership.followers[2].log_end == UNKNOWN_END
 
 
 def test_the_same_leadership_with_other_replicas_is_no_election() -> None:
     replica = leader(1, 2)
     replica.appended(15, 0)
     replica.lead(registration(1, 2, partition_epoch=6, replicas=(1, 2)), LATER)
-    assert (replica.others.epoch_start, list(replica.others.followers)) == (10, [2])
+    assert (replica.leadership.epoch_start, list(replica.leadership.followers)) == (10, [2])
 
 
 @pytest.mark.parametrize("leads", [True, False])
@@ -101,7 +101,7 @@ def test_an_older_partition_epoch_changes_nothing(leads: bool) -> None:
     replica = leader(1, 2)
     old = registration(1, epoch=9, partition_epoch=4, leader=1 if leads else 2)
     assert (replica.lead(old, LATER) if leads else replica.follow(old)) == NOTHING
-    assert (replica.leads, replica.leader_epoch, replica.partition_epoch, replica.others.in_sync.committed) == (True, 3, 5, {1, 2})
+    assert (replica.leads, replica.leader_epoch, replica.partition_epoch, replica.leadership.in_sync.committed) == (True, 3, 5, {1, 2})
 
 
 def test_a_follower_begins_to_fetch_anew_with_each_leader_epoch_and_only_then() -> None:
@@ -165,7 +165,7 @@ def test_an_incarnation_that_has_been_replaced_neither_commits_nor_joins() -> No
     with pytest.raises(Rejected) as caught:
         fetch(replica, 2, 12, broker_epoch=71)
     assert (caught.value.code, replica.high_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 10)
-    assert replica.others.followers[2].log_end == UNKNOWN_END
+    assert replica.leadership.followers[2].log_end == UNKNOWN_END
 
 
 def test_who_is_about_to_join_counts_already_and_joins_with_its_incarnation() -> None:
@@ -216,14 +216,14 @@ def test_the_high_watermark_rises_when_a_shrinkage_is_committed_and_not_before()
 def test_an_answer_of_the_same_partition_epoch_settles_the_set_too() -> None:
     replica, proposal = shrinking()
     assert replica.answered(proposal, Accepted(3, 5, frozenset({1, 2, 3})), LATER) == NOTHING
-    assert (replica.others.in_sync.committed, replica.proposal) == ({1, 2, 3}, None)
+    assert (replica.leadership.in_sync.committed, replica.proposal) == ({1, 2, 3}, None)
 
 
 @pytest.mark.parametrize("answer", [Accepted(4, 6, frozenset({1})), Accepted(2, 6, frozenset({1})), Accepted(3, 4, frozenset({1}))])
 def test_an_answer_for_another_leadership_or_an_older_partition_epoch_changes_nothing(answer: Accepted) -> None:
     replica, proposal = shrinking()
     assert replica.answered(proposal, answer, LATER) == NOTHING
-    assert (replica.others.in_sync.committed, replica.proposal, replica.partition_epoch) == ({1, 2, 3}, proposal, 5)
+    assert (replica.leadership.in_sync.committed, replica.proposal, replica.partition_epoch) == ({1, 2, 3}, proposal, 5)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_an_error_leads_back_or_waits_for_metadata_or_is_tried_again(code: Error
     replica, proposal = shrinking()
     assert replica.answered(proposal, code, LATER) == effects
     assert replica.proposal is (proposal if still_pending else None)
-    assert (replica.others.in_sync.committed, replica.high_watermark) == ({1, 2, 3}, 10)
+    assert (replica.leadership.in_sync.committed, replica.high_watermark) == ({1, 2, 3}, 10)
 
 
 def test_who_was_not_let_in_holds_nothing_back_any_more() -> None:
@@ -268,7 +268,7 @@ def test_newer_metadata_wins_over_a_proposal_and_its_answer() -> None:
     assert replica.proposal is None
     assert replica.answered(proposal, Accepted(3, 7, frozenset({1})), LATER) == NOTHING
     assert replica.answered(proposal, ErrorCode.UNKNOWN_SERVER_ERROR, LATER) == NOTHING
-    assert (replica.others.in_sync.committed, replica.partition_epoch) == ({1, 2, 3}, 6)
+    assert (replica.leadership.in_sync.committed, replica.partition_epoch) == ({1, 2, 3}, 6)
 
 
 def test_the_record_of_an_answer_that_came_first_leaves_what_was_proposed_since_under_way() -> None:
@@ -280,9 +280,9 @@ def test_the_record_of_an_answer_that_came_first_leaves_what_was_proposed_since_
     proposal = replica.proposal
     replica.lead(registration(1, 2, partition_epoch=5, replicas=(1, 2, 3, 4)), LATER)
     assert replica.proposal is proposal is not None
-    assert (replica.high_watermark, list(replica.others.followers)) == (10, [2, 3, 4]), "3 may be in sync already"
+    assert (replica.high_watermark, list(replica.leadership.followers)) == (10, [2, 3, 4]), "3 may be in sync already"
     assert replica.answered(proposal, Accepted(3, 6, frozenset({1, 2, 3})), LATER) == NOTHING
-    assert replica.others.in_sync.committed == {1, 2, 3}
+    assert replica.leadership.in_sync.committed == {1, 2, 3}
 
 
 def test_who_leads_no_more_proposes_nothing() -> None:
@@ -430,5 +430,5 @@ def test_a_leaders_high_watermark_never_goes_back_and_never_passes_an_in_sync_re
         assert bool(effects & COMMITTED) == (replica.high_watermark > before)
         assert bool(effects & PROPOSE) <= (replica.proposal is not None)
         if effects & COMMITTED:
-            members = replica.others.in_sync.maximal - {1}
-            assert replica.high_watermark <= min([replica.log_end, *(replica.others.followers[node].log_end for node in members)])
+            members = replica.leadership.in_sync.maximal - {1}
+            assert replica.high_watermark <= min([replica.log_end, *(replica.leadership.followers[node].log_end for node in members)])

@@ -79,11 +79,11 @@ def finish(cleaning: Cleaning) -> int:
     """Run a cleaning pass to its end, with the syncs that the caller has to do."""
     while True:
         try:
-            ticket = next(cleaning)
+            caller = next(cleaning)
         except StopIteration as stop:
             return int(stop.value)
-        if ticket is not None:
-            ticket.sync()
+        if caller is not None:
+            caller.sync()
 
 
 def content(log: PartitionLog, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> dict[bytes | None, bytes | None]:
@@ -270,9 +270,9 @@ def test_a_pass_over_a_deleted_log_does_not_change_the_recreated_topic(tmp_path:
         log = log_dir.create_log("t", 0, b"1" * 16, CONFIG)
         fill(log)
         cleaning = clean_log(log, 0, NOW)
-        for ticket in itertools.islice(cleaning, slices):
-            if ticket is not None:
-                ticket.sync()
+        for caller in itertools.islice(cleaning, slices):
+            if caller is not None:
+                caller.sync()
         log_dir.delete_log("t", 0)
         log_dir.create_log("t", 0, b"2" * 16, CONFIG, at_once=True)
         before = names(tmp_path / str(slices) / "t-0")
@@ -402,10 +402,10 @@ def test_appends_between_slices_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
     log = opened(tmp_path / "t-0")
     truth = fill(log)
     slices = 0
-    for ticket in clean_log(log, 0, NOW):
+    for caller in clean_log(log, 0, NOW):
         slices += 1
-        if ticket is not None:
-            ticket.sync()
+        if caller is not None:
+            caller.sync()
         append(log, build_batch([SimpleRecord(b"key%d" % (slices % 10), b"during %d" % slices, NOW)]))
         truth[b"key%d" % (slices % 10)] = b"during %d" % slices
     assert slices > 20

@@ -13,30 +13,30 @@ from ottla.broker.storage.log_values import MAX_TIMESTAMP, Isolation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.logs import NOW_MS, LogBox, batch
+from tests.support.logs import NOW_MS, LogHarness, batch
 
 BATCH = len(batch())
 LENGTH_AT = 8
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> LogBox:
+def harness(tmp_path: Path) -> LogHarness:
     """Two segments of three batches each."""
-    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=3 * BATCH))
+    harness = LogHarness(tmp_path / "topic-0", LogConfig(segment_bytes=3 * BATCH))
     for _ in range(6):
-        box.append(batch())
-    return box
+        harness.append(batch())
+    return harness
 
 
-def overwrite(box: LogBox, offset: int, at: int, data: bytes) -> None:
-    with box.file(".log", offset // 3 * 3).open("r+b") as file:
+def overwrite(harness: LogHarness, offset: int, at: int, data: bytes) -> None:
+    with harness.file(".log", offset // 3 * 3).open("r+b") as file:
         file.seek(offset % 3 * BATCH + at)
         file.write(data)
 
 
-def read(box: LogBox, offset: int, *, max_bytes: int = 1 << 20, min_one_batch: bool = True) -> bytes | ErrorCode:
+def read(harness: LogHarness, offset: int, *, max_bytes: int = 1 << 20, min_one_batch: bool = True) -> bytes | ErrorCode:
     try:
-        return box.log.read(offset, max_bytes, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=min_one_batch).records
+        return harness.log.read(offset, max_bytes, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=min_one_batch).records
     except Rejected as rejected:
         return rejected.code
 
@@ -47,30 +47,30 @@ LENGTHS = {"zero": 0, "negative": -1, "too small": 13, "most negative": -(2**31)
 @pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS.keys())
 @pytest.mark.parametrize("offset", range(6))
 @pytest.mark.parametrize("max_bytes", [1, 1 << 20])
-def test_a_batch_with_an_impossible_length_is_corrupt(box: LogBox, offset: int, length: int, max_bytes: int) -> None:
-    assert isinstance(read(box, offset), bytes)
-    overwrite(box, offset, LENGTH_AT, length.to_bytes(4, "big", signed=True))
-    assert read(box, offset, max_bytes=max_bytes) is ErrorCode.CORRUPT_MESSAGE
-    assert read(box, offset, max_bytes=max_bytes, min_one_batch=False) is ErrorCode.CORRUPT_MESSAGE
+def test_a_batch_with_an_impossible_length_is_corrupt(harness: LogHarness, offset: int, length: int, max_bytes: int) -> None:
+    assert isinstance(read(harness, offset), bytes)
+    overwrite(harness, offset, LENGTH_AT, length.to_bytes(4, "big", signed=True))
+    assert read(harness, offset, max_bytes=max_bytes) is ErrorCode.CORRUPT_MESSAGE
+    assert read(harness, offset, max_bytes=max_bytes, min_one_batch=False) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_block_of_zeros_is_corrupt_and_other_segments_are_readable(box: LogBox) -> None:
-    overwrite(box, 0, 0, bytes(BATCH))
-    assert read(box, 0) is ErrorCode.CORRUPT_MESSAGE
-    assert read(box, 3) == box.file(".log", 3).read_bytes()
+def test_a_block_of_zeros_is_corrupt_and_other_segments_are_readable(harness: LogHarness) -> None:
+    overwrite(harness, 0, 0, bytes(BATCH))
+    assert read(harness, 0) is ErrorCode.CORRUPT_MESSAGE
+    assert read(harness, 3) == harness.file(".log", 3).read_bytes()
 
 
-def test_a_batch_with_changed_records_is_returned_to_the_reader(box: LogBox) -> None:
-    overwrite(box, 1, BATCH - 1, b"?")
-    assert read(box, 1) == box.file(".log", 0).read_bytes()[BATCH:]
+def test_a_batch_with_changed_records_is_returned_to_the_reader(harness: LogHarness) -> None:
+    overwrite(harness, 1, BATCH - 1, b"?")
+    assert read(harness, 1) == harness.file(".log", 0).read_bytes()[BATCH:]
 
 
-def test_damage_after_the_first_batch_is_found_by_the_next_read(box: LogBox) -> None:
-    overwrite(box, 1, LENGTH_AT, bytes(4))
-    assert read(box, 0) == box.file(".log", 0).read_bytes()
-    assert read(box, 1) is ErrorCode.CORRUPT_MESSAGE
-    assert read(box, 2) is ErrorCode.CORRUPT_MESSAGE
-    assert box.append(batch(), now_ms=NOW_MS).first_offset == 6
+def test_damage_after_the_first_batch_is_found_by_the_next_read(harness: LogHarness) -> None:
+    overwrite(harness, 1, LENGTH_AT, bytes(4))
+    assert read(harness, 0) == harness.file(".log", 0).read_bytes()
+    assert read(harness, 1) is ErrorCode.CORRUPT_MESSAGE
+    assert read(harness, 2) is ErrorCode.CORRUPT_MESSAGE
+    assert harness.append(batch(), now_ms=NOW_MS).first_offset == 6
 
 
 class CountedReads(Files):
@@ -85,10 +85,10 @@ class CountedReads(Files):
 
 def test_a_read_of_0_bytes_does_not_read_the_disk(tmp_path: Path) -> None:
     files = CountedReads()
-    box = LogBox(tmp_path / "topic-0", files=files)
-    box.append(batch())
+    harness = LogHarness(tmp_path / "topic-0", files=files)
+    harness.append(batch())
     before = files.reads
-    assert read(box, 0, max_bytes=0, min_one_batch=False) == b""
+    assert read(harness, 0, max_bytes=0, min_one_batch=False) == b""
     assert files.reads == before
 
 
@@ -100,31 +100,31 @@ LARGE = {
 
 @pytest.mark.parametrize("records", LARGE.values(), ids=LARGE.keys())
 def test_the_search_of_a_large_batch_for_a_timestamp_is_left_to_the_caller(tmp_path: Path, records: list[SimpleRecord]) -> None:
-    box = LogBox(tmp_path / "topic-0")
-    box.append(batch(timestamp=NOW_MS - 1))
-    box.append(build_batch(records, codec=Codec.GZIP))
+    harness = LogHarness(tmp_path / "topic-0")
+    harness.append(batch(timestamp=NOW_MS - 1))
+    harness.append(build_batch(records, codec=Codec.GZIP))
     for timestamp in (NOW_MS + 1, MAX_TIMESTAMP):
-        search = box.log.search_timestamp(timestamp, Isolation.LOG_END)
+        search = harness.log.search_timestamp(timestamp, Isolation.LOG_END)
         work = next(search)
         with pytest.raises(StopIteration) as end:
             search.send(work)
         assert end.value.value == (NOW_MS + 1, len(records), 0)
     with pytest.raises(StopIteration):
-        next(box.log.search_timestamp(NOW_MS - 1, Isolation.LOG_END))
+        next(harness.log.search_timestamp(NOW_MS - 1, Isolation.LOG_END))
 
 
 def test_a_search_continues_in_a_log_that_changed_after_a_large_batch(tmp_path: Path) -> None:
-    box = LogBox(tmp_path / "topic-0")
-    box.append(build_batch([SimpleRecord(None, b"", NOW_MS + (i == 0)) for i in range(20_001)]))
-    box.append(batch(timestamp=NOW_MS + 2))
-    box.log.roll(NOW_MS)
-    box.append(batch(timestamp=NOW_MS + 3))
-    box.log.delete_records_before(1)
-    search = box.log.search_timestamp(NOW_MS + 1, Isolation.LOG_END)
+    harness = LogHarness(tmp_path / "topic-0")
+    harness.append(build_batch([SimpleRecord(None, b"", NOW_MS + (i == 0)) for i in range(20_001)]))
+    harness.append(batch(timestamp=NOW_MS + 2))
+    harness.log.roll(NOW_MS)
+    harness.append(batch(timestamp=NOW_MS + 3))
+    harness.log.delete_records_before(1)
+    search = harness.log.search_timestamp(NOW_MS + 1, Isolation.LOG_END)
     work = next(search)
-    box.log.delete_records_before(20_002)
-    box.log.apply_retention(NOW_MS)
-    assert len(box.log.segments) == 1
+    harness.log.delete_records_before(20_002)
+    harness.log.apply_retention(NOW_MS)
+    assert len(harness.log.segments) == 1
     with pytest.raises(StopIteration) as end:
         search.send(work)
     assert end.value.value == (NOW_MS + 3, 20_002, 0)

@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.storage.retention import deletable
 from ottla.broker.storage.segment import Segment
-from tests.support.logs import LogBox, batch
+from tests.support.logs import LogHarness, batch
 
 SIZE = len(batch())
 NOTHING = frozenset[str]()
@@ -18,10 +18,10 @@ NOTHING = frozenset[str]()
 @pytest.fixture
 def segments(tmp_path: Path) -> list[Segment]:
     """Return segments with one batch each, with the timestamps 100, 300, 200, 400."""
-    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=SIZE, segment_ms=10**6))
+    harness = LogHarness(tmp_path / "topic-0", LogConfig(segment_bytes=SIZE, segment_ms=10**6))
     for timestamp in (100, 300, 200, 400):
-        box.append(batch(timestamp=timestamp))
-    return list(box.log.segments)
+        harness.append(batch(timestamp=timestamp))
+    return list(harness.log.segments)
 
 
 def taken(segments: list[Segment], config: LogConfig, *, start: int = 0, high_watermark: int = 4, now_ms: int = 0) -> list[int]:

@@ -9,7 +9,7 @@ from ottla.broker.storage.files import FILES
 from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.segment import Segment, any_header
 from ottla.protocol.records.errors import CorruptBatch
-from tests.support.logs import NOW_MS, LogBox, batch
+from tests.support.logs import NOW_MS, LogHarness, batch
 
 SIZE = len(batch())
 
@@ -17,10 +17,10 @@ SIZE = len(batch())
 @pytest.fixture
 def segment(tmp_path: Path) -> Segment:
     """A segment with ten batches of one record each, and an index entry for every second batch."""
-    box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=SIZE))
+    harness = LogHarness(tmp_path / "topic-0", LogConfig(index_interval_bytes=SIZE))
     for i in range(10):
-        box.append(batch(timestamp=NOW_MS + i))
-    return box.log.segments.active
+        harness.append(batch(timestamp=NOW_MS + i))
+    return harness.log.segments.active
 
 
 def test_it_is_rolled_by_size_offset_or_age_but_never_while_empty(segment: Segment, tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_resuming_finds_the_end_and_the_largest_timestamp(segment: Segment) -> N
 
 
 def test_without_timestamps_retention_uses_the_file_time(tmp_path: Path) -> None:
-    box = LogBox(tmp_path / "topic-0")
-    box.append(batch(timestamp=-1))
-    segment = box.log.segments.active
+    harness = LogHarness(tmp_path / "topic-0")
+    harness.append(batch(timestamp=-1))
+    segment = harness.log.segments.active
     assert segment.largest_timestamp() == segment.path.stat().st_mtime_ns // 1_000_000
 
 

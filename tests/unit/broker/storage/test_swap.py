@@ -7,76 +7,76 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.core.log_config import LogConfig
-from tests.support.logs import LogBox, batch
+from tests.support.logs import LogHarness, batch
 
 TWO_A_SEGMENT = LogConfig(segment_bytes=2 * len(batch()))
 
 
-def filled(tmp_path: Path) -> LogBox:
-    box = LogBox(tmp_path / "topic-0", TWO_A_SEGMENT)
+def filled(tmp_path: Path) -> LogHarness:
+    harness = LogHarness(tmp_path / "topic-0", TWO_A_SEGMENT)
     for _ in range(7):
-        box.append(batch())
-    box.log.close()
-    return box
+        harness.append(batch())
+    harness.log.close()
+    return harness
 
 
-def names(box: LogBox) -> set[str]:
-    return {p.name for p in box.directory.iterdir()}
+def names(harness: LogHarness) -> set[str]:
+    return {p.name for p in harness.directory.iterdir()}
 
 
 @pytest.mark.parametrize("suffix", [".deleted", ".cleaned"])
 def test_leftovers_are_removed(tmp_path: Path, suffix: str) -> None:
-    box = filled(tmp_path)
-    before = names(box)
+    harness = filled(tmp_path)
+    before = names(harness)
     for kind in (".log", ".index", ".snapshot"):
-        (box.directory / f"{0:020d}{kind}{suffix}").write_bytes(b"leftover")
-    box.open(clean=False)
-    assert names(box) == before
-    assert box.log.log_end_offset == 7
+        (harness.directory / f"{0:020d}{kind}{suffix}").write_bytes(b"leftover")
+    harness.open(clean=False)
+    assert names(harness) == before
+    assert harness.log.log_end_offset == 7
 
 
-def swap_for_the_first_two(box: LogBox) -> bytes:
+def swap_for_the_first_two(harness: LogHarness) -> bytes:
     """Return the finished segment (.swap) that replaces offsets 0 to 3 and has only the batch at 3."""
-    kept = box.file(".log", 2).read_bytes()[len(batch()) :]
-    box.file(".log.swap").write_bytes(kept)
-    box.file(".index.swap").write_bytes(b"")
-    box.file(".timeindex.swap").write_bytes(b"")
+    kept = harness.file(".log", 2).read_bytes()[len(batch()) :]
+    harness.file(".log.swap").write_bytes(kept)
+    harness.file(".index.swap").write_bytes(b"")
+    harness.file(".timeindex.swap").write_bytes(b"")
     return kept
 
 
 def test_a_finished_swap_replaces_its_segments(tmp_path: Path) -> None:
-    box = filled(tmp_path)
-    kept = swap_for_the_first_two(box)
-    box.open(clean=False)
-    assert box.log.segments.base_offsets == (0, 4, 6)
-    assert box.file(".log").read_bytes() == kept
-    assert [h.base_offset for h in box.headers()] == [3, 4, 5, 6]
-    assert not any(".swap" in name for name in names(box))
+    harness = filled(tmp_path)
+    kept = swap_for_the_first_two(harness)
+    harness.open(clean=False)
+    assert harness.log.segments.base_offsets == (0, 4, 6)
+    assert harness.file(".log").read_bytes() == kept
+    assert [h.base_offset for h in harness.headers()] == [3, 4, 5, 6]
+    assert not any(".swap" in name for name in names(harness))
 
 
 def test_a_swap_with_unfinished_output_is_reverted(tmp_path: Path) -> None:
-    box = filled(tmp_path)
-    swap_for_the_first_two(box)
-    box.file(".log.cleaned").write_bytes(b"half")
-    box.open(clean=False)
-    assert [h.base_offset for h in box.headers()] == list(range(7))
-    assert not any(name.endswith((".swap", ".cleaned")) for name in names(box))
+    harness = filled(tmp_path)
+    swap_for_the_first_two(harness)
+    harness.file(".log.cleaned").write_bytes(b"half")
+    harness.open(clean=False)
+    assert [h.base_offset for h in harness.headers()] == list(range(7))
+    assert not any(name.endswith((".swap", ".cleaned")) for name in names(harness))
 
 
 def test_a_swap_before_unfinished_output_is_finished(tmp_path: Path) -> None:
-    box = filled(tmp_path)
-    swap_for_the_first_two(box)
-    box.file(".log.cleaned", 4).write_bytes(b"half")
-    box.open(clean=False)
-    assert [h.base_offset for h in box.headers()] == [3, 4, 5, 6]
+    harness = filled(tmp_path)
+    swap_for_the_first_two(harness)
+    harness.file(".log.cleaned", 4).write_bytes(b"half")
+    harness.open(clean=False)
+    assert [h.base_offset for h in harness.headers()] == [3, 4, 5, 6]
 
 
 def test_a_swap_with_deleted_segments_is_finished(tmp_path: Path) -> None:
-    box = filled(tmp_path)
-    swap_for_the_first_two(box)
+    harness = filled(tmp_path)
+    swap_for_the_first_two(harness)
     for base in (0, 2):
-        for path in box.directory.glob(f"{base:020d}.*"):
+        for path in harness.directory.glob(f"{base:020d}.*"):
             if not path.name.endswith(".swap"):
                 path.unlink()
-    box.open(clean=False)
-    assert [h.base_offset for h in box.headers()] == [3, 4, 5, 6]
+    harness.open(clean=False)
+    assert [h.base_offset for h in harness.headers()] == [3, 4, 5, 6]

@@ -15,11 +15,11 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
-from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
 from ottla.broker.groups.classic import Leaving, Syncing
 from ottla.broker.groups.consumer import ConsumerGroup
-from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
+from ottla.broker.groups.results import JoinGroupResult, SyncGroupResult
 from ottla.broker.groups.states import ClassicState
 from ottla.broker.runtime.coordination.group_service import GroupService, new_member_id
 from ottla.broker.runtime.coordination.shards import LOAD_BEFORE_SERVING_MS
@@ -90,10 +90,10 @@ class Harness:
         self.tick(ms)
         await settle()
 
-    def join(self, member_id: str = "", new_member_id: str = "m", **changes: object) -> JoinAnswer | asyncio.Future[JoinAnswer]:
+    def join(self, member_id: str = "", new_member_id: str = "m", **changes: object) -> JoinGroupResult | asyncio.Future[JoinGroupResult]:
         return self.service.join("g", joining(member_id=member_id, new_member_id=new_member_id, **changes))
 
-    def sync(self, member_id: str, generation: int) -> SyncAnswer | asyncio.Future[SyncAnswer]:
+    def sync(self, member_id: str, generation: int) -> SyncGroupResult | asyncio.Future[SyncGroupResult]:
         return self.service.sync("g", Syncing(member_id=member_id, generation=generation, assignments={member_id: b"x"}))
 
     def stable(self) -> None:
@@ -116,9 +116,9 @@ async def harness() -> Harness:
 
 async def test_a_response_without_a_wait_needs_no_future(harness: Harness) -> None:
     joined = harness.join()
-    assert isinstance(joined, JoinAnswer)
+    assert isinstance(joined, JoinGroupResult)
     assert joined.generation == 1
-    assert harness.sync("m", 1) == SyncAnswer(protocol_type="consumer", protocol_name="range", assignment=b"x")
+    assert harness.sync("m", 1) == SyncGroupResult(protocol_type="consumer", protocol_name="range", assignment=b"x")
     assert harness.service.heartbeat("g", "m", None, 1) is ErrorCode.NONE
 
 
@@ -126,7 +126,7 @@ async def test_a_join_that_waits_is_answered_when_the_others_have_joined(harness
     harness.stable()
     waiting = harness.join(new_member_id="n")
     assert isinstance(waiting, asyncio.Future)
-    assert isinstance(harness.join("m"), JoinAnswer)
+    assert isinstance(harness.join("m"), JoinGroupResult)
     assert (await waiting).generation == 2
 
 
@@ -135,7 +135,7 @@ async def test_a_waiting_client_that_disconnected_is_skipped(harness: Harness) -
     gone = harness.join(new_member_id="n")
     assert isinstance(gone, asyncio.Future)
     gone.cancel()
-    assert isinstance(harness.join("m"), JoinAnswer)
+    assert isinstance(harness.join("m"), JoinGroupResult)
 
 
 async def test_a_silent_member_is_removed_when_its_session_expires(harness: Harness) -> None:
@@ -159,11 +159,11 @@ async def test_a_group_has_at_most_one_timer_however_many_heartbeats_come(harnes
 async def test_a_failed_write_of_the_assignment_fails_the_sync_and_rebalances(harness: Harness) -> None:
     harness.join()
     harness.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert harness.sync("m", 1) == SyncAnswer(error=ErrorCode.NOT_COORDINATOR)
+    assert harness.sync("m", 1) == SyncGroupResult(error=ErrorCode.NOT_COORDINATOR)
     assert harness.service.heartbeat("g", "m", None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     harness.partition.refusal = None
     again = harness.join("m")
-    assert isinstance(again, JoinAnswer)
+    assert isinstance(again, JoinGroupResult)
     assert again.generation == 2
 
 
@@ -268,7 +268,7 @@ async def test_no_coordinator_is_available_until_the_offsets_topic_exists(harnes
         harness.service.offsets_partition("g")
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await harness.service.shards.create_topic()
-    assert isinstance(harness.join(), JoinAnswer)
+    assert isinstance(harness.join(), JoinGroupResult)
 
 
 async def test_offsets_expire_at_the_next_check_after_their_retention(harness: Harness) -> None:
@@ -369,7 +369,7 @@ async def test_a_damaged_batch_disables_only_its_partitions_groups(harness: Harn
     assert harness.service.heartbeat("h", "m", None, 1) is ErrorCode.NOT_COORDINATOR
 
 
-def beat(harness: Harness, epoch: int = 0) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
+def beat(harness: Harness, epoch: int = 0) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
     """Send a heartbeat of a consumer group's only member."""
     first: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_names": frozenset({"t"}), "owned": {}} if epoch == 0 else {}
     return harness.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=epoch, **first))
@@ -394,7 +394,7 @@ async def test_a_consumer_group_heartbeat_with_a_failed_write_can_be_retried() -
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
     harness.partition.refusal = None
     answer = beat(harness)
-    assert isinstance(answer, HeartbeatAnswer)
+    assert isinstance(answer, HeartbeatResult)
     assert answer.epoch == 2
 
 
@@ -414,7 +414,7 @@ async def test_a_consumer_group_members_session_expires_without_heartbeats() -> 
 async def test_an_expression_is_resolved_after_its_heartbeat_is_answered(harness: Harness) -> None:
     first: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_regex": "t.*", "owned": {}}
     answer = harness.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=0, **first))
-    assert isinstance(answer, HeartbeatAnswer)
+    assert isinstance(answer, HeartbeatResult)
     group = harness.service.get("g")
     assert isinstance(group, ConsumerGroup)
     assert (answer.epoch, group.epoch, group.resolved) == (1, 1, {})
@@ -439,7 +439,7 @@ async def test_a_classic_member_that_does_not_rejoin_is_removed_after_its_rebala
     harness = Harness()
     beat(harness)
     joined = harness.join("old", session_timeout_ms=45_000, rebalance_timeout_ms=1_000)
-    assert isinstance(joined, JoinAnswer)
+    assert isinstance(joined, JoinGroupResult)
     harness.sync("old", joined.generation)
     await harness.pass_ms(2_000)
     first: dict[str, Any] = {"rebalance_timeout_ms": 45_000, "topic_names": frozenset({"t"}), "owned": {}}

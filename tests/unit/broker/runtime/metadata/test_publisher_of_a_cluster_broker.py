@@ -21,7 +21,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import BrokerLiveness
-from ottla.broker.replication.waits import Condition
+from ottla.broker.replication.purgatory import Condition
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
@@ -125,7 +125,7 @@ async def test_an_isr_change_reaches_new_and_current_leaders(member: MemberDir) 
     """KAFKA-13161, scenario 30: one record changes only the ISR, the other one also the leader."""
     await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     await member.publish(change(ID, 0, isr=[1]), change(ID, 1, leader=1, isr=[1]))
-    assert [member.partitions.get("t", index).replica.others.in_sync.committed for index in range(2)] == [{1}, {1}]
+    assert [member.partitions.get("t", index).replica.leadership.in_sync.committed for index in range(2)] == [{1}, {1}]
 
 
 async def test_many_elections_are_applied_and_reverted(member: MemberDir) -> None:

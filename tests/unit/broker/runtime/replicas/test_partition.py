@@ -11,7 +11,7 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.leadership import Registration, alone
-from ottla.broker.replication.waits import Condition
+from ottla.broker.replication.purgatory import Condition
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.files import Files
 from ottla.broker.storage.partition_log import Isolation, Origin

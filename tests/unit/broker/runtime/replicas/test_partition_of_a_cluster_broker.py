@@ -15,7 +15,7 @@ from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.in_sync import Accepted
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.replication.progress import FollowerFetch
-from ottla.broker.replication.waits import Condition
+from ottla.broker.replication.purgatory import Condition
 from ottla.broker.runtime.replicas.partition import LATER, Membership, Partition
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode

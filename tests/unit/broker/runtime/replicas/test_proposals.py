@@ -74,7 +74,7 @@ class Leader:
         await settle()
 
     def in_sync(self, index: int) -> set[int]:
-        return set(self.partitions[index].replica.others.in_sync.committed)
+        return set(self.partitions[index].replica.leadership.in_sync.committed)
 
     @property
     def requested_partitions(self) -> list[list[int]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Waiting = asyncio.Future[bool]
 
 
-class FetchWaits:
+class FetchPurgatory:
     """All waiting fetches of the broker."""
 
     def __init__(self, timers: Timers) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.replicas.fetch_purgatory import FetchPurgatory
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSession, FetchTarget
-from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.messages.k01_fetch import FetchPartition
 from tests.support.partition_logs import PartitionHarness, one_batch
@@ -20,7 +20,7 @@ SIZE = len(one_batch())
 class Harness:
     def __init__(self, path: Path) -> None:
         self.timers = Timers()
-        self.waits = FetchWaits(self.timers)
+        self.waits = FetchPurgatory(self.timers)
         self.logs = PartitionHarness(path, VirtualClock(), partitions=2)
         self.session = FetchSession(1, uses_topic_ids=False, created_ms=0, last_used_ms=0)
         for index in (0, 1):

@@ -11,7 +11,7 @@ from collections import deque
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-Ticket = TypeVar("Ticket")
+PendingT = TypeVar("PendingT")
 
 
 class Condition(Enum):
@@ -30,29 +30,29 @@ REPLICATED: Final = Condition.REPLICATED
 """Module-level aliases, because every append uses these members and looking up an enum member is slower."""
 
 
-class Waits(Generic[Ticket]):
-    """The tickets (pending acknowledgements) of each condition, in offset order, which is the order of the appends."""
+class Purgatory(Generic[PendingT]):
+    """The pending acknowledgements of each condition, in offset order, which is the order of the appends."""
 
     __slots__ = ("queues",)
 
     def __init__(self) -> None:
-        self.queues: dict[Condition, deque[tuple[int, Ticket]]] = {}
+        self.queues: dict[Condition, deque[tuple[int, PendingT]]] = {}
         """The queues that are not empty."""
 
-    def add(self, condition: Condition, last_offset: int, ticket: Ticket) -> None:
-        """Add a ticket (a pending acknowledgement) that waits until the condition holds for the record at `last_offset`."""
-        self.queues.setdefault(condition, deque()).append((last_offset, ticket))
+    def add(self, condition: Condition, last_offset: int, pending: PendingT) -> None:
+        """Add a pending acknowledgement, which waits until the condition holds for the record at `last_offset`."""
+        self.queues.setdefault(condition, deque()).append((last_offset, pending))
 
-    def reached(self, condition: Condition, end: int) -> list[Ticket]:
-        """Remove and return the tickets whose wait is over, now that the condition holds below offset `end`."""
+    def reached(self, condition: Condition, end: int) -> list[PendingT]:
+        """Remove and return the acknowledgements that are due, now that the condition holds below offset `end`."""
         queue = self.queues.get(condition)
-        done: list[Ticket] = []
+        done: list[PendingT] = []
         while queue and queue[0][0] < end:
             done.append(queue.popleft()[1])
         if queue is not None and not queue:
             del self.queues[condition]
         return done
 
-    def drain(self, *conditions: Condition) -> list[Ticket]:
-        """Remove and return all tickets (pending acknowledgements) that wait for one of `conditions`. The caller fails them."""
-        return [ticket for condition in conditions for _, ticket in self.queues.pop(condition, ())]
+    def drain(self, *conditions: Condition) -> list[PendingT]:
+        """Remove and return all pending acknowledgements that wait for one of `conditions`. The caller fails them."""
+        return [pending for condition in conditions for _, pending in self.queues.pop(condition, ())]

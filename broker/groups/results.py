@@ -1,7 +1,6 @@
-"""The responses of a group to its members, independent of wire versions.
+"""The results of JoinGroup and SyncGroup requests, independent of wire versions.
 
-The caller of an operation whose response may be delayed passes a `Ticket`, any object. The group stores it, and returns it later in a
-`Reply` with the response.
+A request whose response may be delayed passes a `Caller`, any object, which the group returns later in a `Reply` with the result.
 """
 
 from collections.abc import Hashable
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 from ottla.protocol.error_codes import ErrorCode
 
-Ticket = Hashable
+Caller = Hashable
 
 
 class JoinedMember(NamedTuple):
@@ -22,7 +21,7 @@ class JoinedMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinAnswer:
+class JoinGroupResult:
     """The result of a JoinGroup: the new generation, or an error (then generation -1, no protocol, no leader)."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -36,7 +35,7 @@ class JoinAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncAnswer:
+class SyncGroupResult:
     """The result of a SyncGroup: the member's assignment, or an error."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -46,5 +45,5 @@ class SyncAnswer:
 
 
 class Reply(NamedTuple):
-    ticket: Ticket
-    answer: JoinAnswer | SyncAnswer
+    caller: Caller
+    result: JoinGroupResult | SyncGroupResult

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from ottla.broker.replication.purgatory import Condition, Purgatory
+
+
+def test_a_wait_ends_when_its_condition_holds_for_its_offset_and_not_before() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add(Condition.COMMITTED, 4, "first")
+    purgatory.add(Condition.COMMITTED, 9, "second")
+    assert purgatory.reached(Condition.COMMITTED, 4) == []
+    assert purgatory.reached(Condition.COMMITTED, 5) == ["first"]
+    assert purgatory.reached(Condition.COMMITTED, 100) == ["second"]
+    assert not purgatory.queues
+
+
+def test_one_condition_says_nothing_of_the_other() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add(Condition.ON_DISK, 0, "here")
+    purgatory.add(Condition.COMMITTED, 0, "everywhere")
+    assert purgatory.reached(Condition.ON_DISK, 1) == ["here"]
+    assert purgatory.reached(Condition.ON_DISK, 1) == []
+    assert purgatory.drain(*Condition) == ["everywhere"]
+
+
+def test_after_a_drain_nobody_waits() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add(Condition.ON_DISK, 0, "a")
+    purgatory.add(Condition.COMMITTED, 3, "b")
+    assert sorted(purgatory.drain(*Condition)) == ["a", "b"]
+    assert not purgatory.queues
+    assert purgatory.reached(Condition.COMMITTED, 100) == []
+
+
+def test_what_ends_with_one_condition_leaves_those_who_wait_for_another() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add(Condition.COMMITTED, 3, "a coordinator")
+    purgatory.add(Condition.REPLICATED, 3, "a producer")
+    assert purgatory.drain(Condition.COMMITTED) == ["a coordinator"]
+    assert purgatory.reached(Condition.REPLICATED, 4) == ["a producer"]
