@@ -104,7 +104,7 @@ class Broker:
         self._nursery = Nursery(self.timers, self.clock, self.stop_at_once)
         self._flusher = Flusher(self.stop_at_once, environment.threads)
         self._authentication = self._listener_authentication(listeners) if any(at.protocol for at in listeners) else NO_AUTHENTICATION
-        self._links = self._make_links() if settings.is_member else None
+        self._links = self._make_links() if settings.is_cluster_broker else None
         self._server = Server(environment.network, listeners, settings.socket_listen_backlog_size)
         self._cluster: ClusterComponents | None = None
         self.standalone: StandaloneMetadata | None = None
@@ -285,7 +285,7 @@ class Broker:
             return activated
         path, files = data_dir(self.settings), FillableFiles(self._faults, self.environment.files)
         files.apply_rules()
-        if not self.settings.is_member:
+        if not self.settings.is_cluster_broker:
             return self._opened(path, files)
         watched = FatalFiles(path, files)
         log_dir = self._opened(path, watched)
@@ -303,7 +303,7 @@ class Broker:
 
     async def _open_services(self) -> Services:
         settings, clock, timers = self.settings, self.clock, self.timers
-        metadata = await self._join() if settings.is_member else self._open_alone()
+        metadata = await self._join() if settings.is_cluster_broker else self._open_alone()
         catalog, partitions, topics = metadata.catalog, metadata.partitions, metadata.topics
         cluster = metadata.view
         overrides_of = partial(catalog.configs, ResourceType.GROUP)
@@ -379,7 +379,7 @@ class Broker:
 
         return authorizer_of(self.settings, lambda: catalog.image.acls, self.clock)
 
-    def _take_telemetry(self) -> None:
+    def _start_telemetry(self) -> None:
         from ottla.broker.api.client_telemetry import telemetry_of  # noqa: PLC0415 # keeps it out of the start-up time
 
         self.services.telemetry = telemetry_of(self.services, self._publisher.on_subscriptions)
@@ -473,7 +473,7 @@ class Broker:
         )
         self._apply_quotas()
         if settings.client_telemetry_enable:
-            self._take_telemetry()
+            self._start_telemetry()
         if any(at_listener.tls is not None for at_listener in self._authentication.values()) or (
             self._links is not None and self._links.client_tls
         ):

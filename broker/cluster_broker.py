@@ -41,7 +41,7 @@ from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.directory_assignments import DirectoryAssignments
 from ottla.broker.runtime.nodes.envelopes import EnvelopeForwarding
-from ottla.broker.runtime.nodes.life import BrokerLife, StartupAborted, incarnation_of, pace_of
+from ottla.broker.runtime.nodes.life import BrokerLifecycleManager, StartupAborted, incarnation_of, timeouts_of
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
 from ottla.broker.runtime.nodes.peers import Peers
@@ -268,7 +268,7 @@ class ClusterComponents:
         log.config = config
         return log
 
-    def _make_life(self, listeners: Sequence[Listener]) -> BrokerLife:
+    def _make_life(self, listeners: Sequence[Listener]) -> BrokerLifecycleManager:
         settings, environment = self._settings, self._environment
         incarnation = incarnation_of(
             settings,
@@ -277,10 +277,10 @@ class ClusterComponents:
             environment.random.randbytes,
             resumed_id=environment.incarnation_id,
         )
-        return BrokerLife(
+        return BrokerLifecycleManager(
             self._channel("heartbeat", _session_ms(settings) // 2),  # KAFKA-14392
             incarnation,
-            pace_of(settings),
+            timeouts_of(settings),
             nursery=self._nursery,
             published_offset=lambda: self._observer.applied_offset,
             on_registered=self._registered,

@@ -27,7 +27,7 @@ def format_where_new(settings: BrokerSettings, now_ms: int, scram: Sequence[str]
     A controller without configured voters becomes its quorum's voter (`--standalone`). A new cluster gets the users of `scram`, in the
     format of `--add-scram`. Raises SettingsError, and LogDirRefused if the directory belongs to another node or cluster.
     """
-    if settings.cluster_id is None or not (settings.is_member or settings.is_controller):
+    if settings.cluster_id is None or not (settings.is_cluster_broker or settings.is_controller):
         return False
     dynamic = not settings.controller_quorum_voters
     levels = bootstrap_levels({}, None, dynamic_quorum=dynamic)

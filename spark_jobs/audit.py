@@ -46,7 +46,7 @@ from ottla.spark_jobs.paths import is_cluster
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.session import CannotJudge, cluster, require_spark
 from ottla.spark_jobs.sinks import FormatOption, TableFormat, TablesOption, require
-from ottla.spark_jobs.steps import Question
+from ottla.spark_jobs.steps import AuditSpec
 from ottla.spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
 from ottla.spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, Sources, SpoolDir, Wire, sources, with_server
 
@@ -133,9 +133,9 @@ def audit(
             "json_path": "" if key is None else json_path(key.name),
         }
         judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
-        question = Question(topics, None if key is None else key.place, judge_records, replicas, samples, args)
+        spec = AuditSpec(topics, None if key is None else key.place, judge_records, replicas, samples, args)
         with _failures_told(chosen, given.paths), open_judge(chosen, total_bytes, master, memory_mb, progress, resume) as judge:
-            run(Job(judge, listed, question, key, verdicts, pictures))
+            run(Job(judge, listed, spec, key, verdicts, pictures))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
 
 
@@ -350,7 +350,7 @@ def _estimate(  # noqa: PLR0917 # the parameters are the command's options
         from ottla.spark_jobs.estimate import estimate_command  # noqa: PLC0415 # DuckDB, which tasks need, is optional
     except ModuleNotFoundError as e:
         raise CannotJudge(f"The audit needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
-    return estimate_command(paths, Question(topics, key, deep, replicas, SAMPLES, {}), master)
+    return estimate_command(paths, AuditSpec(topics, key, deep, replicas, SAMPLES, {}), master)
 
 
 def _report(verdict: Verdict, samples: int, json_file: Path | None, write_reports: Callable[[], None]) -> None:

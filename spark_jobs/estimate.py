@@ -21,7 +21,7 @@ from ottla.spark_jobs.paths import absolute
 from ottla.spark_jobs.segment_reader import ROWS_MAX, WINDOW_BYTES
 from ottla.spark_jobs.session import cores_of
 from ottla.spark_jobs.sharing import partitions_of, plan, size_of
-from ottla.spark_jobs.steps import Question
+from ottla.spark_jobs.steps import AuditSpec
 from ottla.spark_jobs.verdict import counted
 
 START_S: Final = 4.0
@@ -59,33 +59,33 @@ class Estimate:
         return self.cpu_seconds / 3600
 
 
-def estimate(logs: Sequence[LogDirectory], question: Question, cores: int) -> Estimate:
+def estimate(logs: Sequence[LogDirectory], spec: AuditSpec, cores: int) -> Estimate:
     """Return the estimated cost of an audit of `logs` on a cluster with `cores` cores."""
-    planned = plan(logs, question, cores)
+    planned = plan(logs, spec, cores)
     tasks = planned.tasks_first_step
     judged = [found for task in planned.judged for found in task]
     segments = [segment for found in judged for segment in found.segments]
     size = size_of(judged)
-    per_gb = GB_S + (DEEP_GB_S if question.deep else 0) + (KEY_GB_S if question.key_place is not None else 0)
+    per_gb = GB_S + (DEEP_GB_S if spec.deep else 0) + (KEY_GB_S if spec.key_place is not None else 0)
     seconds = START_S + WORKER_S * min(cores, tasks) + TASK_S * tasks + FILE_S * len(segments) + per_gb * size / 1e9
-    passes = 2 if question.deep or question.key_place is not None else 1
+    passes = 2 if spec.deep or spec.key_place is not None else 1
     reads = passes * sum(1 + _pieces(segment.size_bytes, WINDOW_BYTES) for segment in segments)
     reads += sum(_side_reads(file) for found in judged for file in found.side_files)
     return Estimate(size, partitions_of(planned.judged), len(segments), tasks, _listing(logs) + reads, seconds)
 
 
-def estimate_command(paths: Sequence[str], question: Question, master: str | None = None) -> int:
-    """List the logs, and print what reading them for the question takes (Spark tasks, requests to an object store, CPU time) with the cores
+def estimate_command(paths: Sequence[str], spec: AuditSpec, master: str | None = None) -> int:
+    """List the logs, and print what reading them for the audit takes (Spark tasks, requests to an object store, CPU time) with the cores
     of Spark's `master`. Return the exit code: 2 if something could not be listed, else 0."""
     logs = [find_logs(absolute(path)) for path in paths]
     known = cores_of(master)
     cores = known or os.cpu_count() or 1
-    found = estimate(logs, question, cores)
+    found = estimate(logs, spec, cores)
     print(f"Log:          {found.size_bytes / 1e9:,.2f} GB in {found.segments:,} segments of {counted(found.partitions, 'partition')}")
     print(f"Spark tasks:  {found.tasks:,} that read logs, with {_cores_text(cores, known)}")
     print(f"Requests:     {found.requests:,}, if the log is in an object store")
     print(f"CPU time:     {found.core_hours:.3f} core-hours ({found.cpu_seconds:,.0f} s)")
-    problems = [problem for each in logs for problem in each.of_topics(question.topics).problems]
+    problems = [problem for each in logs for problem in each.of_topics(spec.topics).problems]
     for problem in problems:
         print(printable(f"could not list: {problem}"), file=sys.stderr)
     return 2 if problems else 0

@@ -1,4 +1,4 @@
-"""One run of the audit: sends the question to this process's engine or to Spark, and fills the verdicts with the answers.
+"""One run of the audit: sends the spec to this process's engine or to Spark, and fills the verdicts with the answers.
 
 Invariants:
 - All directories are judged in the same queries, each independently of the others.
@@ -24,7 +24,7 @@ from ottla.spark_jobs.log_directory import SHARE_GROUP_STATE, TRANSACTION_STATE,
 from ottla.spark_jobs.merging import finding_order
 from ottla.spark_jobs.reports.pictures import Extent, Pictures, Where, collect
 from ottla.spark_jobs.session import CannotJudge
-from ottla.spark_jobs.steps import Answer, Question
+from ottla.spark_jobs.steps import Answer, AuditSpec
 from ottla.spark_jobs.verdict import DirectoryVerdict, Finding
 from ottla.spark_jobs.wire.sources import came_over_the_wire
 
@@ -64,20 +64,20 @@ class Judge(Protocol):
     def name(self) -> str:
         """The engine's name in the verdict: `duckdb` or `spark`."""
 
-    def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
+    def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
         """Return the answers of all tasks of both steps (see `steps`), in any order. Raises OSError."""
 
-    def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
+    def draw(self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
         """Run `pictures.material` for the drawn partitions, and return its rows. Call it after `judge`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of the audit. `logs`: the listings of the directories with all topics; `question.topics` limits what is judged."""
+    """One run of the audit. `logs`: the listings of the directories with all topics; `spec.topics` limits what is judged."""
 
     judge: Judge
     logs: Sequence[LogDirectory]
-    question: Question
+    spec: AuditSpec
     key: BusinessKey | None
     verdicts: dict[str, DirectoryVerdict]
     pictures: dict[str, Pictures] | None = None
@@ -88,28 +88,26 @@ def run(job: Job) -> None:
     """Judge all logs of the run; fill `job.verdicts` with the results and, if pictures are drawn, `job.pictures` with their data."""
     logs = [LogDirectory(each.path, each.segments, each.side_files, high_watermarks=each.high_watermarks) for each in job.logs]
     logs = [each for each in logs if job.verdicts[each.path].segments]
-    question = replace(
-        job.question,
+    spec = replace(
+        job.spec,
         whole_states=_whole_states(logs),
-        namesakes=_namesakes(job, logs) if job.question.replicas else (),
+        namesakes=_namesakes(job, logs) if job.spec.replicas else (),
         topic_ids=[(each.path, topic_id, topic) for each in logs for topic_id, topic in _topic_ids(each)],
         draws=job.pictures is not None,
     )
     for verdict in job.verdicts.values():
         fetched = came_over_the_wire(verdict.path)
-        for rule in question.rules:
+        for rule in spec.rules:
             verdict.rules[rule.name].judged = bool(verdict.segments) and not (fetched and rule.view in ONLY_IN_FILES)
-    answers = together(job.judge.judge(question, logs))
+    answers = together(job.judge.judge(spec, logs))
     _count(job, answers)
     for row in sorted(answers["costs"], key=lambda row: (row["log_dir"], row["topic"])):
         job.verdicts[row["log_dir"]].costs.append(TopicCosts(**{name: row[name] for name in row if name != "log_dir"}))
-    _add_deliveries(job, question, answers["deliveries"])
+    _add_deliveries(job, spec, answers["deliveries"])
     _add_findings(job, answers["findings"])
     _report_missing_key(job, answers["keys"])
     if job.pictures is not None:
-        job.pictures.update(
-            collect(job.verdicts.values(), answers["extents"], lambda *what: together(job.judge.draw(question, logs, *what)))
-        )
+        job.pictures.update(collect(job.verdicts.values(), answers["extents"], lambda *what: together(job.judge.draw(spec, logs, *what))))
 
 
 def together(answers: Iterable[Answer]) -> Mapping[str, list[Row]]:
@@ -131,7 +129,7 @@ def _namesakes(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]
     that was offline while a topic was deleted and recreated still has the old topic's partitions."""
     ids: dict[tuple[str, int], set[str]] = defaultdict(set)
     for logs in found:
-        for partition, directory in _directories(logs.of_topics(job.question.topics)).items():
+        for partition, directory in _directories(logs.of_topics(job.spec.topics)).items():
             ids[partition] |= set(_ids_in(logs, directory))
     namesakes = sorted(partition for partition, several in ids.items() if len(several) > 1)
     for topic, index in namesakes:
@@ -160,8 +158,8 @@ def _topic_ids(logs: LogDirectory) -> list[tuple[str, str]]:
     return sorted((topic_id, topic) for topic, directory in one_of_each.items() for topic_id in _ids_in(logs, directory))
 
 
-def _add_deliveries(job: Job, question: Question, rows: Sequence[Row]) -> None:
-    names = {(path, topic_id): topic for path, topic_id, topic in question.topic_ids}
+def _add_deliveries(job: Job, spec: AuditSpec, rows: Sequence[Row]) -> None:
+    names = {(path, topic_id): topic for path, topic_id, topic in spec.topic_ids}
     for row in rows:
         topic = str(names.get((row["log_dir"], row["topic_id"]), row["topic_id"]))
         counts = {name: row[name] for name in row if name not in {"log_dir", "topic_id", "share_partition"}}
@@ -206,7 +204,7 @@ def _add_findings(job: Job, rows: Iterable[Row]) -> None:
                 result.warnings = total
             case Severity.INFO:
                 result.infos = total
-        result.samples += [_finding(row) for row in sorted(found, key=finding_order)[: job.question.samples]]
+        result.samples += [_finding(row) for row in sorted(found, key=finding_order)[: job.spec.samples]]
 
 
 def _finding(row: Row) -> Finding:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from ottla.spark_jobs.durable import sync_directory
 from ottla.spark_jobs.log_directory import LogDirectory
-from ottla.spark_jobs.steps import Question
+from ottla.spark_jobs.steps import AuditSpec
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -51,13 +51,13 @@ class Kept:
     run: str
 
     @classmethod
-    def open(cls, directory: Path, question: Question, shares: int) -> Kept:
+    def open(cls, directory: Path, spec: AuditSpec, shares: int) -> Kept:
         """Return the stored results in `directory`, which is created if it is missing. Incomplete results of killed tasks are removed.
         Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
         for partial in directory.glob("*" + PARTIAL):
             partial.unlink(missing_ok=True)
-        identity = replace(question, whole_states=(), topic_ids=())  # only the second step, which always runs, reads them
+        identity = replace(spec, whole_states=(), topic_ids=())  # only the second step, which always runs, reads them
         return cls(directory, sha256(f"{code_digest()} {identity!r} {shares}".encode()).hexdigest())
 
     def digest(self, partitions: Iterable[LogDirectory]) -> str:

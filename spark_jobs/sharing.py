@@ -34,7 +34,7 @@ from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory, LogFile
 from ottla.spark_jobs.merging import Merged
 from ottla.spark_jobs.reports.pictures import Drawn, Where
-from ottla.spark_jobs.steps import HANDED, Answer, Given, Question, draw, judge_across, judge_partitions, record_query
+from ottla.spark_jobs.steps import HANDED, Answer, AuditSpec, Given, draw, judge_across, judge_partitions, record_query
 from ottla.spark_jobs.tables.filters import Filters
 from ottla.spark_jobs.views import RAW_BATCHES_NEED
 
@@ -107,7 +107,7 @@ class Work:
     """The settings of all tasks. `shares`: the number of tasks of the second step. `memory_mb`: the memory limit of a task's queries.
     `kept`: results of the first step, which an earlier run may have left."""
 
-    question: Question
+    spec: AuditSpec
     shares: int
     memory_mb: int
     kept: Kept | None = None
@@ -123,26 +123,26 @@ def _unpacked(content: bytes) -> tuple[Any, ...]:
     return found
 
 
-def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> list[Task]:
-    """Return tasks of about equal size, the largest first, for all partitions that the question covers. A log that is large enough gets
+def share_out(logs: Sequence[LogDirectory], spec: AuditSpec, cores: int = 1) -> list[Task]:
+    """Return tasks of about equal size, the largest first, for all partitions that the spec covers. A log that is large enough gets
     three tasks for each of the cluster's `cores`.
     """
-    units = _units(logs, question)
+    units = _units(logs, spec)
     return _packed(units, _target(sum(map(_cost, units.values())), cores))
 
 
-def plan(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> Plan:
+def plan(logs: Sequence[LogDirectory], spec: AuditSpec, cores: int = 1) -> Plan:
     """Distribute partitions like `share_out`, but split those that would keep one core busy after all others have finished, and those
     larger than SHARE_BYTES_MAX.
 
     The topics READ_TWICE are not split: the rules about groups and transactional ids decode their records.
     """
-    return _plan(_units(logs, question), cores)
+    return _plan(_units(logs, spec), cores)
 
 
-def plan_rest(kept: Kept, logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> tuple[list[Task], Plan]:
+def plan_rest(kept: Kept, logs: Sequence[LogDirectory], spec: AuditSpec, cores: int = 1) -> tuple[list[Task], Plan]:
     """Return a task for each kept result whose partitions are all unchanged, and the plan for the other partitions (see `plan`)."""
-    rest = _units(logs, question)
+    rest = _units(logs, spec)
     keys = {kept.digest(unit): key for key, unit in rest.items()}
     taken = []
     for digests in kept.results():
@@ -212,23 +212,23 @@ def partitions_of(tasks: Iterable[Task]) -> int:
     return sum(len({(s.topic, s.partition) for s in found.segments}) for task in tasks for found in task)
 
 
-def shares_of(logs: Iterable[LogDirectory], question: Question) -> int:
+def shares_of(logs: Iterable[LogDirectory], spec: AuditSpec) -> int:
     """Return the number of tasks that the second step needs for logs of this size."""
-    each = SHARE_BYTES if question.key_place is None else SHARE_BYTES_KEYS
+    each = SHARE_BYTES if spec.key_place is None else SHARE_BYTES_KEYS
     return min(SHARES_MAX, 1 + size_of(logs) // each)
 
 
-def _units(logs: Sequence[LogDirectory], question: Question) -> dict[tuple[Any, ...], Task]:
+def _units(logs: Sequence[LogDirectory], spec: AuditSpec) -> dict[tuple[Any, ...], Task]:
     """Group the partitions that must be in the same task, by directory (not with --replicas), topic and (not for READ_TWICE) partition."""
     units: dict[tuple[Any, ...], dict[str, LogDirectory]] = defaultdict(dict)
 
     def of(found: LogDirectory, topic: str, partition: int) -> LogDirectory:
-        where = () if question.replicas else (found.path,)
+        where = () if spec.replicas else (found.path,)
         what = (topic,) if topic in READ_TWICE else (topic, partition)
         return units[where + what].setdefault(found.path, LogDirectory(found.path))
 
     def wanted(file: LogFile) -> bool:
-        return not question.topics or file.topic in question.topics or file.topic == TRANSACTION_STATE
+        return not spec.topics or file.topic in spec.topics or file.topic == TRANSACTION_STATE
 
     for found in logs:
         for segment in filter(wanted, found.segments):
@@ -261,13 +261,13 @@ def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
         if work.kept is None:
             yield from _judge_task(work, task)
         else:
-            digests = map(work.kept.digest, _units(task, work.question).values())
+            digests = map(work.kept.digest, _units(task, work.spec).values())
             yield from work.kept.once(digests, partial(_judge_task, work, task))
 
 
 def _judge_task(work: Work, task: Task, given: Given | None = None) -> Iterator[Row]:
     with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
-        answer, made = judge_partitions(engine, work.question, task, given)
+        answer, made = judge_partitions(engine, work.spec, task, given)
         yield ANSWER, pickle.dumps(answer)
         for share, blobs in _handed_on(engine, work, HANDED.keys() & made.views):
             yield share, pickle.dumps(blobs)
@@ -287,20 +287,20 @@ def read_slices(work: Work, slices: Iterable[Row]) -> Iterator[Row]:
 
 
 def _read_slice(work: Work, cut: Task) -> Iterator[Row]:
-    for batch in gathered(_rows_of("batches", cut, RAW_BATCHES_NEED, work.question)):
+    for batch in gathered(_rows_of("batches", cut, RAW_BATCHES_NEED, work.spec)):
         yield 0, pickle.dumps(("batches", _stream(pa.Table.from_batches([batch]))))
-    if work.question.reads_records:
-        need, keyed = record_query(work.question)
+    if work.spec.reads_records:
+        need, keyed = record_query(work.spec)
         with embedded_engine(0, work.memory_mb, threads=1) as engine:
-            for rows in engine.mapped("records", _rows_of("records", cut, need, work.question), keyed, work.question.args):
+            for rows in engine.mapped("records", _rows_of("records", cut, need, work.spec), keyed, work.spec.args):
                 yield 0, pickle.dumps(("records", _stream(rows)))
 
 
-def _rows_of(level: str, cut: Task, columns: str, question: Question) -> Iterator[pa.RecordBatch]:
+def _rows_of(level: str, cut: Task, columns: str, spec: AuditSpec) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one level of a slice. The first record batch is empty: it gives the schema even if the slice has no rows."""
     schema = arrow_schema(columns)
     yield pa.RecordBatch.from_pylist([], schema)
-    yield from tables.read(level, cut, schema.names, Filters(topics=frozenset(question.topics)))
+    yield from tables.read(level, cut, schema.names, Filters(topics=frozenset(spec.topics)))
 
 
 def judge_slices(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
@@ -390,7 +390,7 @@ def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
     Thousands of tasks may have findings; merging keeps the driver's input small: the first findings and the exact counts.
     """
     shares: dict[int, Blobs] = defaultdict(dict)
-    merged = Merged(work.question.samples)
+    merged = Merged(work.spec.samples)
     for share, pickled in rows:
         if share == ANSWER:
             answer: Answer | Exception = pickle.loads(pickled)
@@ -408,7 +408,7 @@ def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
         with embedded_engine(sum(map(len, chain.from_iterable(blobs.values()))), work.memory_mb, threads=1) as engine:
             for view, streams in blobs.items():
                 engine.take(view, pa.RecordBatchReader.from_batches(pa.ipc.open_stream(streams[0]).schema, _batches(streams)))
-            yield ANSWER, pickle.dumps(judge_across(engine, work.question, blobs.keys()))
+            yield ANSWER, pickle.dumps(judge_across(engine, work.spec, blobs.keys()))
 
 
 def failures_told(rows: Iterable[Row]) -> Iterator[Row]:
@@ -434,4 +434,4 @@ def draw_tasks(work: Work, drawn: Sequence[Drawn], found: Sequence[Where], tasks
     for _, content in tasks:
         task = [*_unpacked(content)]
         with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
-            yield ANSWER, pickle.dumps(draw(engine, work.question, task, drawn, found))
+            yield ANSWER, pickle.dumps(draw(engine, work.spec, task, drawn, found))

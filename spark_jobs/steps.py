@@ -40,7 +40,7 @@ LOG_ENDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AuditSpec:
     """The options of a run, the same for all tasks. `key_place`: one of views.KEYS; None without a business key. `whole_states`: the
     directories that hold every partition of `__transaction_state`. `namesakes`: partitions of different topics with the same name, which
     are not compared as replicas. `topic_ids`: (directory, topic id, topic). `draws`: the run also draws pictures."""
@@ -63,7 +63,7 @@ class Question:
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules that can run with this question's options."""
+        """The rules that can run with this spec's options."""
         given = {Needs.NOTHING: True, Needs.KEY: self.key_place is not None, Needs.DEEP: self.deep, Needs.REPLICAS: self.replicas}
         return [rule for rule in RULES if given[rule.needs]]
 
@@ -115,82 +115,82 @@ HANDED: Final[dict[str, Handed]] = {
 
 
 def judge_partitions(
-    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], given: Given | None = None
+    engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], given: Given | None = None
 ) -> tuple[Answer, Made]:
     """Run the first step over whole partitions: make the views, count, and evaluate the rules of Scope.PARTITION. Return the answer and the
     views. `given`: None if the logs are read here. Raises OSError."""
-    made = make_views(engine, question, logs, given)
+    made = make_views(engine, spec, logs, given)
     answer = {"counts": engine.rows("SELECT * FROM counts", {})}
-    if "visible_records" in made.views and question.key_place is not None:
+    if "visible_records" in made.views and spec.key_place is not None:
         answer["keys"] = engine.rows("SELECT count(*) AS records, count(business_key) AS keyed FROM visible_records", {})
     if "share_states" in made.views:
         answer["deliveries"] = engine.rows(group_views.SHARE_DELIVERIES, {})
-    if question.draws:
+    if spec.draws:
         answer["extents"] = engine.rows(pictures.EXTENTS, {})
-    answer["findings"] = _findings(engine, question, [r for r in question.rules if r.scope is Scope.PARTITION and made.allows(r)])
+    answer["findings"] = _findings(engine, spec, [r for r in spec.rules if r.scope is Scope.PARTITION and made.allows(r)])
     return answer, made
 
 
-def judge_across(engine: EmbeddedEngine, question: Question, there: Collection[str]) -> Answer:
+def judge_across(engine: EmbeddedEngine, spec: AuditSpec, there: Collection[str]) -> Answer:
     """Run the second step, and return its answer, over the views `there`, which the first step made or handed on: costs, producers, and the
     findings of all other rules."""
     (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
     made = Made({*there}, sums["transactional"] > 0)
     answer = {"producers": engine.rows(views.PRODUCERS, {})}
     if made.transactional:
-        engine.table("complete_states", "log_dir string", [(log_dir,) for log_dir in question.whole_states])
-        engine.define("open_transactions", views.OPEN_TRANSACTIONS, question.args)
+        engine.table("complete_states", "log_dir string", [(log_dir,) for log_dir in spec.whole_states])
+        engine.define("open_transactions", views.OPEN_TRANSACTIONS, spec.args)
         answer["costs"] = engine.rows(COSTS, {})
     if "share_ends" in there:
-        engine.table("topic_ids", "log_dir string, topic_id string, topic string", question.topic_ids)
-    answer["findings"] = _findings(engine, question, [r for r in question.rules if r.scope is not Scope.PARTITION and made.allows(r)])
+        engine.table("topic_ids", "log_dir string, topic_id string, topic string", spec.topic_ids)
+    answer["findings"] = _findings(engine, spec, [r for r in spec.rules if r.scope is not Scope.PARTITION and made.allows(r)])
     return answer
 
 
-def make_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], given: Given | None = None) -> Made:
+def make_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], given: Given | None = None) -> Made:
     """Make the views of whole partitions (see `judge_partitions`). Views for transactions, group offsets, index files, snapshots and high
     watermarks are made only if the logs contain any."""
-    made = _make_batch_views(engine, question, logs, given)
-    if question.replicas:
-        _make_replica_views(engine, question, logs)
+    made = _make_batch_views(engine, spec, logs, given)
+    if spec.replicas:
+        _make_replica_views(engine, spec, logs)
         made.views.add("replicas")
-    if question.reads_records:
-        _make_record_views(engine, question, logs, given)
+    if spec.reads_records:
+        _make_record_views(engine, spec, logs, given)
         made.views.add("visible_records")
-    kinds = {file.kind for found in logs for file in found.of_topics(question.topics).side_files}
-    commits = any(segment.topic == CONSUMER_OFFSETS for found in logs for segment in found.of_topics(question.topics).segments)
+    kinds = {file.kind for found in logs for file in found.of_topics(spec.topics).side_files}
+    commits = any(segment.topic == CONSUMER_OFFSETS for found in logs for segment in found.of_topics(spec.topics).segments)
     # The task that reads `__transaction_state` hands its states on, even if none of the task's own batches is transactional.
     if made.transactional or kinds or commits or any(segment.topic == TRANSACTION_STATE for found in logs for segment in found.segments):
-        _make_transaction_views(engine, question, logs, made)
+        _make_transaction_views(engine, spec, logs, made)
     if commits:
         engine.read("raw_offsets", "offsets", logs, [], views.RAW_OFFSETS_NEED)
-        engine.define("group_commits", views.GROUP_COMMITS, question.args)
+        engine.define("group_commits", views.GROUP_COMMITS, spec.args)
         engine.read("raw_groups", "groups", logs, [], group_views.RAW_GROUPS_NEED)
-        engine.define("group_records", group_views.GROUP_RECORDS, question.args)
+        engine.define("group_records", group_views.GROUP_RECORDS, spec.args)
         made.views |= {"group_commits", "group_records"}
-    if any(segment.topic == SHARE_GROUP_STATE for found in logs for segment in found.of_topics(question.topics).segments):
-        _make_share_views(engine, question, logs, made)
+    if any(segment.topic == SHARE_GROUP_STATE for found in logs for segment in found.of_topics(spec.topics).segments):
+        _make_share_views(engine, spec, logs, made)
     if kinds - {"snapshot"}:
-        engine.read("raw_indexes", "indexes", logs, question.topics, views.RAW_INDEXES_NEED)
+        engine.read("raw_indexes", "indexes", logs, spec.topics, views.RAW_INDEXES_NEED)
         for name, query in (
             ("log_segments", views.LOG_SEGMENTS),
             ("time_lookups", views.TIME_LOOKUPS),
             ("epoch_lookups", views.EPOCH_LOOKUPS),
         ):
-            engine.define(name, query, question.args)
+            engine.define(name, query, spec.args)
         made.views.add("indexes")
     if "snapshot" in kinds:
-        engine.read("raw_snapshots", "snapshots", logs, question.topics, views.RAW_SNAPSHOTS_NEED)
+        engine.read("raw_snapshots", "snapshots", logs, spec.topics, views.RAW_SNAPSHOTS_NEED)
         made.views.add("snapshots")
-    if ends := _log_ends(question, logs):
+    if ends := _log_ends(spec, logs):
         engine.table("log_ends", LOG_ENDS, ends)
         made.views.add("log_ends")
     return made
 
 
-def _make_batch_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], given: Given | None = None) -> Made:
+def _make_batch_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], given: Given | None = None) -> Made:
     if given is None:
-        engine.read("raw_batches", "batches", logs, question.topics, views.RAW_BATCHES_NEED)
+        engine.read("raw_batches", "batches", logs, spec.topics, views.RAW_BATCHES_NEED)
     else:
         engine.take_batches("raw_batches", given["batches"], logs)
     made = Made({"raw_batches"})
@@ -203,36 +203,36 @@ def _make_batch_views(engine: EmbeddedEngine, question: Question, logs: Sequence
         ("logs", views.LOGS),
         ("newest_epochs", views.NEWEST_EPOCHS),
     ):
-        engine.define(name, query, question.args)
+        engine.define(name, query, spec.args)
         made.views.add(name)
     (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
     made.transactional = sums["transactional"] > 0
     return made
 
 
-def _make_replica_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> None:
+def _make_replica_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory]) -> None:
     noted = [(found.path, *place, offset) for found in logs for place, offset in found.high_watermarks.items()]
     engine.table("high_watermarks", "log_dir string, topic string, partition int, high_watermark bigint", noted)
-    engine.table("namesakes", "topic string, partition int", question.namesakes)
+    engine.table("namesakes", "topic string, partition int", spec.namesakes)
 
 
-def _make_record_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], given: Given | None) -> None:
-    need, keyed = record_query(question)
+def _make_record_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], given: Given | None) -> None:
+    need, keyed = record_query(spec)
     if given is None:
-        engine.read("records", "records", logs, question.topics, need, keep=False)
+        engine.read("records", "records", logs, spec.topics, need, keep=False)
     else:
         engine.show("keyed_records", given["records"])
         keyed = "SELECT * FROM keyed_records"
-    engine.define("visible_records", views.VISIBLE_RECORDS.format(keyed=keyed), question.args)
+    engine.define("visible_records", views.VISIBLE_RECORDS.format(keyed=keyed), spec.args)
 
 
-def record_query(question: Question) -> tuple[str, str]:
-    """Return the columns of level `records` to read for the question, and the query KEYED_RECORDS over them."""
-    place = question.key_place or "none"
+def record_query(spec: AuditSpec) -> tuple[str, str]:
+    """Return the columns of level `records` to read for the spec, and the query KEYED_RECORDS over them."""
+    place = spec.key_place or "none"
     return views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" else ""), views.KEYED_RECORDS.format(key=views.KEYS[place])
 
 
-def _make_transaction_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], made: Made) -> None:
+def _make_transaction_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], made: Made) -> None:
     engine.read("raw_states", "transactions", logs, [TRANSACTION_STATE], views.RAW_STATES_NEED)
     for name, query in (
         ("states", views.STATES),
@@ -241,41 +241,39 @@ def _make_transaction_views(engine: EmbeddedEngine, question: Question, logs: Se
         ("cost_sizes", COST_SIZES),
         ("cost_spans", COST_SPANS),
     ):
-        engine.define(name, query, question.args)
+        engine.define(name, query, spec.args)
         made.views.add(name)
 
 
-def _make_share_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], made: Made) -> None:
+def _make_share_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], made: Made) -> None:
     engine.read("raw_share_states", "share_states", logs, [], group_views.RAW_SHARE_STATES_NEED)
     for name, query in (
         ("share_states", group_views.SHARE_STATES),
         ("share_records", group_views.SHARE_RECORDS),
         ("share_ends", group_views.SHARE_ENDS),
     ):
-        engine.define(name, query, question.args)
+        engine.define(name, query, spec.args)
         made.views.add(name)
 
 
-def _log_ends(question: Question, logs: Sequence[LogDirectory]) -> list[tuple[Any, ...]]:
+def _log_ends(spec: AuditSpec, logs: Sequence[LogDirectory]) -> list[tuple[Any, ...]]:
     return [
         (s.log_dir, s.topic, s.partition, s.path, s.size_bytes, s.base_offset, s.log_start_offset, s.clean_shutdown, high_watermark)
         for found in logs
-        for s in found.of_topics(question.topics).segments
+        for s in found.of_topics(spec.topics).segments
         if s.is_last and (high_watermark := found.high_watermarks.get((s.topic, s.partition))) is not None
     ]
 
 
-def draw(
-    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Drawn], found: Sequence[Where]
-) -> Answer:
+def draw(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Drawn], found: Sequence[Where]) -> Answer:
     """Run `pictures.material` on an engine that has no views yet, and return its rows."""
-    made = _make_batch_views(engine, question, logs)
+    made = _make_batch_views(engine, spec, logs)
     if made.transactional:
-        engine.define("transactions", views.TRANSACTIONS, question.args)
+        engine.define("transactions", views.TRANSACTIONS, spec.args)
     return pictures.material(engine, drawn, found, transactional=made.transactional)
 
 
-def _findings(engine: EmbeddedEngine, question: Question, rules: Sequence[Rule]) -> list[Row]:
+def _findings(engine: EmbeddedEngine, spec: AuditSpec, rules: Sequence[Rule]) -> list[Row]:
     """Return the first `samples` findings of each rule and severity in each directory. Each row has, as `total`, the exact number of
     findings with its directory, rule and severity; therefore one row is returned even if `samples` is 0."""
     if not rules:
@@ -297,7 +295,7 @@ def _findings(engine: EmbeddedEngine, question: Question, rules: Sequence[Rule])
                 row_number() OVER (PARTITION BY log_dir, rule, severity
                                    ORDER BY topic, partition, file, position, offset, kind, evidence) AS place
             FROM ({found})
-        ) WHERE place <= {max(1, question.samples)} ORDER BY log_dir, rule, severity, place
+        ) WHERE place <= {max(1, spec.samples)} ORDER BY log_dir, rule, severity, place
         """,
-        question.args,
+        spec.args,
     )

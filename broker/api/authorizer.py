@@ -17,7 +17,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple, Protocol
 
-from ottla.broker.cluster.acl_index import AclIndex, AclVerdict, Question, text_of
+from ottla.broker.cluster.acl_index import AccessRequest, AclIndex, AclVerdict, text_of
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.core import limits
 from ottla.broker.core.acl import STANDARD_AUTHORIZER, SUPPORTED, Operation, Resource, bits, super_users
@@ -155,7 +155,7 @@ class Authorizer:
         principal = str(check.principal)
         if principal in self._super_users:
             return AclVerdict(True)
-        verdict = self._index.judge(Question(principal, java_host(check.host), check.operation, check.resource, check.name))
+        verdict = self._index.judge(AccessRequest(principal, java_host(check.host), check.operation, check.resource, check.name))
         return AclVerdict(True, None, False) if self._is_open and not verdict.covered else verdict
 
 

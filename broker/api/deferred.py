@@ -12,7 +12,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def answered(ask: Callable[[], T | asyncio.Future[T]], respond: Callable[[T], R], refuse: Callable[[Rejected], R]) -> R | Awaitable[R]:
+def respond_when_ready(
+    ask: Callable[[], T | asyncio.Future[T]], respond: Callable[[T], R], refuse: Callable[[Rejected], R]
+) -> R | Awaitable[R]:
     """Call `ask`, and return the response that `respond` makes from its result, or `refuse` from its Rejected. Return an awaitable of the
     response if `ask` returned a future.
 
@@ -20,37 +22,37 @@ def answered(ask: Callable[[], T | asyncio.Future[T]], respond: Callable[[T], R]
     became leader.
     """
     try:
-        answer = ask()
+        result = ask()
     except Rejected as rejected:
         return refuse(rejected)
-    return _later(answer, respond, refuse) if isinstance(answer, asyncio.Future) else respond(answer)
+    return _later(result, respond, refuse) if isinstance(result, asyncio.Future) else respond(result)
 
 
-async def _later(answer: asyncio.Future[T], respond: Callable[[T], R], refuse: Callable[[Rejected], R]) -> R:
+async def _later(result: asyncio.Future[T], respond: Callable[[T], R], refuse: Callable[[Rejected], R]) -> R:
     try:
-        known = await answer
+        known = await result
     except Rejected as rejected:
         return refuse(rejected)
     return respond(known)
 
 
-def transform(answer: T | Awaitable[T], change: Callable[[T], R]) -> R | Awaitable[R]:
-    """Return `change` of `answer` or, if `answer` is an awaitable, an awaitable that applies `change` to its result."""
-    return _changed(answer, change) if isinstance(answer, Awaitable) else change(answer)
+def transform(result: T | Awaitable[T], change: Callable[[T], R]) -> R | Awaitable[R]:
+    """Return `change` of `result` or, if `result` is an awaitable, an awaitable that applies `change` to its result."""
+    return _changed(result, change) if isinstance(result, Awaitable) else change(result)
 
 
-async def _changed(answer: Awaitable[T], change: Callable[[T], R]) -> R:
-    return change(await answer)
+async def _changed(result: Awaitable[T], change: Callable[[T], R]) -> R:
+    return change(await result)
 
 
-def all_answered(answers: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R | Awaitable[R]:
+def respond_when_all_ready(results: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R | Awaitable[R]:
     """Return `respond` of the list of all answers, in order. If some of them are awaitables, return an awaitable that waits for their
     results first.
     """
-    ready = [answer for answer in answers if not isinstance(answer, Awaitable)]
-    return respond(ready) if len(ready) == len(answers) else _all_later(answers, respond)
+    ready = [result for result in results if not isinstance(result, Awaitable)]
+    return respond(ready) if len(ready) == len(results) else _all_later(results, respond)
 
 
-async def _all_later(answers: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R:
-    late = iter(await asyncio.gather(*[answer for answer in answers if isinstance(answer, Awaitable)]))
-    return respond([next(late) if isinstance(answer, Awaitable) else answer for answer in answers])
+async def _all_later(results: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R:
+    late = iter(await asyncio.gather(*[result for result in results if isinstance(result, Awaitable)]))
+    return respond([next(late) if isinstance(result, Awaitable) else result for result in results])

@@ -127,12 +127,12 @@ class FaultInterceptors:
                 await self._pause(call, rule.ms)
             else:
                 future = self._parked()
-                self._faults.hold(rule, f"{what} of {_what(call)}", partial(_go_on, future))
+                self._faults.hold(rule, f"{what} of {_what(call)}", partial(_resume, future))
                 await future
 
     async def _pause(self, call: Call, ms: int) -> None:
         future = self._parked()
-        call.carrier.timers.schedule(call.carrier.clock.mono_ms() + ms, partial(_go_on, future))
+        call.carrier.timers.schedule(call.carrier.clock.mono_ms() + ms, partial(_resume, future))
         await future
 
     def _parked(self) -> asyncio.Future[None]:
@@ -142,7 +142,7 @@ class FaultInterceptors:
         return future
 
 
-def _go_on(future: asyncio.Future[None]) -> None:
+def _resume(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 

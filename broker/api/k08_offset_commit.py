@@ -16,7 +16,7 @@ from dataclasses import replace
 from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered, transform
+from ottla.broker.api.deferred import respond_when_ready, transform
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.cluster.image import TopicImage
@@ -66,7 +66,7 @@ def _commit(ctx: Context[CoordinationServices], request: OffsetCommitRequest) ->
         offsets=offsets,
     )
     missing = ErrorCode.UNKNOWN_TOPIC_ID if ctx.version >= BY_ID_SINCE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.groups.commit(commit),
         lambda errors: _response(request, topics, missing, offsets, errors),
         lambda rejected: _response(request, topics, missing, offsets, [_commit_error(rejected.code)] * len(offsets)),

@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.api.deferred import respond_when_all_ready, respond_when_ready
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.cluster.topic_ids import ZERO_ID
@@ -57,7 +57,7 @@ def _one(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> Off
     if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, request.group_id):
         return _failed(ctx, requested or [], ErrorCode.GROUP_AUTHORIZATION_FAILED)
     topics, refused = _visible(ctx, requested)
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.groups.fetch(request.group_id, topics, require_stable=request.require_stable),
         lambda fetched: OffsetFetchResponse(topics=_old_topics([*_shown(ctx, topics, fetched), *refused])),
         lambda rejected: _failed(ctx, requested or [], rejected.code),
@@ -115,7 +115,7 @@ def _old_topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
 def _many(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     groups = {(group.group_id, None if group.topics is None else number): group for number, group in enumerate(request.groups)}
     answers = [_ask(ctx, group, require_stable=request.require_stable) for group in groups.values()]
-    return all_answered(answers, lambda groups: OffsetFetchResponse(groups=groups))
+    return respond_when_all_ready(answers, lambda groups: OffsetFetchResponse(groups=groups))
 
 
 def _ask(ctx: Context[CoordinationServices], group: OffsetFetchRequestGroup, *, require_stable: bool) -> Group | Awaitable[Group]:
@@ -123,7 +123,7 @@ def _ask(ctx: Context[CoordinationServices], group: OffsetFetchRequestGroup, *, 
         return Group(group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     requested, ids, unknown = (None, {}, []) if group.topics is None else _named(ctx, group.topics)
     topics, refused = _visible(ctx, requested)
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.groups.fetch(
             group.group_id,
             topics,

@@ -17,7 +17,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.describable_topics import describable_topics
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
@@ -51,7 +51,7 @@ def handle(ctx: Context[CoordinationServices], request: JoinGroupRequest) -> Joi
         can_skip_assignment=ctx.version >= 9,
         may_describe=describable_topics(ctx),
     )
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.groups.join(request.group_id, joining),
         lambda answer: _response(ctx, answer),
         lambda rejected: _response(ctx, JoinGroupResult(error=rejected.code, member_id="" if request.group_id else request.member_id)),

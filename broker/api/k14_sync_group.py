@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.classic import Syncing
@@ -39,7 +39,7 @@ def handle(ctx: Context[CoordinationServices], request: SyncGroupRequest) -> Syn
         protocol_name=request.protocol_name,
         assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
     )
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.groups.sync(request.group_id, syncing),
         _response,
         lambda rejected: _response(SyncGroupResult(error=rejected.code)),

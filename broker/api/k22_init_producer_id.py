@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed, allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.core.acl import Operation, Resource
@@ -48,7 +48,7 @@ def handle(
         error = fenced_for(ctx.version, answer.error, since=4)
         return InitProducerIdResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
 
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.txns.init_producer_id(transactional_id, request.transaction_timeout_ms, expected),
         respond,
         lambda rejected: respond(Answer(rejected.code)),

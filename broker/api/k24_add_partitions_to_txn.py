@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Collection, Mapping
 from ottla.broker.api.access import NOBODY, allowed, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.api.deferred import respond_when_all_ready, respond_when_ready
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.cluster.topic_names import is_internal
@@ -47,7 +47,7 @@ def handle(
     if ctx.version >= 4 and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = request.transactions if ctx.version >= 4 else [_of_client(request)]
-    return all_answered([_result(ctx, one) for one in transactions], lambda results: _response(ctx, results))
+    return respond_when_all_ready([_result(ctx, one) for one in transactions], lambda results: _response(ctx, results))
 
 
 def _result(
@@ -68,9 +68,9 @@ def _result(
     txns = ctx.services.txns
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
-        return answered(lambda: txns.verify_partitions(*producer, places), result, lambda rejected: result(rejected.code))
+        return respond_when_ready(lambda: txns.verify_partitions(*producer, places), result, lambda rejected: result(rejected.code))
     version = 2 if ctx.version >= 4 else 0
-    return answered(lambda: txns.add_partitions(*producer, places, version), result, lambda rejected: result(rejected.code))
+    return respond_when_ready(lambda: txns.add_partitions(*producer, places, version), result, lambda rejected: result(rejected.code))
 
 
 def _problem(ctx: Context[CoordinationServices], place: TopicPartition, hidden: Collection[str]) -> ErrorCode:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
@@ -59,7 +59,7 @@ def _add(
     def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(error_code=fenced_for(ctx.version, error, since=2))
 
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.txns.add_partitions(
             request.transactional_id, request.producer_id, request.producer_epoch, frozenset({place}), client_version=0
         ),

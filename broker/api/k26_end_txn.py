@@ -15,7 +15,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.core.acl import Operation, Resource
@@ -36,7 +36,7 @@ def handle(ctx: Context[CoordinationServices], request: EndTxnRequest) -> EndTxn
         error = fenced_for(ctx.version, answer.error, since=2)
         return EndTxnResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
 
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.txns.end_txn(
             request.transactional_id,
             request.producer_id,

@@ -19,7 +19,7 @@ from dataclasses import replace
 from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered, transform
+from ottla.broker.api.deferred import respond_when_ready, transform
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.cluster.image import TopicImage
@@ -136,7 +136,7 @@ def _commit(
         unknown_group_error=ErrorCode.GROUP_ID_NOT_FOUND if ctx.version >= EPOCH_ERRORS_SINCE else ErrorCode.ILLEGAL_GENERATION,
         offsets=offsets,
     )
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.groups.commit_transactional(commit, request.producer_id, request.producer_epoch, verdict),
         lambda errors: _response(ctx, request, offsets, errors),
         lambda rejected: _refusal(ctx, request, offsets, rejected.code),

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.api.deferred import respond_when_all_ready, respond_when_ready
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
@@ -33,13 +33,15 @@ def handle(ctx: Context[CoordinationServices], request: DeleteGroupsRequest) -> 
             return DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if _is_share_group(ctx, group_id):
             return _delete_share_group(ctx, group_id)
-        return answered(
+        return respond_when_ready(
             lambda: ctx.services.groups.delete_group(group_id),
             lambda _: DeletableGroupResult(group_id, ErrorCode.NONE),
             lambda rejected: DeletableGroupResult(group_id, rejected.code),
         )
 
-    return all_answered([one(group_id) for group_id in request.groups_names], lambda results: DeleteGroupsResponse(results=results))
+    return respond_when_all_ready(
+        [one(group_id) for group_id in request.groups_names], lambda results: DeleteGroupsResponse(results=results)
+    )
 
 
 def _is_share_group(ctx: Context[CoordinationServices], group_id: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Collection
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
@@ -40,7 +40,7 @@ def handle(ctx: Context[CoordinationServices], request: OffsetDeleteRequest) -> 
         decided = dict(errors)
         return _response(ctx, requested, [(name, decided.get(name, ErrorCode.NONE)) for name, _ in requested], hidden)
 
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.groups.delete_offsets(request.group_id, topics),
         respond,
         lambda rejected: OffsetDeleteResponse(error_code=rejected.code),

@@ -10,7 +10,7 @@ from functools import partial
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.services import ControllerServices
-from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch
 from ottla.broker.controller.heartbeats import heartbeat
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -23,7 +23,7 @@ API = Api(BrokerHeartbeatRequest, throttled=False)
 async def handle(ctx: Context[ControllerServices], request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     """Record a heartbeat and return the broker's state."""
     services = ctx.services
-    services.active.state.sessions.touch(Contact(request.broker_id, request.broker_epoch), services.clock.mono_ms())
+    services.active.state.sessions.touch(BrokerIdAndEpoch(request.broker_id, request.broker_epoch), services.clock.mono_ms())
     try:
         outcome = await services.active.run(partial(heartbeat, request=request))
     except Rejected as error:

@@ -18,7 +18,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.describable_topics import describable_topics
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
@@ -52,7 +52,7 @@ def handle(
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if denied(ctx, Operation.DESCRIBE, Resource.TOPIC, set(request.subscribed_topic_names or ())):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.groups.consumer_heartbeat(_heartbeat(ctx, request)),
         _response,
         lambda rejected: ConsumerGroupHeartbeatResponse(error_code=rejected.code, error_message=rejected.message[:MESSAGE_MAX] or None),

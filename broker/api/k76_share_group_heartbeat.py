@@ -17,7 +17,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.share_groups import MEMBER_ID_CHARS_MAX, enabled
 from ottla.broker.core.acl import Operation, Resource
@@ -48,7 +48,7 @@ def handle(
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)  # without a text, as Kafka
     if denied(ctx, Operation.DESCRIBE, Resource.TOPIC, set(request.subscribed_topic_names or ())):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.share.groups.heartbeat(_heartbeat(ctx, request)),
         _response,
         lambda rejected: ShareGroupHeartbeatResponse(error_code=rejected.code, error_message=rejected.message or None),

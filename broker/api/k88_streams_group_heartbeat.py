@@ -21,7 +21,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.streams_groups import enabled, topics_of
 from ottla.broker.api.streams_topics import begin_internal_topics
@@ -72,7 +72,7 @@ def handle(
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if request.topology is not None and (refusal := _refusal(ctx, request.topology)) is not None:
         return _rejection(refusal)
-    return answered(
+    return respond_when_ready(
         lambda: ctx.services.groups.streams_heartbeat(request, ctx.client_id or "", f"/{ctx.peer.host}"),
         lambda answer: _response(ctx, answer),
         _rejection,

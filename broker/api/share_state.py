@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.api.deferred import respond_when_all_ready, respond_when_ready
 from ottla.broker.api.share_groups import OF_COORDINATION
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.persister import SharePartitionKey
@@ -40,7 +40,7 @@ def carry_out(
     requested = {(topic.topic_id, part.partition): part for topic in request.topics for part in topic.partitions}
 
     def one(topic_id: bytes, part: Any) -> Any:
-        return answered(
+        return respond_when_ready(
             lambda: run(SharePartitionKey(request.group_id, topic_id, part.partition), part),
             lambda found: result(part.partition, found),
             lambda rejected: refused(part.partition, rejected.code, _message(rejected, purpose)),
@@ -52,7 +52,7 @@ def carry_out(
             found.setdefault(topic_id, []).append(each)
         return response([topic_result(*each) for each in found.items()])
 
-    return all_answered([one(topic_id, part) for (topic_id, _), part in requested.items()], by_topic)
+    return respond_when_all_ready([one(topic_id, part) for (topic_id, _), part in requested.items()], by_topic)
 
 
 def _message(rejected: Rejected, purpose: str) -> str:

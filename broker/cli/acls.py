@@ -26,7 +26,7 @@ from ottla.broker.cli.common import (
     say,
 )
 from ottla.broker.cli.metadata_dir import read_image
-from ottla.broker.cluster.acl_index import AclIndex, Question, text_of
+from ottla.broker.cluster.acl_index import AccessRequest, AclIndex, text_of
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.core.acl import CLUSTER_NAME, Operation, Pattern, Permission, Resource, super_users
 from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
@@ -146,15 +146,15 @@ def explain(
 ) -> None:
     """Check whether a principal may do an operation, and show the rule that decides. Exit code 1: denied; 2: it cannot be decided."""
     resource, name = _one(topic, group, transactional_id, cluster=cluster)
-    question = Question(principal, java_host(host), _operation(operation), resource, name)
-    _check_question(question, super_users(supers))
+    request = AccessRequest(principal, java_host(host), _operation(operation), resource, name)
+    _check_request(request, super_users(supers))
     if data_dir is not None:
         acls = list(read_image(data_dir).acls.values())
     else:
         with AdminClient(bootstrap) as client:
             acls = _described(client, resource, name, None)
-    allowed, rule, about = _explained(question, acls, principal in super_users(supers), is_open=is_open)
-    description = f"{principal} {Operation(question.operation).name} {resource.java_name} {name} from {host}"
+    allowed, rule, about = _explained(request, acls, principal in super_users(supers), is_open=is_open)
+    description = f"{principal} {Operation(request.operation).name} {resource.java_name} {name} from {host}"
     if as_json:
         print_json(
             {"asked": description, "allowed": allowed, "rule": rule, "acls": [dict(zip(COLUMNS, _row(acl), strict=True)) for acl in about]}
@@ -168,29 +168,29 @@ def explain(
         raise typer.Exit(1)
 
 
-def _check_question(question: Question, supers: Sequence[str]) -> None:
-    """Reject a question (principal, operation and resource) that no broker would ask its authorizer, because the answer would mean nothing.
-    Raises CliError."""
-    for principal in (question.principal, *supers):
+def _check_request(request: AccessRequest, supers: Sequence[str]) -> None:
+    """Reject an access request (principal, operation and resource) that no broker would send to its authorizer, because the answer would
+    mean nothing. Raises CliError."""
+    for principal in (request.principal, *supers):
         if not all(principal.partition(":")[::2]):
             raise CliError(f"{principal!r} is not a principal: use TYPE:NAME, such as User:ann", 2)
-    if question.operation is Operation.ANY:
+    if request.operation is Operation.ANY:
         raise CliError("--operation ANY cannot be checked: name one operation, such as READ", 2)
     try:
-        ip_address(question.host)
+        ip_address(request.host)
     except ValueError:
-        raise CliError(f"--host {question.host}: use an IP address such as 10.0.0.9, because ACLs match addresses", 2) from None
+        raise CliError(f"--host {request.host}: use an IP address such as 10.0.0.9, because ACLs match addresses", 2) from None
 
 
 def _explained(
-    question: Question, acls: Sequence[AccessControlEntryRecord], is_super: bool, *, is_open: bool
+    request: AccessRequest, acls: Sequence[AccessControlEntryRecord], is_super: bool, *, is_open: bool
 ) -> tuple[bool, str, list[AccessControlEntryRecord]]:
     """Return whether the operation is allowed, the rule that decides, and the ACLs that apply to the resource."""
     index = AclIndex(acls)
-    about = list(index.about(question.resource, question.name))
+    about = list(index.about(request.resource, request.name))
     if is_super:
         return True, "super users may do everything", about
-    verdict = index.judge(question)
+    verdict = index.judge(request)
     if verdict.acl is not None:
         return verdict.allowed, text_of(verdict.acl), about
     if verdict.covered:

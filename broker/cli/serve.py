@@ -239,7 +239,7 @@ def _run_one(options: argparse.Namespace, in_place: KafkaReplacement | None) -> 
         _log_requests(faults, options.log_requests)
     _say(loaded)
     prepare = partial(_format_where_new, settings, in_place.scram if in_place is not None else ())
-    if settings.is_controller and not settings.is_member:
+    if settings.is_controller and not settings.is_cluster_broker:
         return _run_controller(settings, options, prepare)
     ready_text = _ready_lines(settings) if in_place is not None else None if security is None else _client_configuration(security, settings)
     lifespan = _with_topics(options.topics)

@@ -52,7 +52,7 @@ def _is_in(host: str, network: Network) -> bool:
         return False
 
 
-class Question(NamedTuple):
+class AccessRequest(NamedTuple):
     """The input of a decision: may `principal` ("User:alice") at `host` perform `operation` on the resource of type `resource` and this
     name? The host is an address in Java's notation."""
 
@@ -110,15 +110,15 @@ class AclIndex:
         of_names = self._prefixed if acl.pattern_type == Pattern.PREFIXED else self._literal
         return (of_names, (acl.resource_type, acl.resource_name)), (self._of_type, acl.resource_type)
 
-    def judge(self, question: Question) -> AclVerdict:
+    def judge(self, request: AccessRequest) -> AclVerdict:
         """Return the decision that the matching DENY and ALLOW rules make. Without a matching rule the decision is a denial; the caller
         then applies the default (allow.everyone.if.no.acl.found).
         """
         allowing, covered = None, False
-        for of_principals in self._about(question.resource, question.name):
+        for of_principals in self._about(request.resource, request.name):
             covered = True
-            for acl in _of(of_principals, question.principal):
-                if not (self._is_of_host(acl, question.host) and _applies(acl, question)):
+            for acl in _of(of_principals, request.principal):
+                if not (self._is_of_host(acl, request.host) and _applies(acl, request)):
                     continue
                 if acl.permission_type != Permission.ALLOW:
                     return AclVerdict(False, acl)
@@ -183,10 +183,10 @@ def _order(acl: Acl) -> tuple[int, str, str, int]:
     return acl.operation, acl.principal, acl.host, acl.permission_type
 
 
-def _applies(acl: Acl, question: Question) -> bool:
-    if acl.operation in (question.operation, Operation.ALL):
+def _applies(acl: Acl, request: AccessRequest) -> bool:
+    if acl.operation in (request.operation, Operation.ALL):
         return True
-    return acl.permission_type == Permission.ALLOW and acl.operation in _IMPLYING.get(question.operation, ())
+    return acl.permission_type == Permission.ALLOW and acl.operation in _IMPLYING.get(request.operation, ())
 
 
 def text_of(acl: Acl) -> str:

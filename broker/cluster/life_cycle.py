@@ -89,7 +89,7 @@ class Incarnation:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LifecycleTimeouts:
     """The intervals and timeouts of a broker's life cycle, in ms."""
 
     heartbeat_interval_ms: int = 2_000
@@ -104,7 +104,7 @@ Response = BrokerRegistrationResponse | BrokerHeartbeatResponse
 class LifeCycle:
     """The life cycle of one broker process. Times are monotonic ms. The driver must check `due_ms` after every call."""
 
-    def __init__(self, incarnation: Incarnation, pace: Pace) -> None:
+    def __init__(self, incarnation: Incarnation, timeouts: LifecycleTimeouts) -> None:
         self.state = State.NOT_RUNNING
         self.epoch = NO_EPOCH
         """The broker epoch, once registered."""
@@ -113,7 +113,7 @@ class LifeCycle:
         self.metadata_level = 0
         """The level of metadata.version, as far as this broker has read."""
         self._incarnation = incarnation
-        self._pace = pace
+        self._timeouts = timeouts
         self._registered = False
         self._ready = False
         self._under_way: Request | None = None
@@ -127,7 +127,7 @@ class LifeCycle:
     def start(self, now_ms: int) -> None:
         """Start to register the broker with the controller."""
         self._move(State.STARTING)
-        self._patience_ends_ms = now_ms + self._pace.registration_timeout_ms
+        self._patience_ends_ms = now_ms + self._timeouts.registration_timeout_ms
         self._ask_in(0, now_ms)
 
     # --- what the broker wants ---------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class LifeCycle:
 
     def directory_failed(self, directory: bytes, now_ms: int) -> None:
         """Report the failed directory with every heartbeat from now on."""
-        self._offline.setdefault(directory, now_ms + self._pace.directory_timeout_ms)
+        self._offline.setdefault(directory, now_ms + self._timeouts.directory_timeout_ms)
         if self._registered:
             self._ask_now(now_ms)
 
@@ -194,7 +194,7 @@ class LifeCycle:
     def _cordoned(self) -> list[bytes]:
         return list(in_order_of_ids(self._incarnation.directories)) if self._is_cordoned else []
 
-    def answered(self, response: Response | None, now_ms: int) -> None:
+    def handle_response(self, response: Response | None, now_ms: int) -> None:
         """Handle the response to the request that `next_request` returned; `response` is None if the request failed or timed out."""
         request, self._under_way = self._under_way, None
         assert request is not None, "a response without a request"
@@ -202,7 +202,7 @@ class LifeCycle:
             return
         if response is None or response.error_code != ErrorCode.NONE:
             self._at_once = False
-            self._ask_in(self._pace.heartbeat_interval_ms, now_ms)
+            self._ask_in(self._timeouts.heartbeat_interval_ms, now_ms)
         elif isinstance(response, BrokerRegistrationResponse):
             self.epoch = response.broker_epoch
             self._registered, self._patience_ends_ms = True, None
@@ -213,7 +213,7 @@ class LifeCycle:
             self._heartbeat_answered(response, now_ms)
 
     def _heartbeat_answered(self, response: BrokerHeartbeatResponse, now_ms: int) -> None:
-        wait_ms = self._pace.heartbeat_interval_ms
+        wait_ms = self._timeouts.heartbeat_interval_ms
         match self.state:
             case State.STARTING:
                 wait_ms = _CATCHING_UP_MS
@@ -247,8 +247,8 @@ class LifeCycle:
         if end_ms is None or now_ms < end_ms:
             return None
         if end_ms == self._patience_ends_ms:
-            return f"not registered with a controller in initial.broker.registration.timeout.ms={self._pace.registration_timeout_ms}"
-        return f"a failed directory was not reported to a controller in log.dir.failure.timeout.ms={self._pace.directory_timeout_ms}"
+            return f"not registered with a controller in initial.broker.registration.timeout.ms={self._timeouts.registration_timeout_ms}"
+        return f"a failed directory was not reported to a controller in log.dir.failure.timeout.ms={self._timeouts.directory_timeout_ms}"
 
     # --- internals ---------------------------------------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ class ObservedLog(Protocol):
 
 
 class SendRequest(NamedTuple):
-    """The action to send a request to a node, and to call `answered` with its response, or `failed` without one."""
+    """The action to send a request to a node, and to call `handle_response` with its response, or `failed` without one."""
 
     peer: QuorumNode
     request: FetchRequest | k59.FetchSnapshotRequest
@@ -261,7 +261,7 @@ class ObserverState:
         """Do not contact `peer` during a backoff (controller.quorum.retry.backoff.ms), because its response was useless."""
         self._backoff_until_ms[peer] = now_ms + self._limits.backoff_ms
 
-    def answered(self, peer: QuorumNode, response: FetchResponse | k59.FetchSnapshotResponse, now_ms: int) -> list[Action]:
+    def handle_response(self, peer: QuorumNode, response: FetchResponse | k59.FetchSnapshotResponse, now_ms: int) -> list[Action]:
         """Return the actions that a response requires, in the order in which they must be performed. Raises `QuorumFault`."""
         self._failures.pop(peer, None)
         if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:

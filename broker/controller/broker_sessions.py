@@ -34,7 +34,7 @@ class BrokerState(Enum):
         return self in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
 
 
-class Contact(NamedTuple):
+class BrokerIdAndEpoch(NamedTuple):
     """The owner of a heartbeat session: a broker id and the epoch of its registration."""
 
     broker_id: int
@@ -54,36 +54,36 @@ class BrokerSessions:
 
     def __init__(self, session_timeout_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
-        self._contacts: dict[Contact, int] = {}  # ordered by time
+        self._touched_ms: dict[BrokerIdAndEpoch, int] = {}  # ordered by time
         self._reports: dict[int, _Report] = {}
 
     # --- contact -----------------------------------------------------------------------------------------------------------------
 
-    def touch(self, contact: Contact, now_ms: int) -> None:
+    def touch(self, session: BrokerIdAndEpoch, now_ms: int) -> None:
         """Extend a broker's session. Call this when a heartbeat arrives, before the heartbeat is queued."""
-        self._contacts.pop(contact, None)
-        self._contacts[contact] = now_ms
+        self._touched_ms.pop(session, None)
+        self._touched_ms[session] = now_ms
 
     def not_listened(self, ms: int, now_ms: int) -> None:
         """Extend all sessions by the last `ms`, in which the controller did not run and so could not receive heartbeats.
 
         Brokers in the same process could not send any either.
         """
-        self._contacts = {contact: min(at_ms + ms, now_ms) for contact, at_ms in self._contacts.items()}
+        self._touched_ms = {session: min(at_ms + ms, now_ms) for session, at_ms in self._touched_ms.items()}
 
-    def forget(self, contact: Contact) -> None:
+    def forget(self, session: BrokerIdAndEpoch) -> None:
         """End the heartbeat session of the broker with this epoch."""
-        self._contacts.pop(contact, None)
+        self._touched_ms.pop(session, None)
 
-    def is_valid(self, contact: Contact, now_ms: int) -> bool:
+    def is_valid(self, session: BrokerIdAndEpoch, now_ms: int) -> bool:
         """Return whether the broker has a heartbeat session with this epoch that has not timed out."""
-        at_ms = self._contacts.get(contact)
+        at_ms = self._touched_ms.get(session)
         return at_ms is not None and not self._is_over(at_ms, now_ms)
 
-    def expired(self, now_ms: int) -> Contact | None:
+    def expired(self, now_ms: int) -> BrokerIdAndEpoch | None:
         """Return the owner of the session with the oldest heartbeat if that session has timed out, otherwise None."""
-        for contact, at_ms in self._contacts.items():
-            return contact if self._is_over(at_ms, now_ms) else None
+        for session, at_ms in self._touched_ms.items():
+            return session if self._is_over(at_ms, now_ms) else None
         return None
 
     def _is_over(self, at_ms: int, now_ms: int) -> bool:

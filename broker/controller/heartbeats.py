@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ottla.broker.cluster.image import BrokerRegistration
 from ottla.broker.cluster.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord
 from ottla.broker.cluster.record_versions import CORDONED_DIRECTORIES, DIRECTORIES
-from ottla.broker.controller.broker_sessions import UNKNOWN_OFFSET, BrokerState, Contact
+from ottla.broker.controller.broker_sessions import UNKNOWN_OFFSET, BrokerIdAndEpoch, BrokerState
 from ottla.broker.controller.leader_changes import (
     broker_fenced,
     broker_shutting_down,
@@ -30,7 +30,7 @@ from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class HeartbeatReply:
     """The result of a heartbeat. `is_caught_up` is true once the broker has published its own registration."""
 
     is_caught_up: bool
@@ -42,7 +42,7 @@ class Beat:
         return self.state is BrokerState.SHUTDOWN_NOW
 
 
-def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effects[MetadataRecord, Beat]:
+def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effects[MetadataRecord, HeartbeatReply]:
     """Decide a broker's heartbeat: return the records that change its state, and the result. The session is not extended here, but when
     the request arrives.
 
@@ -65,22 +65,22 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effect
         if after is BrokerState.CONTROLLED_SHUTDOWN:
             state.sessions.shut_down_at(broker.broker_id, last_offset)
 
-    return SoftEffects(records, Beat(is_caught_up, after), settle)
+    return SoftEffects(records, HeartbeatReply(is_caught_up, after), settle)
 
 
-def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, Contact | None]:
+def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, BrokerIdAndEpoch | None]:
     """If the session with the oldest contact has timed out, return the records that fence its broker, and that session; otherwise no
     records and None. There may be more timed-out sessions.
 
     One broker is fenced at a time, so that the next decision sees the changes.
     """
-    contact = state.sessions.expired(now_ms)
-    if contact is None:
+    session = state.sessions.expired(now_ms)
+    if session is None:
         return Effects([], None)
-    broker = state.image.brokers.get(contact.broker_id)
-    is_current = broker is not None and broker.epoch == contact.epoch
+    broker = state.image.brokers.get(session.broker_id)
+    is_current = broker is not None and broker.epoch == session.epoch
     records = broker_fenced(state, broker.broker_id) if broker is not None and is_current else []
-    return SoftEffects(records, contact, lambda _: state.sessions.forget(contact))
+    return SoftEffects(records, session, lambda _: state.sessions.forget(session))
 
 
 def _next_state(state: ControllerState, request: BrokerHeartbeatRequest, before: BrokerState, *, is_caught_up: bool) -> BrokerState:

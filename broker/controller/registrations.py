@@ -27,7 +27,7 @@ from ottla.broker.cluster.metadata_records import (
     UnregisterControllerRecord,
 )
 from ottla.broker.cluster.record_versions import CONTROLLER_REGISTRATION, CONTROLLER_UNREGISTRATION, DIRECTORIES
-from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch
 from ottla.broker.controller.leader_changes import broker_restarted, broker_unregistered
 from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
@@ -132,7 +132,7 @@ def _check_identity(state: ControllerState, request: BrokerRegistrationRequest, 
             ErrorCode.INCONSISTENT_CLUSTER_ID, f"Expected cluster ID {state.cluster_id}, but got cluster ID {request.cluster_id}"
         )
     is_another = known is not None and known.incarnation_id != request.incarnation_id
-    if known is not None and is_another and state.sessions.is_valid(Contact(known.broker_id, known.epoch), now_ms):
+    if known is not None and is_another and state.sessions.is_valid(BrokerIdAndEpoch(known.broker_id, known.epoch), now_ms):
         raise Rejected(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             "Another broker is registered with that broker id. If the broker was recently restarted this should self-resolve once the "

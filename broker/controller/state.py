@@ -28,7 +28,7 @@ from ottla.broker.cluster.metadata_records import (
     UnregisterBrokerRecord,
 )
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, parse_setting
-from ottla.broker.controller.broker_sessions import BrokerSessions, Contact
+from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch, BrokerSessions
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
@@ -83,7 +83,7 @@ class ControllerState:
         for broker in image.brokers.values():
             self.sessions.register(broker.broker_id, fenced=broker.fenced)
             if not broker.fenced and broker.broker_id != self.settings.node_id:
-                self.sessions.touch(Contact(broker.broker_id, broker.epoch), now_ms)
+                self.sessions.touch(BrokerIdAndEpoch(broker.broker_id, broker.epoch), now_ms)
 
     def end_sessions(self, broker_ids: Iterable[int]) -> None:
         """End the sessions of the brokers that ran in the controller's previous process and ended with it, so that they can register again
@@ -91,7 +91,7 @@ class ControllerState:
         """
         for broker_id in broker_ids:
             if broker := self.image.brokers.get(broker_id):
-                self.sessions.forget(Contact(broker_id, broker.epoch))
+                self.sessions.forget(BrokerIdAndEpoch(broker_id, broker.epoch))
 
     def carry_out(self, effects: Effects[MetadataRecord, ResponseT], base_offset: int) -> ImageChanges:
         """Apply a decision whose first record has offset `base_offset` in the metadata log, and return the changes of the image."""

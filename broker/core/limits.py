@@ -286,7 +286,7 @@ reconnect.backoff.ms and reconnect.backoff.max.ms).
 LATE_TURN_MS = 100
 """A loop that runs later than this is overloaded: five turns of the 20 ms that one turn may take."""
 
-CONTROLLER_LOOK_MS = 100
+CONTROLLER_DISCOVERY_MS = 100
 """The pause between attempts to find the controller, while it is unknown or the only known one is the one that was just left."""
 
 CONTROLLER_SOCKET_MS = 30_000

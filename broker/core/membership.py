@@ -42,7 +42,7 @@ def role_problems(settings: BrokerSettings) -> Iterator[str]:
     elif settings.node_id in {voter.node_id for voter in named}:
         given = ",".join(settings.controller_quorum_voters)
         yield f"controller.quorum.voters={given}: with process.roles=broker the node id {settings.node_id} must not be among them"
-    if settings.is_member:
+    if settings.is_cluster_broker:
         yield from _member_problems(settings)
 
 
@@ -77,7 +77,7 @@ def advice(settings: BrokerSettings) -> Iterator[str]:
     """Yield a warning text for each setting that is valid but probably a mistake."""
     session = settings.value("broker.session.timeout.ms")
     interval = settings.broker_heartbeat_interval_ms
-    if settings.is_member and isinstance(session, int) and interval * 2 > session:
+    if settings.is_cluster_broker and isinstance(session, int) and interval * 2 > session:
         yield (
             f"broker.heartbeat.interval.ms={interval} is more than half of broker.session.timeout.ms={session}: "
             "if the controllers use that timeout, one late heartbeat fences this broker"

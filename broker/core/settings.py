@@ -492,7 +492,7 @@ class BrokerSettings:
             self.broker_id = self.node_id
 
     @property
-    def is_member(self) -> bool:
+    def is_cluster_broker(self) -> bool:
         """Whether this node is a cluster broker."""
         return "broker" in self.process_roles
 
@@ -506,7 +506,7 @@ class BrokerSettings:
         imitates (`like`). Raises KeyError for an unknown name.
         """
         key = BROKER_KEYS.get(name) or STORED_SETTINGS[name]
-        value = key.default if key.in_cluster is None or not self.is_member else key.in_cluster
+        value = key.default if key.in_cluster is None or not self.is_cluster_broker else key.in_cluster
         own = render(value)
         text = self.like.default(name, own)
         # An older release may have had a default that its newer validators reject.

@@ -26,11 +26,11 @@ Continue = Callable[[], object]
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A held request, response or coordinator step. `what` describes it for people; calling `go_on` continues it."""
+    """A held request, response or coordinator step. `what` describes it for people; calling `resume` continues it."""
 
     rule: FaultRule
     what: str
-    go_on: Continue
+    resume: Continue
     key: tuple[object, ...] = ()
 
 
@@ -136,7 +136,7 @@ class Faults:
         self._passing = {held.key for held in freed}
         try:
             for held in freed:
-                held.go_on()
+                held.resume()
         finally:
             self._passing = set()
         return len(freed)
@@ -212,8 +212,8 @@ class Faults:
         """Return whether a `refuse-connection` rule closes the new connection at once; count the connection for every such rule."""
         return any([rule.draw() for rule in self.rules if rule.action is FaultAction.REFUSE_CONNECTION])  # noqa: C419 # every rule counts it
 
-    def stops_at(self, step: str, transactional_id: str, go_on: Continue, topic: str | None = None, partition: int | None = None) -> bool:
-        """Return whether a rule stops the transaction coordinator at `step` (holds the step, or crashes the broker); `go_on` is called on
+    def stops_at(self, step: str, transactional_id: str, resume: Continue, topic: str | None = None, partition: int | None = None) -> bool:
+        """Return whether a rule stops the transaction coordinator at `step` (holds the step, or crashes the broker); `resume` is called on
         release, and never after a crash."""
         key = (step, transactional_id, topic, partition)
         if key in self._passing:
@@ -226,7 +226,7 @@ class Faults:
                     self.on_crash()
                 else:
                     place = "" if topic is None else f" for {topic}-{partition}"
-                    self.hold(rule, f"{step} of transaction {transactional_id}{place}", go_on, key)
+                    self.hold(rule, f"{step} of transaction {transactional_id}{place}", resume, key)
                 return True
         return False
 
@@ -234,10 +234,10 @@ class Faults:
         """Return whether a `disk-full` rule makes this write to the partition's log fail."""
         return any([rule.draw() for rule in self.rules if rule.action is FaultAction.DISK_FULL and rule.wants(topic, partition)])  # noqa: C419 # as above
 
-    def hold(self, rule: FaultRule, what: str, go_on: Continue, key: tuple[object, ...] = ()) -> None:
-        """Hold a request, a response or a coordinator step, described by `what`, until `release` calls `go_on`. `key` identifies a
+    def hold(self, rule: FaultRule, what: str, resume: Continue, key: tuple[object, ...] = ()) -> None:
+        """Hold a request, a response or a coordinator step, described by `what`, until `release` calls `resume`. `key` identifies a
         coordinator step."""
-        self.held.append(Held(rule, what, go_on, key))
+        self.held.append(Held(rule, what, resume, key))
         self._changed()
 
     def notify_observers(self, exchange: Exchange) -> None:

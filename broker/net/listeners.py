@@ -98,7 +98,7 @@ def _all_listeners(settings: BrokerSettings) -> list[Listener]:
         raise SettingsError(f"early.start.listeners: {', '.join(sorted(unknown))} is among neither listeners nor controller.listener.names")
     if settings.is_controller:
         _check_own(settings, found)
-    if settings.is_member:
+    if settings.is_cluster_broker:
         _check_controllers(settings, found, protocols)
         own = _controller_names(settings)
         _check_inter_broker(settings, registered_listeners(settings, [at for at in found if at.name not in own]))
@@ -170,9 +170,9 @@ def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
     roles = ",".join(settings.process_roles)
     if missing := sorted(own - names):
         raise SettingsError(f"controller.listener.names: {', '.join(missing)} must be among listeners when process.roles={roles}")
-    if not settings.is_member and (others := sorted(names - own)):
+    if not settings.is_cluster_broker and (others := sorted(names - own)):
         raise SettingsError(f"listeners: {', '.join(others)} must be in controller.listener.names when process.roles={roles}")
-    if settings.is_member and not names - own:
+    if settings.is_cluster_broker and not names - own:
         raise SettingsError(f"listeners: at least one must be for clients when process.roles={roles}")
 
 
@@ -228,7 +228,7 @@ def _with_advertised(listener: Listener, advertised: Listener | None) -> Listene
 
 def _advertised(settings: BrokerSettings) -> dict[str, Listener]:
     found = {at.name: at for at in _parse("advertised.listeners", settings.advertised_listeners)}
-    if settings.is_member and not settings.is_controller:  # a broker does not bind the controllers' listeners, so their entries are ignored
+    if settings.is_cluster_broker and not settings.is_controller:  # it does not bind the controllers' listeners: their entries are ignored
         for name in settings.controller_listener_names:
             found.pop(name.upper(), None)
     return found

@@ -194,7 +194,7 @@ class FetchPlan:
 
     # --- responses ---------------------------------------------------------------------------------------------------------------
 
-    def answered(self, response: FetchResponse, now_ms: int) -> list[FetchStep]:
+    def handle_response(self, response: FetchResponse, now_ms: int) -> list[FetchStep]:
         """Return the steps that a Fetch response requires, one for a partition. The caller carries out each step, then calls `appended`,
         `truncated` or `fail` for its partition.
 
@@ -202,7 +202,7 @@ class FetchPlan:
         partitions.
         """
         answers = {(topic.topic_id, data.partition_index): data for topic in response.responses for data in topic.partitions}
-        if not self._session.answered(response.error_code, response.session_id, answers):
+        if not self._session.handle_response(response.error_code, response.session_id, answers):
             if response.error_code and response.error_code not in _SESSION_IS_GONE:
                 self._back_off_all(now_ms)
             return []
@@ -214,7 +214,7 @@ class FetchPlan:
         self._session.failed()
         self._back_off_all(now_ms)
 
-    def offsets_answered(self, key: PartitionKey, sent: FetchPartition, leader_start: int, leader_end: int, now_ms: int) -> Action:
+    def handle_offsets(self, key: PartitionKey, sent: FetchPartition, leader_start: int, leader_end: int, now_ms: int) -> Action:
         """Return the action that the leader's log start and end offsets require, which the follower requested after OFFSET_OUT_OF_RANGE.
 
         `sent` is the partition's entry (`session_partition`) in the Fetch request that failed.
@@ -223,11 +223,11 @@ class FetchPlan:
         if follower is None:
             return FetchAction.NOTHING
         self._move_to_end(key)
-        action = follower.offsets_answered(sent, leader_start, leader_end, now_ms)
+        action = follower.handle_offsets(sent, leader_start, leader_end, now_ms)
         self._looked_at(key, follower)
         return action
 
-    def offsets_refused(self, key: PartitionKey, sent: FetchPartition, error: int, now_ms: int) -> FetchAction:
+    def handle_offsets_error(self, key: PartitionKey, sent: FetchPartition, error: int, now_ms: int) -> FetchAction:
         """Return the action that an error response to the request for the leader's log start and end offsets requires."""
         follower = self._followers.get(key)
         action = FetchAction.NOTHING if follower is None else follower.refused(error, sent, now_ms)
@@ -260,7 +260,7 @@ class FetchPlan:
 
     def _answer(self, key: PartitionKey, data: PartitionData, now_ms: int) -> Action:
         follower = self._followers.get(key)
-        action = FetchAction.NOTHING if follower is None else follower.answered(self._session.session_partitions[key], data, now_ms)
+        action = FetchAction.NOTHING if follower is None else follower.handle_response(self._session.session_partitions[key], data, now_ms)
         self._settle(key, action, now_ms)
         return action
 

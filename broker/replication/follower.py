@@ -76,7 +76,7 @@ class FetchAction(Enum):
 
     NOTHING = "it was of no account, or the next fetch does it"
     BACK_OFF = "asked again after a pause"
-    ASK_OFFSETS = "ask where the leader's log begins and ends, then call `offsets_answered`"
+    ASK_OFFSETS = "ask where the leader's log begins and ends, then call `handle_offsets`"
     FAIL = "not fetched any more until newer metadata says so"
 
 
@@ -152,7 +152,7 @@ class Follower:
 
     # --- the leader's responses --------------------------------------------------------------------------------------------------
 
-    def answered(self, sent: FetchPartition, got: PartitionData, now_ms: int) -> Action:
+    def handle_response(self, sent: FetchPartition, got: PartitionData, now_ms: int) -> Action:
         """Return the action that the partition's part of a Fetch response requires. `sent` is the partition's entry in the request."""
         if not self._is_of_now(sent, now_ms):
             return FetchAction.NOTHING
@@ -177,7 +177,7 @@ class Follower:
         self.back_off(now_ms)
         return FetchAction.BACK_OFF
 
-    def offsets_answered(self, sent: FetchPartition, leader_start: int, leader_end: int, now_ms: int) -> Action:
+    def handle_offsets(self, sent: FetchPartition, leader_start: int, leader_end: int, now_ms: int) -> Action:
         """Return the action that the leader's log start and end offsets require, after the fetch described by `sent` was out of the
         leader's range.
 

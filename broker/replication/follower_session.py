@@ -59,7 +59,7 @@ class FollowerSession:
                 self.session_partitions[key] = named[key] = asks
         return named, forgotten
 
-    def answered(self, error: int, session_id: int, keys: Collection[PartitionKey]) -> bool:
+    def handle_response(self, error: int, session_id: int, keys: Collection[PartitionKey]) -> bool:
         """Advance the session after a response for `keys`. Returns whether the response is usable.
 
         After an unusable response the next request starts a new session.

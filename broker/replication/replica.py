@@ -206,7 +206,7 @@ class Replica:
         """The ISR change that is pending at the controller, or None."""
         return self.leadership.in_sync.proposal
 
-    def answered(self, proposal: Proposal, answer: Accepted | ErrorCode, now_ms: int) -> int:
+    def proposal_completed(self, proposal: Proposal, answer: Accepted | ErrorCode, now_ms: int) -> int:
         """Handle the controller's response to a proposal, and return the effects. The response is ignored if the proposal is no longer the
         pending one."""
         leadership = self.leadership

@@ -45,13 +45,13 @@ class Stuck(AssertionError):
 class Process:
     """A broker, controller or client, which is paused and killed as a whole. `host` is its address in the network."""
 
-    __slots__ = ("context", "held", "host", "life", "relics")
+    __slots__ = ("context", "held", "host", "leftovers", "life")
 
     def __init__(self, host: str) -> None:
         self.host = host
         self.life = ProcessState.RUNNING
         self.held: list[Turn] = []
-        self.relics: list[object] = []
+        self.leftovers: list[object] = []
         """Objects of the dead process, kept alive so that their clean-up never runs."""
         self.context = copy_context()
         self.context.run(PROCESS.set, self)
@@ -121,7 +121,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         if process.life is not ProcessState.DEAD:
             process.life = ProcessState.DEAD
             process.held.clear()
-            process.relics += asyncio.all_tasks(self)
+            process.leftovers += asyncio.all_tasks(self)
             self._dead.append(process)
 
     # --- what asyncio asks of a loop -----------------------------------------------------------------------------------------------

@@ -248,25 +248,25 @@ class Nemesis:
         return _nothing_more
 
     def _lose(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
-        roads = [self.cluster.network.road(*way) for way in self._both_ways(node, fault)]
-        for road in roads:
-            road.loss = LOSS
+        links = [self.cluster.network.link(*way) for way in self._both_ways(node, fault)]
+        for link in links:
+            link.loss = LOSS
 
         def end() -> None:
-            for road in roads:
-                road.loss = 0.0
+            for link in links:
+                link.loss = 0.0
 
         return end
 
     def _slow(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
-        roads = [self.cluster.network.road(*way) for way in self._both_ways(node, fault)]
-        usual = roads[0].latency_us
-        for road in roads:
-            road.latency_us = SLOW_US
+        links = [self.cluster.network.link(*way) for way in self._both_ways(node, fault)]
+        usual = links[0].latency_us
+        for link in links:
+            link.latency_us = SLOW_US
 
         def end() -> None:
-            for road in roads:
-                road.latency_us = usual
+            for link in links:
+                link.latency_us = usual
 
         return end
 

@@ -89,7 +89,7 @@ class SimNode(ABC):
         process = self.process
         if process is None or process.life is ProcessState.DEAD:
             return
-        process.relics.append(self._running)
+        process.leftovers.append(self._running)
         self.loop.kill(process)
         self.network.process_died(process, power=power)
         if power:

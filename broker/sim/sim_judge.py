@@ -83,7 +83,7 @@ class Watch:
             self._silent_us.clear()
             return
         for node in cluster.nodes.values():
-            may_be_heard = cluster.network.road(node.host, cluster.controller.host).blocked  # its held heartbeats may still arrive
+            may_be_heard = cluster.network.link(node.host, cluster.controller.host).blocked  # its held heartbeats may still arrive
             if node.is_up or may_be_heard:
                 self._silent_us.pop(node.node_id, None)
             elif now_us - self._silent_us.setdefault(node.node_id, now_us) > FENCED_AFTER_US:

@@ -27,49 +27,49 @@ USUAL_US: Final = (100, 1_000)
 
 
 @dataclass
-class Road:
+class NetworkLink:
     """The link from one host to another, in this direction only. `loss` is the probability that a write breaks its connection."""
 
     latency_us: tuple[int, int] = USUAL_US
     blocked: int = 0
     """The number of faults that block it."""
     loss: float = 0.0
-    held: list[tuple[Lane, Callable[[], None]]] = field(default_factory=list)
+    held: list[tuple[ByteStream, Callable[[], None]]] = field(default_factory=list)
 
 
-class Lane:
+class ByteStream:
     """One direction of one connection, which delivers its bytes and its end in order."""
 
-    def __init__(self, network: SimNetwork, road: Road) -> None:
-        self._network, self._road = network, road
+    def __init__(self, network: SimNetwork, link: NetworkLink) -> None:
+        self._network, self._link = network, link
         self._arrival_us = 0
 
     def carry(self, event: Callable[[], None]) -> None:
         """Deliver an event to the other end of the connection, after all events before it, when the link is not blocked."""
-        if self._road.blocked:
-            self._road.held.append((self, event))
+        if self._link.blocked:
+            self._link.held.append((self, event))
             return
         network = self._network
-        latency_us = network.random.randint(*self._road.latency_us)
+        latency_us = network.random.randint(*self._link.latency_us)
         self._arrival_us = max(self._arrival_us, network.loop.now_us + latency_us)
         network.loop.call_in_us(self._arrival_us - network.loop.now_us, event, context=network.context)
 
     def loses(self) -> bool:
-        return self._road.loss > 0 and self._network.random.random() < self._road.loss
+        return self._link.loss > 0 and self._network.random.random() < self._link.loss
 
 
 class SimTransport(MemoryTransport):
     """One end of a connection; its protocol is called in the context of `process`."""
 
-    def __init__(self, protocol: asyncio.Protocol, local: Address, remote: Address, lane: Lane, process: Process) -> None:
+    def __init__(self, protocol: asyncio.Protocol, local: Address, remote: Address, stream: ByteStream, process: Process) -> None:
         super().__init__(protocol, local, remote)
-        self.lane, self.process, self.context = lane, process, process.context
+        self.stream, self.process, self.context = stream, process, process.context
 
     def carry(self, event: Callable[..., None], *args: bytes) -> None:
-        if args and self.lane.loses():
+        if args and self.stream.loses():
             self.cut()
         else:
-            self.lane.carry(lambda: event(*args))
+            self.stream.carry(lambda: event(*args))
 
     def cut(self) -> None:
         """Break the connection; bytes on the way are lost."""
@@ -101,7 +101,7 @@ class SimNetwork(MemoryNetwork):
         self.context = Context()
         self.dark: set[str] = set()
         """Hosts without power."""
-        self._roads: dict[tuple[str, str], Road] = {}
+        self._network_links: dict[tuple[str, str], NetworkLink] = {}
         self._ends: dict[SimTransport, None] = {}
         self._silent: dict[str, list[SimTransport]] = {}
 
@@ -118,29 +118,29 @@ class SimNetwork(MemoryNetwork):
 
     # --- faults ----------------------------------------------------------------------------------------------------------------------
 
-    def road(self, source: str, target: str) -> Road:
+    def link(self, source: str, target: str) -> NetworkLink:
         """Return the link from one host to another."""
-        return self._roads.setdefault((source, target), Road())
+        return self._network_links.setdefault((source, target), NetworkLink())
 
     def block(self, source: str, target: str) -> None:
         """Block the link from `source` to `target`; the other direction stays open."""
-        self.road(source, target).blocked += 1
+        self.link(source, target).blocked += 1
 
     def unblock(self, source: str, target: str) -> None:
         """Unblock the link; held events are delivered unless another fault blocks it."""
-        road = self.road(source, target)
-        road.blocked -= 1
-        if not road.blocked:
-            held, road.held = road.held, []
-            for lane, event in held:
-                lane.carry(event)
+        link = self.link(source, target)
+        link.blocked -= 1
+        if not link.blocked:
+            held, link.held = link.held, []
+            for stream, event in held:
+                stream.carry(event)
 
     def heal(self) -> None:
         """Restore all links between hosts: unblock them, and end delays and losses."""
-        for way, road in self._roads.items():
-            road.latency_us, road.loss = USUAL_US, 0.0
-            if road.blocked:
-                road.blocked = 1
+        for way, link in self._network_links.items():
+            link.latency_us, link.loss = USUAL_US, 0.0
+            if link.blocked:
+                link.blocked = 1
                 self.unblock(*way)
 
     def cut(self, one: str, other: str) -> int:
@@ -162,13 +162,13 @@ class SimNetwork(MemoryNetwork):
             self._silent.setdefault(process.host, []).extend(ends)
         else:
             for end in ends:
-                end.lane.carry(end.other.reset)
+                end.stream.carry(end.other.reset)
 
     def power_is_back(self, host: str) -> None:
         """Reset the host's connections from before its power loss, for the peers that still wait."""
         self.dark.discard(host)
         for end in self._silent.pop(host, []):
-            end.lane.carry(end.other.reset)
+            end.stream.carry(end.other.reset)
 
     def open_ends(self) -> Iterator[SimTransport]:
         """Yield both ends of all open connections."""
@@ -189,8 +189,8 @@ class _Dialling:
         self._network, self._process, self._address, self._make = network, process, address, make
         self.made: asyncio.Future[asyncio.Transport] = network.loop.create_future()
         host = address[0]
-        self._out = Lane(network, network.road(process.host, host))
-        self._back = Lane(network, network.road(host, process.host))
+        self._out = ByteStream(network, network.link(process.host, host))
+        self._back = ByteStream(network, network.link(host, process.host))
         self._out.carry(self._arrived)
 
     def _arrived(self) -> None:

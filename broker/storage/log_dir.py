@@ -251,7 +251,7 @@ class LogDir:
             with_files_to_delete=self._with_files_to_delete,
             producer_expiration_ms=self.settings.producer_id_expiration_ms,
             verifies_transactions=self.settings.transaction_partition_verification_enable,
-            of_a_member=self.settings.is_member,
+            of_cluster_broker=self.settings.is_cluster_broker,
         )
 
     # --- partitions ------------------------------------------------------------------------------------------------------------

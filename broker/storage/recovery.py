@@ -58,7 +58,7 @@ class OpenRequest:
     producer_expiration_ms: int = 86_400_000
     verifies_transactions: bool = True
     with_files_to_delete: set[tuple[str, int]] = field(default_factory=set)
-    of_a_member: bool = False
+    of_cluster_broker: bool = False
     """Whether a directory without a topic id counts as a stray (Kafka's `LogManager.isStrayReplica`), as in a cluster."""
 
 
@@ -108,7 +108,7 @@ def new_log(request: OpenRequest) -> PartitionLog:
     def make_directory() -> None:
         request.files.make_dir(request.directory)
         name, data = request.directory / PARTITION_METADATA, encode_metadata(request.topic_id)
-        if request.of_a_member:  # on disk before any record (Kafka's `UnifiedLog.append`)
+        if request.of_cluster_broker:  # on disk before any record (Kafka's `UnifiedLog.append`)
             request.files.write_atomic(name, data)
         else:  # a standalone node identifies its partitions by name
             request.files.write(name, data, sync=False)

@@ -17,7 +17,7 @@ from ottla.broker.app import Broker
 
 T = TypeVar("T")
 N = TypeVar("N")
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 """How long a caller waits for the node's thread before TimeoutError."""
 
 
@@ -50,17 +50,17 @@ class NodeThread(Generic[N]):
         return self.call_async(on_loop())
 
     def call_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the node's loop. Raises TimeoutError after `PATIENCE_S`, RuntimeError if no node runs or it is paused."""
+        """Run a coroutine on the node's loop. Raises TimeoutError after `TIMEOUT_S`, RuntimeError if no node runs or it is paused."""
         if self._loop is None or self.paused:
             work.close()
             raise RuntimeError(f"the {self._what} " + ("is paused: resume it first" if self.paused else "is not running: start it first"))
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
     def call_until(self, condition: Callable[[N], bool]) -> None:
         """Wait until `condition` holds on the node's loop; it is evaluated after each turn. Raises TimeoutError."""
 
         async def look() -> None:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while not condition(self.node):  # noqa: ASYNC110 # a condition of any kind has no event
                     await asyncio.sleep(0)
 
@@ -79,7 +79,7 @@ class NodeThread(Generic[N]):
 
         assert self._loop is not None  # it was called
         self._loop.call_soon_threadsafe(stand_still)
-        if not stands_still.wait(PATIENCE_S):
+        if not stands_still.wait(TIMEOUT_S):
             raise TimeoutError(f"the {self._what} did not pause")
         self.paused = True
 
@@ -91,7 +91,7 @@ class NodeThread(Generic[N]):
             self.call(lambda _: None)
 
     def end_loop(self) -> None:
-        """Stop the thread, whatever the node was doing: after a `kill` or a scripted crash. Raises TimeoutError after `PATIENCE_S`."""
+        """Stop the thread, whatever the node was doing: after a `kill` or a scripted crash. Raises TimeoutError after `TIMEOUT_S`."""
         self.running = False
 
         async def cancel_rest() -> None:
@@ -104,7 +104,7 @@ class NodeThread(Generic[N]):
         loop, self._loop = self._loop, None
         assert loop is not None  # something ran on it
         loop.call_soon_threadsafe(loop.stop)
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         if self._thread.is_alive():
             raise TimeoutError(f"the thread of the {self._what} did not end")
 

@@ -28,7 +28,7 @@ from random import SystemRandom
 from types import TracebackType
 
 from ottla.broker.api.routes import broker_routes, load
-from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch
 from ottla.broker.controller.leader_changes import broker_fenced
 from ottla.broker.controller.state import ControllerState, SoftEffects
 from ottla.broker.process import StartError
@@ -204,7 +204,7 @@ class InProcessCluster(ClusterNodes):
     async def _fence(self, n: int) -> None:
         def fenced(state: ControllerState) -> SoftEffects[None]:
             epoch = state.image.brokers[n].epoch
-            return SoftEffects(broker_fenced(state, n), None, lambda _: state.sessions.forget(Contact(n, epoch)))
+            return SoftEffects(broker_fenced(state, n), None, lambda _: state.sessions.forget(BrokerIdAndEpoch(n, epoch)))
 
         await self.controller.node.role.active.run(fenced)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch
 from ottla.broker.controller_node import ControllerNode
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.testing.cluster_nodes import ClusterBroker, ClusterNodes
@@ -121,7 +121,7 @@ class ClusterClockControl:
         clock.advance(ms)
         for broker in state.image.brokers.values():
             if broker.broker_id in in_touch and not broker.fenced:
-                state.sessions.touch(Contact(broker.broker_id, broker.epoch), clock.mono_ms())
+                state.sessions.touch(BrokerIdAndEpoch(broker.broker_id, broker.epoch), clock.mono_ms())
         await node.role.fence_silent()
 
 

@@ -13,11 +13,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
-from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch
 from ottla.broker.storage.marks import Mark, Marks
 from ottla.broker.testing import broker_thread
 from ottla.broker.testing.broker_thread import NodeThread
-from ottla.broker.testing.cluster_nodes import LOOK_S, ClusterNodes
+from ottla.broker.testing.cluster_nodes import POLL_S, ClusterNodes
 
 
 def mark(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
@@ -30,13 +30,13 @@ def mark(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
     if down or not cluster.controller.running or cluster.controller.paused:
         named = ", ".join([*(f"broker {number}" for number in down), *(() if down else ("the controller",))])
         raise RuntimeError(f"a mark needs all nodes: {named} does not run, is paused, or is cut off")
-    end = monotonic() + broker_thread.PATIENCE_S
+    end = monotonic() + broker_thread.TIMEOUT_S
     while monotonic() < end:
         with _standing_still(cluster):
             if _is_settled(cluster):
                 return _marked(cluster, marks)
-        sleep(LOOK_S)
-    raise TimeoutError(f"timed out after {broker_thread.PATIENCE_S:.0f} s waiting until all replicas have all records and metadata")
+        sleep(POLL_S)
+    raise TimeoutError(f"timed out after {broker_thread.TIMEOUT_S:.0f} s waiting until all replicas have all records and metadata")
 
 
 @contextmanager
@@ -62,15 +62,15 @@ def _standing_still(cluster: ClusterNodes) -> Iterator[None]:
     with ExitStack() as stack:
         for node in nodes:
             node.pause()
-            stack.callback(node.resume, (lambda: _hear_all(cluster)) if node is cluster.controller else (lambda: None))
+            stack.callback(node.resume, (lambda: _wait_for_heartbeats(cluster)) if node is cluster.controller else (lambda: None))
         yield
 
 
-def _hear_all(cluster: ClusterNodes) -> None:
+def _wait_for_heartbeats(cluster: ClusterNodes) -> None:
     state, now_ms = cluster.controller.node.role.state, cluster.controller.clock.mono_ms()
     for broker in state.image.brokers.values():
         if not broker.fenced:
-            state.sessions.touch(Contact(broker.broker_id, broker.epoch), now_ms)
+            state.sessions.touch(BrokerIdAndEpoch(broker.broker_id, broker.epoch), now_ms)
 
 
 def _is_settled(cluster: ClusterNodes) -> bool:

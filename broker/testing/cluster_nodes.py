@@ -33,7 +33,7 @@ QUICK: Final[Mapping[str, str]] = {
     "replica.lag.time.max.ms": "1500",
 }
 """Timeouts of tests: a dead or slow broker is detected after 1.5 seconds; with Kafka's defaults after 9 and 30."""
-LOOK_S: Final = 0.002
+POLL_S: Final = 0.002
 
 
 class ClusterBroker(InProcessBroker):
@@ -132,11 +132,11 @@ class ClusterNodes:
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until `holds` returns True. Raises TimeoutError, whose text names the condition as `what`."""
-        end = monotonic() + broker_thread.PATIENCE_S
+        end = monotonic() + broker_thread.TIMEOUT_S
         while not holds():
             if monotonic() > end:
-                raise TimeoutError(f"timed out after {broker_thread.PATIENCE_S:.0f} s waiting until {what}")
-            sleep(LOOK_S)
+                raise TimeoutError(f"timed out after {broker_thread.TIMEOUT_S:.0f} s waiting until {what}")
+            sleep(POLL_S)
 
     @property
     def topic_names(self) -> list[str]:

@@ -10,7 +10,7 @@ from ottla.broker.testing.anomalies import Anomaly
 from ottla.broker.testing.history import Send
 from ottla.protocol.error_codes import ErrorCode
 
-TOLD_MAX = 10
+STEPS_MAX = 10
 """Anomalies that are explained in full; the rest are counted."""
 ATTEMPTS_MAX = 8
 
@@ -20,7 +20,7 @@ def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
     `findings`, the lines of the log's audit."""
     lines = [f"not exactly once: {counted(anomalies)}" if anomalies else "the log is not sound:"]
     alike = _alike(anomalies)
-    for anomaly, *more in alike[:TOLD_MAX]:
+    for anomaly, *more in alike[:STEPS_MAX]:
         lines += ["", f"{anomaly.kind}: {anomaly.says}{f' (and {len(more)} more records of the same sends)' if more else ''}"]
         lines += [f"  {_attempt(number, send)}" for number, send in enumerate(anomaly.sends[:ATTEMPTS_MAX], 1)]
         if len(anomaly.sends) > ATTEMPTS_MAX:
@@ -32,8 +32,8 @@ def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
         reason = _reason(anomaly)
         if reason:
             lines.append(f"  {reason}")
-    if len(alike) > TOLD_MAX:
-        lines += ["", f"… and {sum(map(len, alike[TOLD_MAX:]))} more"]
+    if len(alike) > STEPS_MAX:
+        lines += ["", f"… and {sum(map(len, alike[STEPS_MAX:]))} more"]
     if findings:
         lines += ["", "the audit of the log reports:", *(f"  {finding}" for finding in findings)]
     return "\n".join(lines)

@@ -97,7 +97,7 @@ class Deployment(ABC):
         """Return the topic's name in this run, given its run-independent name (the inverse of `common_name`)."""
         return topic
 
-    def trespass(self) -> str | None:
+    def foreign_topic_problem(self) -> str | None:
         """Return a text if the program has used a topic, group or transactional id that does not belong to this run, else None."""
         return None
 
@@ -161,7 +161,7 @@ class Deployment(ABC):
         """Whether all brokers that run can be reached and will answer."""
 
     @abstractmethod
-    def bring_back(self) -> bool:
+    def restart_broken(self) -> bool:
         """Restart a broker that a fault rule crashed; return whether there was one."""
 
     @abstractmethod
@@ -240,7 +240,7 @@ class OneBroker(EmbeddedBrokers):
     def is_whole(self) -> bool:
         return True
 
-    def bring_back(self) -> bool:
+    def restart_broken(self) -> bool:
         crashed = self.host.running and not self.host.is_up
         if crashed:
             self.verifier_client.close()
@@ -248,7 +248,7 @@ class OneBroker(EmbeddedBrokers):
         return crashed
 
     def settle(self) -> None:
-        self.bring_back()
+        self.restart_broken()
         self.reset()
         self.pass_time(AFTER_ALL_MS)
 
@@ -296,7 +296,7 @@ class Cluster(EmbeddedBrokers):
     def is_whole(self) -> bool:
         return not (self._followers_stopped or self.host.is_cut or any(broker.paused for broker in self.brokers))
 
-    def bring_back(self) -> bool:
+    def restart_broken(self) -> bool:
         return False
 
     def settle(self) -> None:
@@ -307,7 +307,7 @@ class Cluster(EmbeddedBrokers):
                 cluster.resume(number)
             elif not broker.is_up:
                 cluster.restart(number)
-        self.let_followers_go_on()
+        self.resume_followers()
         self._wait_in_sync()
         self.pass_time(AFTER_ALL_MS)
         self._wait_in_sync()
@@ -338,7 +338,7 @@ class Cluster(EmbeddedBrokers):
         others = len(self.brokers) - 1
         self.host.wait_until(lambda: self._held_fetches(leader) == others, "all followers are stopped")
 
-    def let_followers_go_on(self) -> None:
+    def resume_followers(self) -> None:
         """Resume replication: remove all fault rules, and restore the maximum replica lag."""
         self.reset()
         for broker in self._up:

@@ -19,8 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 
 RESULT_TIMEOUT_S = 60.0
-_TOLD_LINES = 12
-_TOLD_BYTES = 16 << 10
+_TAIL_LINES = 12
+_TAIL_BYTES = 16 << 10
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 """Terminal colours and control characters, which reports cannot contain."""
 
@@ -125,12 +125,12 @@ class Instance:
         self.signal(signal.SIGKILL)  # for children that it left behind
         return True
 
-    def last_words(self) -> list[str]:
+    def error_tail(self) -> list[str]:
         """Return the last lines of the process's standard error, without colours."""
         with self.err.open("rb") as written:
-            written.seek(max(0, self.err.stat().st_size - _TOLD_BYTES))
-            text = written.read(_TOLD_BYTES).decode(errors="replace")
-        return _ESCAPES.sub("", text).splitlines()[-_TOLD_LINES:]
+            written.seek(max(0, self.err.stat().st_size - _TAIL_BYTES))
+            text = written.read(_TAIL_BYTES).decode(errors="replace")
+        return _ESCAPES.sub("", text).splitlines()[-_TAIL_LINES:]
 
 
 def start(program: Program, bootstrap: str, directory: Path, number: int, run: int) -> Instance:
@@ -159,7 +159,7 @@ def effects(program: Program, bootstrap: str, directory: Path, instances: Sequen
     finally:
         telling.kill()
     if code != 0:
-        raise RuntimeError(f"the result command {' '.join(command)} failed ({code}): {' / '.join(telling.last_words())}")
+        raise RuntimeError(f"the result command {' '.join(command)} failed ({code}): {' / '.join(telling.error_tail())}")
     return list(_lines(telling.out))
 
 

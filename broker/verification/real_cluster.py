@@ -99,7 +99,7 @@ class GatewayDeployment(Deployment):
     def own_name(self, topic: str) -> str:
         return f"{self._prefix}{topic}"
 
-    def trespass(self) -> str | None:
+    def foreign_topic_problem(self) -> str | None:
         observer = self._observer
         used = {
             "topic": {send.topic for send in self.sends if send.topic},
@@ -144,7 +144,7 @@ class GatewayDeployment(Deployment):
     def is_whole(self) -> bool:
         return True
 
-    def bring_back(self) -> bool:
+    def restart_broken(self) -> bool:
         return False
 
     def settle(self) -> None:

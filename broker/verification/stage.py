@@ -222,7 +222,7 @@ class Stage:
         began = time.monotonic()
         wait = next(script, None)
         while True:
-            self.deployment.bring_back()
+            self.deployment.restart_broken()
             self._look_at_the_group(script_is_done=wait is None)
             if wait is not None and wait.holds():
                 wait = next(script, None)
@@ -230,9 +230,9 @@ class Stage:
             if self._only_the_rest_is_left(wait):
                 self.deployment.reset()
                 wait = NEVER
-            trespass = self.deployment.trespass()
-            if trespass is not None:
-                raise CannotStart(trespass)
+            foreign_topic_problem = self.deployment.foreign_topic_problem()
+            if foreign_topic_problem is not None:
+                raise CannotStart(foreign_topic_problem)
             self._supervise()
             if self.ending.gave_up or ((wait is None or not wait.sure) and self._all_over()):
                 break
@@ -257,7 +257,7 @@ class Stage:
             if instance.expendable or code in (None, 0):
                 continue
             instance.expendable = True
-            printed = " / ".join(instance.last_words()[-3:]) or "it printed no error"
+            printed = " / ".join(instance.error_tail()[-3:]) or "it printed no error"
             self.ending.failures.append(f"instance {instance.number} ended with exit code {code}: {printed}")
             if self.ending.restarts == self.terms.restarts:
                 self.ending.gave_up = True

@@ -70,7 +70,7 @@ def followers_of(cluster: Cluster, leader: Node) -> list[Node]:
     return [broker for broker in cluster.brokers if broker is not leader]
 
 
-def stand_still(followers: Sequence[Node], leader: Node, topic: str) -> None:
+def pause_process(followers: Sequence[Node], leader: Node, topic: str) -> None:
     """Pause the followers, and wait until the leader has answered their last fetch of partition 0. A follower's last fetch may still be in
     the leader's purgatory. This function's own fetch arrives later and waits longer, so its response shows that the follower's fetch was
     answered."""

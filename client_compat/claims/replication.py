@@ -13,7 +13,7 @@ from client_compat.claims.replicas import (
     leader_of,
     log,
     partition_of,
-    stand_still,
+    pause_process,
     three_brokers,
     values,
 )
@@ -50,7 +50,7 @@ def acknowledged_alone(environment: ClaimEnvironment) -> CheckResult:
         port = old.process.port
         safe = put(port, topic, "all, to all")
         followers = followers_of(cluster, old)
-        stand_still(followers, old, topic)
+        pause_process(followers, old, topic)
         alone = put(port, topic, "1, to the leader alone", acks=1)
         unheard = put(port, topic, "all, to the leader alone", timeout_ms=FOLLOWERS_TIMEOUT_MS)
         old.process.kill()
@@ -131,7 +131,7 @@ def notices_a_loss(environment: ClaimEnvironment) -> CheckResult:
         port, producer = old.process.port, new_producer_id(old.process.port)
         put(port, topic, "a", Identity(producer, 0, 0))
         followers = followers_of(cluster, old)
-        stand_still(followers, old, topic)
+        pause_process(followers, old, topic)
         acknowledged = put(port, topic, "b", Identity(producer, 0, 1), acks=1)
         old.process.kill()
         for broker in followers:

@@ -25,7 +25,7 @@ CUT_OFF_S = (0.3, 1.5)
 """Within a session, so that no follower has left the ISR when the leader dies."""
 CUT_S = (0.5, 7.0)
 FULL_TIMEOUT_S = 60.0
-LOOK_S = 0.1
+POLL_S = 0.1
 DECIDE_TIMEOUT_S = 1.0
 TOPIC_RESOURCE, SET = 2, 0
 RETENTION_MS = 7 * 86_400_000
@@ -56,7 +56,7 @@ def kill(cluster: Cluster, node: Node, rng: random.Random) -> str:
     return _start_later(node, rng)
 
 
-def stand_still(cluster: Cluster, node: Node, rng: random.Random) -> str:
+def pause_process(cluster: Cluster, node: Node, rng: random.Random) -> str:
     """Pause the node with SIGSTOP, so that its connections stay open and it resumes with its old state; return for how long, as text."""
     still = rng.uniform(*STILL_S)
     node.process.pause()
@@ -112,7 +112,7 @@ def fill_disk(cluster: Cluster, node: Node, rng: random.Random) -> str:
                 raise BrokerFailed(f"{node.process.name} did not end within {FULL_TIMEOUT_S:.0f} s of its disk being full")
             if node in cluster.quorum:
                 force_controller_write(cluster)
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
     finally:
         node.disk.free()
     return _start_later(node, rng)
@@ -148,7 +148,7 @@ def _start_later(node: Node, rng: random.Random) -> str:
 DO: Mapping[Fault, Callable[[Cluster, Node, random.Random], str]] = {
     Fault.RESTART: restart,
     Fault.KILL: kill,
-    Fault.STOP: stand_still,
+    Fault.STOP: pause_process,
     Fault.CUT_OFF: cut_off,
     Fault.LINK: cut_link,
     Fault.DISK: fill_disk,

@@ -29,7 +29,7 @@ FLUSH_S = 60.0
 SERVED_S = 60.0
 ALONE = 60
 """Minimum number of acknowledgements that the leader of the second act gives alone before it dies."""
-LOOK_S = 0.02
+POLL_S = 0.02
 QUICK_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}
 LONG_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
 """Longer than the time for which two brokers are paused, so that neither leaves the ISR."""
@@ -63,7 +63,7 @@ class Stage:
         end = time.monotonic() + (self.pace.calm_s if seconds is None else seconds)
         while time.monotonic() < end:
             self.load.check()
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def kill(self, broker: Node, why: str) -> None:
         leads = [str(index) for index, one in enumerate(self.watch.recording.latest.partitions) if one.leader == broker.node_id]
@@ -179,7 +179,7 @@ def the_late_one_leads(stage: Stage) -> None:
     # It does not matter who leads then: on a busy machine the late one may have been fenced for a moment, and the other one elected.
     stage.wait_led(lambda one: {LATE, second.node_id} <= set(one.in_sync), "a second replica is in sync")
     stage.watch.record(Kind.NOTE, None, "the clients go on, with offsets that were given once already")
-    stage.load.go_on()
+    stage.load.resume()
     stage.wait_served()
     stage.calm()
 
@@ -274,6 +274,6 @@ def _loaded(act: Act, watch: Watch, load: Load, pace: Pace) -> Iterator[Stage]:
             stage.stop(away)
             stage.wait_led(led_without(away), "the others lead without it")
         watch.load = running_load
-        running_load.go_on()
+        running_load.resume()
         stage.wait_served()
         yield stage

@@ -25,7 +25,7 @@ from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest,
 from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.schema import Message
 
-LOOK_S = 0.15
+POLL_S = 0.15
 ANSWER_S = 1.0
 LIST_OFFSETS_VERSION = 6
 LATEST = -1
@@ -76,7 +76,7 @@ class Watch:
                 self._drop(node_id)
 
     def _run(self) -> None:
-        while not self._ended.wait(LOOK_S):
+        while not self._ended.wait(POLL_S):
             before = self.recording.latest.partitions
             sample = self._look()
             self.recording.samples.append(sample)

@@ -30,11 +30,11 @@ INPUT = "flights"
 INPUT_PARTITIONS = 6
 CLIENTS = ("aiokafka", "confluent-kafka")
 CHUNK_RECORDS = 1_000
-# librdkafka waits half a second if the transaction of the fenced instance has not ended yet: with less patience, it never gets its turn.
-PATIENCE_S = (0.8, 1.6)
+# librdkafka waits half a second if the transaction of the fenced instance has not ended yet: with a shorter pause, it never gets its turn.
+TAKEOVER_PAUSE_S = (0.8, 1.6)
 STALL_EVERY = 50  # writes of an instance, from the tenth on: each run stalls, however quick it is
 STALL_FIRST = 10
-STALL_S = 1.8  # longer than the other instance's patience
+STALL_S = 1.8  # longer than the other instance's pause
 FAILURE_PAUSE_S = 0.05
 TRANSACTION_TIMEOUT_MS = 20_000
 ANSWER_TIMEOUT_S = 30.0
@@ -125,7 +125,7 @@ class Pipeline:
             except Fenced as reason:
                 board.fenced[index] += 1
                 self._log.warning("fenced: %s", reason)
-                await asyncio.sleep(self._random.uniform(*PATIENCE_S))
+                await asyncio.sleep(self._random.uniform(*TAKEOVER_PAUSE_S))
             except Failed as reason:
                 board.failed[index] += 1
                 self._log.warning("takes over again: %s", reason)

@@ -1,4 +1,4 @@
-"""`python -m client_compat.fuzz.hostile_cluster`: attack a gateway from behind, by a cluster that lies (`lies`).
+"""`python -m client_compat.fuzz.hostile_cluster`: attack a gateway from behind, by a cluster with false responses (`hostile_responses`).
 
 Checks, while a good client uses a good broker through the same gateway:
 - The gateway's process survives, its memory stays below a limit, and its log contains no trace of a bug.
@@ -25,7 +25,7 @@ import typer
 from rich.console import Console
 
 from client_compat.fuzz.bystander import BETWEEN_S, TOPIC, check, requests
-from client_compat.fuzz.lies import LIES, METADATA, Lie, early
+from client_compat.fuzz.hostile_responses import HOSTILE_RESPONSES, METADATA, HostileResponse, early
 from client_compat.fuzz.run import BUG, MEBIBYTE
 from client_compat.fuzz.watched import LongestTurn
 from client_compat.support import program
@@ -42,7 +42,7 @@ from ottla.protocol.messages.k03_metadata import MetadataResponse, MetadataRespo
 CLOSED_IN_S: Final = 60.0
 """A refused connection is closed within this time."""
 PASSES_IN_S: Final = 0.3
-"""How long a connection is read on which a lie may pass."""
+"""How long a connection is read on which a false response may pass."""
 UNANSWERED_MAX: Final = 200
 """Connections on which the cluster does not answer are kept, up to this number."""
 FOLLOWED: Final = 3
@@ -51,7 +51,7 @@ EARLY: Final = "an answer before a request"
 
 @dataclass(slots=True)
 class HostileRun:
-    """The parameters and results of a run. `complaints` lists the lies (false responses of the cluster) that the gateway should have
+    """The parameters and results of a run. `complaints` lists the false responses of the cluster that the gateway should have
     refused but did not, and failures of the good client."""
 
     seed: int
@@ -59,7 +59,7 @@ class HostileRun:
     wait_limit_s: float
     counts: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, float] = field(default_factory=dict)
-    """The longest turn of the gateway's event loop, in milliseconds, by lie."""
+    """The longest turn of the gateway's event loop, in milliseconds, by response."""
     complaints: list[str] = field(default_factory=list)
     rss_max: int = 0
     longest_wait_s: float = 0.0
@@ -73,7 +73,9 @@ class HostileRun:
         return not self.died and bounded and not self.bugs_logged and not self.complaints and self.good_answers > 0
 
     def show(self, console: Console) -> None:
-        console.print(f"{self.counts.total():,} lies of {len(self.counts)} kinds; the longest turns of the gateway's event loop:")
+        console.print(
+            f"{self.counts.total():,} false responses of {len(self.counts)} kinds; the longest turns of the gateway's event loop:"
+        )
         for name, turn_ms in sorted(self.slowest.items(), key=lambda each: -each[1])[:5]:
             console.print(f"  {turn_ms:,.0f} ms  {name}", markup=False)
         console.print(
@@ -86,11 +88,11 @@ class HostileRun:
 
 
 class _Cluster:
-    """A cluster of one node that answers each request with `lie`, a false response; without one, its responses name the good broker."""
+    """A cluster of one node that answers each request with `hostile`, a false response; without one, its responses name the good broker."""
 
     def __init__(self, good: BrokerProcess) -> None:
         self._good = MetadataResponse(brokers=[MetadataResponseBroker(1, HOST, good.port)])
-        self.lie: Lie | None = None
+        self.hostile: HostileResponse | None = None
         self.is_early = False
         self._listening = socket.create_server((HOST, 0), backlog=100)
         self.port: int = self._listening.getsockname()[1]
@@ -113,8 +115,8 @@ class _Cluster:
                 early(connected)
             while size := int.from_bytes(_received(connected, 4), "big"):
                 header, _ = read_request_header(memoryview(_received(connected, size)))
-                if self.lie is not None:
-                    self.lie.answer(connected, header)
+                if self.hostile is not None:
+                    self.hostile.answer(connected, header)
                 else:
                     connected.sendall(b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, self._good)))
 
@@ -153,19 +155,19 @@ class _GoodClient:
 
 
 class _Attack:
-    """Makes client connections whose requests the cluster answers with lies (false responses), and records what the gateway did wrong."""
+    """Makes client connections whose requests the cluster answers with false responses, and records what the gateway did wrong."""
 
     def __init__(self, front: BrokerProcess, cluster: _Cluster, turns: LongestTurn, run: HostileRun) -> None:
         self._front, self._cluster, self._turns, self._run = front, cluster, turns, run
         self._unanswered: list[Client] = []
 
     def answer(self, name: str) -> None:
-        """Send a request through the gateway, to which the hostile cluster responds with the lie `name`, and check that the gateway closes
-        the connection if the lie requires it."""
+        """Send a request through the gateway, to which the hostile cluster responds with the false response `name`, and check that the
+        gateway closes the connection if the false response requires it."""
         cluster, run = self._cluster, self._run
         self._turns.reset()
-        cluster.is_early, cluster.lie = name == EARLY, LIES.get(name)
-        self._meet(name, Lie(lambda *_: None) if name == EARLY else LIES[name])
+        cluster.is_early, cluster.hostile = name == EARLY, HOSTILE_RESPONSES.get(name)
+        self._meet(name, HostileResponse(lambda *_: None) if name == EARLY else HOSTILE_RESPONSES[name])
         run.counts[name] += 1
         run.slowest[name] = max(run.slowest.get(name, 0.0), self._turns.ms)
         self._front.check_alive()
@@ -175,16 +177,16 @@ class _Attack:
         for client in self._unanswered:
             client.close()
 
-    def _meet(self, name: str, lie: Lie) -> None:
-        client = Client(HOST, self._front.port, timeout_s=CLOSED_IN_S if lie.is_refused else PASSES_IN_S)
+    def _meet(self, name: str, hostile: HostileResponse) -> None:
+        client = Client(HOST, self._front.port, timeout_s=CLOSED_IN_S if hostile.is_refused else PASSES_IN_S)
         try:
-            client.send(lie.request, lie.version)
+            client.send(hostile.request, hostile.version)
             while True:
                 frame = client.read_frame()
-                if not lie.is_refused and lie.request is METADATA[0]:
-                    self._follow(name, decode_response(lie.request.API_KEY, lie.version, frame)[1])
+                if not hostile.is_refused and hostile.request is METADATA[0]:
+                    self._follow(name, decode_response(hostile.request.API_KEY, hostile.version, frame)[1])
         except TimeoutError:
-            if lie.is_refused:
+            if hostile.is_refused:
                 self._run.complaints.append(f"{name}: the connection was not closed")
             elif len(self._unanswered) < UNANSWERED_MAX:
                 self._unanswered.append(client)
@@ -239,10 +241,10 @@ def attack(
     only: Sequence[str] = (),
     on_lie: Callable[[HostileRun], None] = lambda _: None,
 ) -> HostileRun:
-    """Let the cluster give each of its lies (false responses; `only`: these) once, and then random ones until `seconds` are over. Return
+    """Let the cluster give each of its false responses (`only`: these) once, and then random ones until `seconds` are over. Return
     `run` with the results. Raises BrokerFailed if the broker or the gateway does not start."""
     end, rng = time.monotonic() + seconds, random.Random(run.seed)
-    names = list(only) or [*LIES, EARLY]
+    names = list(only) or [*HOSTILE_RESPONSES, EARLY]
     with _attacked(directory, run) as attacked:
         try:
             for name in names:
@@ -259,20 +261,20 @@ def attack(
 
 def main(
     *,
-    seconds: Annotated[int, typer.Option(min=0, help="How long to lie. Every lie is told at least once.")] = 300,
+    seconds: Annotated[int, typer.Option(min=0, help="How long to send false responses. Each is sent at least once.")] = 300,
     seed: Seed,
     rss_limit_mib: Annotated[int, typer.Option(help="The gateway's resident memory must stay below this.")] = 512,
     wait_limit_s: Annotated[float, typer.Option(help="The good client may not wait longer than this for an answer.")] = 5.0,
     directory: Directory = Path(".fuzz"),
 ) -> None:
-    """Attack `ottla gateway` from behind: a cluster lies about lengths, correlation ids, node ids and addresses, does not answer, answers
+    """Attack `ottla gateway` from behind: a cluster sends false lengths, correlation ids, node ids and addresses, does not answer, answers
     twice, or sends 100 MB of the smallest elements, while a good client uses a good broker through the same gateway. The gateway must not
     die, grow or log a bug, and the good client must not suffer."""
 
     def play(console: Console, root: Path) -> HostileRun:
         run = HostileRun(seed, rss_limit_mib * MEBIBYTE, wait_limit_s)
         with progress(console) as display:
-            bar = display.add_task("lies", total=None, note="")
+            bar = display.add_task("responses", total=None, note="")
             attack(root, run, seconds, on_lie=lambda so_far: display.update(bar, completed=so_far.counts.total()))
         return run
 

@@ -34,7 +34,7 @@ START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 """Time limit of a stop: a broker first gives up its leaderships."""
-LOOK_S = 0.1
+POLL_S = 0.1
 FETCH_WAITS_S = 0.7
 """Longer than replica.fetch.wait.max.ms: then the last fetch of a paused follower is answered, and no other comes."""
 OTTLA = (sys.executable, "-m", "ottla")
@@ -246,7 +246,7 @@ class Cluster:
                 raise BrokerFailed(f"the cluster did not settle within {SETTLE_TIMEOUT_S:.0f} s: {found}; see {self.directory}")
             for node in self.nodes:
                 node.process.check_alive()
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def _unsettled(self) -> Iterator[str]:
         for broker in self.brokers:
@@ -271,7 +271,7 @@ class Cluster:
         while not holds(self.seen_by(self.broker(node_id))):
             if time.monotonic() > end:
                 raise BrokerFailed(f"within {SETTLE_TIMEOUT_S:.0f} s it was not seen that {what}; see {self.directory}")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def seen_by(self, broker: Node) -> MetadataResponse:
         """Return the broker's Metadata response for all topics."""

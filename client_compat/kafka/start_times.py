@@ -19,7 +19,7 @@ from client_compat.support import program
 from client_compat.support.brokers import BrokerProcess
 
 BROKERS, RUNS = 3, 5
-LOOK_S = 0.005
+POLL_S = 0.005
 MEBIBYTE = 1024 * 1024
 
 
@@ -50,7 +50,7 @@ def one_process(directory: Path) -> Start:
         node.spawn()
         while len(ports := port_file.read_text().split() if port_file.exists() else []) < BROKERS:
             node.check_alive()
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         for port in ports:
             while len(seen_at(int(port)).brokers) < BROKERS:
                 node.check_alive()

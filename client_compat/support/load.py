@@ -220,10 +220,10 @@ class RunningLoad:
         return counts
 
     def hold(self) -> None:
-        """Stop sending new values until `go_on`; clients still wait for responses."""
+        """Stop sending new values until `resume`; clients still wait for responses."""
         self.shared.still.set()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.shared.still.clear()
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ READ_S = 0.5
 QUIET_READS_MAX = 40
 ANSWER_TIMEOUT_S = 20.0
 STABLE_TIMEOUT_S = 30.0
-LOOK_S = 0.05
+POLL_S = 0.05
 _LOGGER = logging.getLogger("client_compat.reading")
 _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False
@@ -90,7 +90,7 @@ def wait_until_stable(bootstrap: str, topic: str, partitions: int) -> None:
     while ends(bootstrap, topic, partitions) != (written := ends(bootstrap, topic, partitions, "read_uncommitted")):
         if time.monotonic() > deadline:
             raise RunFailed(f"{topic} ends at {written}, and readers do not get there; is a transaction hanging?")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def ends(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[int]:
@@ -111,7 +111,7 @@ def _end(consumer: Consumer, place: TopicPartition) -> int:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE or time.monotonic() > deadline:
                 raise
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         else:
             return found
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from client_compat.support.workers import RunFailed
 
-LOOK_S = 0.01
+POLL_S = 0.01
 
 
 def wait_until_served(answered: Callable[[], Sequence[int]], check: Callable[[], None], timeout_s: float) -> None:
@@ -19,4 +19,4 @@ def wait_until_served(answered: Callable[[], Sequence[int]], check: Callable[[],
         if time.monotonic() > deadline:
             since = [now - then for now, then in zip(answered(), before, strict=True)]
             raise RunFailed(f"a client was not served within {timeout_s:.0f} s (answers since, one by one: {since})")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-LOOK_S = 0.05
+POLL_S = 0.05
 STAGE_TIMEOUT_S = 180.0
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -47,7 +47,7 @@ class Workers:
             raise RunFailed(f"a client process ended with {bad[0].exitcode}; see above and {self._client_log}")
         alive = [process for process in self._processes if process.is_alive()]
         if alive:
-            alive[0].join(LOOK_S)
+            alive[0].join(POLL_S)
         return bool(alive)
 
     def finish(self, timeout_s: float) -> None:

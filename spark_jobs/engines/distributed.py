@@ -42,7 +42,7 @@ from ottla.spark_jobs.sharing import (
     shares_of,
     size_of,
 )
-from ottla.spark_jobs.steps import Answer, Question
+from ottla.spark_jobs.steps import Answer, AuditSpec
 from ottla.spark_jobs.verdict import counted
 
 if TYPE_CHECKING:
@@ -77,27 +77,27 @@ class SparkJudge:
         self._progress = progress
         self._resume = resume
 
-    def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
+    def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
         """Run both steps of the audit as one Spark job, and return their answers."""
-        shares = shares_of(logs, question)
-        kept = None if self._resume is None else Kept.open(self._resume, question, shares)
+        shares = shares_of(logs, spec)
+        kept = None if self._resume is None else Kept.open(self._resume, spec, shares)
         if kept is None:
-            planned = plan(logs, question, self._cores)
+            planned = plan(logs, spec, self._cores)
         else:
-            taken, rest = plan_rest(kept, logs, question, self._cores)
+            taken, rest = plan_rest(kept, logs, spec, self._cores)
             planned = rest._replace(tasks=taken + rest.tasks)
             found = f"{partitions_of(taken):,} of {partitions_of(planned.judged):,} log partitions"
             print(f"{self._resume}: {found} were judged by an earlier run and did not change", file=sys.stderr)
-        work = Work(question, shares, self._memory_mb, kept)
+        work = Work(spec, shares, self._memory_mb, kept)
         steps = [partial(step, work) for step in (judge_tasks, judge_shares, read_slices, judge_slices)]
         return self._answers("judging", planned, steps[:2], shares, steps[2:])
 
-    def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
+    def draw(self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
         """Read the segments that the pictures show a second time, and run `steps.draw` on them; yield the rows that the pictures need."""
         some, ends, early = bounded(logs, drawn, found)
         yield {"ends": early}
-        work = Work(question, 1, self._memory_mb)
-        planned = Plan(share_out(some, question, self._cores), [], 0)
+        work = Work(spec, 1, self._memory_mb)
+        planned = Plan(share_out(some, spec, self._cores), [], 0)
         yield from self._answers("drawing", planned, [partial(draw_tasks, work, ends, found)], 1)
 
     def _answers(self, doing: str, planned: Plan, steps: Sequence[Step], shares: int, split: Sequence[Step] = ()) -> Iterable[Answer]:

@@ -9,7 +9,7 @@ from ottla.spark_jobs.engines import EMBEDDED, Progress
 from ottla.spark_jobs.engines.embedded import EmbeddedEngine, embedded_engine
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.reports.pictures import WHOLE, Extent, Where, material
-from ottla.spark_jobs.steps import Answer, Question, judge_across, judge_partitions
+from ottla.spark_jobs.steps import Answer, AuditSpec, judge_across, judge_partitions
 
 
 @contextmanager
@@ -29,15 +29,15 @@ class EmbeddedJudge:
         self._progress = progress
         self._transactional = False
 
-    def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
+    def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
         """Run both steps of the audit, one after the other, and return their answers."""
         self._progress("judging", 1, 3)
-        answer, made = judge_partitions(self._engine, question, logs)
+        answer, made = judge_partitions(self._engine, spec, logs)
         yield answer
         self._transactional = made.transactional
         self._progress("judging across partitions", 2, 3)
-        yield judge_across(self._engine, question, made.views)
+        yield judge_across(self._engine, spec, made.views)
 
-    def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
+    def draw(self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
         """Run `pictures.material` on the views that `judge` made, and return its rows."""
         return [material(self._engine, [(*place, WHOLE) for place in drawn], found, transactional=self._transactional)]

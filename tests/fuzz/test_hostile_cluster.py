@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from client_compat.fuzz.hostile_cluster import HostileRun, attack
-from client_compat.fuzz.lies import LIES
+from client_compat.fuzz.hostile_responses import HOSTILE_RESPONSES
 from client_compat.fuzz.run import MEBIBYTE
 
 SEED = 4_242
@@ -14,5 +14,5 @@ SEED = 4_242
 
 def test_a_cluster_that_lies_harms_neither_the_gateway_nor_its_good_clients(tmp_path: Path) -> None:
     run = attack(tmp_path, HostileRun(SEED, rss_limit=320 * MEBIBYTE, wait_limit_s=3.0))
-    assert run.counts.total() == len(LIES) + 1
+    assert run.counts.total() == len(HOSTILE_RESPONSES) + 1
     assert run.good, repr(run)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from client_compat.kafka.jars import KafkaMissing
-from ottla.broker.cluster.acl_index import AclIndex, Question, text_of
+from ottla.broker.cluster.acl_index import AccessRequest, AclIndex, text_of
 from tests.support.acl_judge import AclCase, Ask, Judgement, kafkas_judgements, random_acl_case
 
 SEED = 20261122
@@ -22,7 +22,7 @@ def ours(case: AclCase) -> list[Judgement]:
 def _judged(case: AclCase, index: AclIndex, ask: Ask) -> Judgement:
     if ask.principal in case.super_users:
         return Judgement(True, None if ask.name is None else "SuperUser")
-    verdict = index.judge(Question(ask.principal, ask.host, ask.operation, ask.resource, "hardcode" if ask.name is None else ask.name))
+    verdict = index.judge(AccessRequest(ask.principal, ask.host, ask.operation, ask.resource, "hardcode" if ask.name is None else ask.name))
     allowed = verdict.allowed or (case.is_open and not verdict.covered)
     if ask.name is None:
         return Judgement(allowed or index.any_of_type(ask.principal, ask.host, ask.operation, ask.resource), None)

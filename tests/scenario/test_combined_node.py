@@ -20,7 +20,7 @@ from ottla.protocol.messages.k45_alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.member_cluster import CLUSTER_ID, Member, MemberCluster, run_in_a_cluster
+from tests.support.broker_cluster import CLUSTER_ID, BrokerCluster, Member, run_in_a_cluster
 
 COMBINED = {
     "process.roles": "broker,controller",
@@ -28,7 +28,7 @@ COMBINED = {
 }
 
 
-class CombinedCluster(MemberCluster):
+class CombinedCluster(BrokerCluster):
     """A cluster whose broker 1 is a combined node: broker and controller."""
 
     def __init__(self, size: int) -> None:

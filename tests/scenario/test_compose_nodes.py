@@ -22,7 +22,7 @@ from ottla.spark_jobs.audit import audit
 ROOT = Path(__file__).parents[2]
 SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 BROKERS = sorted(name for name in SERVICES if name.startswith("broker-"))
-PATIENCE_S = 60
+TIMEOUT_S = 60
 DEFAULT = -1
 _DEFAULT = re.compile(r"\$\{(\w+):-([^}]*)\}")
 _ANYWHERE = re.compile(r"(\w+)://0\.0\.0\.0:\d+")
@@ -66,13 +66,13 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 def test_three_brokers_replicate_one_is_killed_and_back_and_the_audit_compares_their_directories(nodes: Nodes) -> None:
     create_topic(nodes.bootstrap, "numbers", 3, replicas=DEFAULT)
-    producer = Producer({"bootstrap.servers": nodes.bootstrap, "enable.idempotence": True, "message.timeout.ms": PATIENCE_S * 1000})
+    producer = Producer({"bootstrap.servers": nodes.bootstrap, "enable.idempotence": True, "message.timeout.ms": TIMEOUT_S * 1000})
     problems: list[Any] = []
 
     def send(values: range) -> None:
         for value in values:
             producer.produce("numbers", b"%d" % value, on_delivery=lambda error, _: problems.append(error))
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(TIMEOUT_S) == 0
 
     send(range(100))
     nodes.processes[BROKERS[0]].kill()

@@ -19,7 +19,7 @@ from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 
 PARTITIONS = 4
-PATIENCE_S = 60
+TIMEOUT_S = 60
 QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
@@ -70,7 +70,7 @@ def until(condition: Callable[[], bool], what: str, *consumers: Consumer) -> Non
             consumer.poll(0.02)
         return condition()
 
-    wait_until(look, what, PATIENCE_S)
+    wait_until(look, what, TIMEOUT_S)
 
 
 def parts(consumer: Consumer) -> set[tuple[str, int]]:
@@ -93,12 +93,12 @@ def test_every_record_is_read_and_commits_are_kept_over_a_kill_of_the_broker(bro
         return len(seen) == count
 
     try:
-        wait_until(lambda: read(5 * PARTITIONS), "all is read", PATIENCE_S)
+        wait_until(lambda: read(5 * PARTITIONS), "all is read", TIMEOUT_S)
         consumer.commit(offsets=[TopicPartition("t", p, 5) for p in range(PARTITIONS)], asynchronous=False)
         broker.restart(kill=True)
         with broker.client() as client:
             produce(client, "t", b"after", partition=0)
-        wait_until(lambda: read(5 * PARTITIONS + 1), "reading goes on", PATIENCE_S)
+        wait_until(lambda: read(5 * PARTITIONS + 1), "reading goes on", TIMEOUT_S)
         assert [one.offset for one in consumer.committed([TopicPartition("t", p) for p in range(PARTITIONS)], 10)] == [5] * PARTITIONS
     finally:
         consumer.close()
@@ -116,7 +116,7 @@ def test_what_a_killed_member_had_is_given_away_when_its_session_ends(broker: Ru
         until(lambda: len(parts(survivor)) == PARTITIONS, "the survivor takes over", survivor)
     finally:
         process.kill()
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
         process.stdout.close()
         if survivor is not None:
             survivor.close()

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from client_compat.support.ports import free_port
 from tests.support.docker_engine import BASE, ROOT, answers, build_images, compose_command
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 LARGEST_IMAGE = 150_000_000  # bytes of the broker's image; the base image has 120 MB before container/shrink
 SMALL = {"offsets.topic.num.partitions": 4, "transaction.state.log.num.partitions": 4}
 
@@ -67,10 +67,10 @@ def testcontainers(images: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> C
 def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
     """Produce idempotently with confluent-kafka; every record must be acknowledged."""
     errors = []
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": PATIENCE_S * 1000})
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": TIMEOUT_S * 1000})
     for value in values:
         producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(TIMEOUT_S) == 0
     assert errors == [None] * len(values)
 
 
@@ -79,7 +79,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     found: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while len(found) < count and time.monotonic() < deadline:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
@@ -96,15 +96,15 @@ async def consume_with_aiokafka(bootstrap: str, topic: str, count: int) -> list[
 def wait_until_healthy(docker_client: Any, since: float, filters: dict[str, str]) -> None:
     """Wait until the engine reports a passed health check after `since`; a failed one raises AssertionError."""
     wanted = {**filters, "type": "container", "event": "health_status"}
-    for event in docker_client.events(since=int(since), until=int(since) + PATIENCE_S, decode=True, filters=wanted):
+    for event in docker_client.events(since=int(since), until=int(since) + TIMEOUT_S, decode=True, filters=wanted):
         assert event["status"] == "health_status: healthy"
         return
-    raise AssertionError(f"no health check in {PATIENCE_S} s")
+    raise AssertionError(f"no health check in {TIMEOUT_S} s")
 
 
 def advertised(bootstrap: str) -> str:
     """Return the address in Metadata responses: on Linux the container's own address would work too, so a client does not notice."""
-    (broker,) = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=PATIENCE_S).brokers.values()
+    (broker,) = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).brokers.values()
     return f"{broker.host}:{broker.port}"
 
 

@@ -16,8 +16,8 @@ from ottla.protocol.messages import k27_write_txn_markers as k27
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.records.control import ControlType
+from tests.support.broker_cluster import BrokerCluster, in_a_cluster
 from tests.support.coroutine_tests import played_by
-from tests.support.member_cluster import MemberCluster, in_a_cluster
 from tests.support.member_producers import ID, Producer, committed_offset, is_stable, markers, offset_commit, outcomes, sent
 from tests.support.simulation import settle
 
@@ -27,8 +27,8 @@ EACH = ((1, AT_1), (2, AT_2), (3, AT_3))
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
 
-def play(body: Callable[[MemberCluster], Awaitable[None]], **settings: str) -> None:
-    async def whole(cluster: MemberCluster) -> None:
+def play(body: Callable[[BrokerCluster], Awaitable[None]], **settings: str) -> None:
+    async def whole(cluster: BrokerCluster) -> None:
         await create(cluster, TRANSACTION_STATE, (1, 2, 3))
         await create(cluster, CONSUMER_OFFSETS, (1, 2, 3))
         await create(cluster, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
@@ -37,7 +37,7 @@ def play(body: Callable[[MemberCluster], Awaitable[None]], **settings: str) -> N
     in_a_cluster(whole, **settings)
 
 
-async def create(cluster: MemberCluster, name: str, *partitions: tuple[int, ...]) -> None:
+async def create(cluster: BrokerCluster, name: str, *partitions: tuple[int, ...]) -> None:
     """Create a topic with these replicas, of which the first leads."""
     assignments = [CreatableReplicaAssignment(index, list(replicas)) for index, replicas in enumerate(partitions)]
     answer = await cluster.ask(1, CreateTopicsRequest([CreatableTopic(name, -1, -1, assignments)]))
@@ -45,13 +45,13 @@ async def create(cluster: MemberCluster, name: str, *partitions: tuple[int, ...]
     await cluster.until(lambda: all(member.knows(name) for member in cluster.members.values()), "everybody knows the topic")
 
 
-async def elect(cluster: MemberCluster, place: tuple[str, int], leader: int, isr: tuple[int, ...] | None = None) -> None:
+async def elect(cluster: BrokerCluster, place: tuple[str, int], leader: int, isr: tuple[int, ...] | None = None) -> None:
     """Let the controller elect a leader, and wait until all brokers know it."""
     cluster.controller.change(*place, leader=leader, isr=None if isr is None else list(isr))
     await settle(200)
 
 
-async def written(cluster: MemberCluster) -> Producer:
+async def written(cluster: BrokerCluster) -> Producer:
     """Begin a transaction in all three partitions."""
     producer = await Producer(cluster).init(1)
     for node, place in EACH:
@@ -59,12 +59,12 @@ async def written(cluster: MemberCluster) -> Producer:
     return producer
 
 
-async def ended(cluster: MemberCluster) -> None:
+async def ended(cluster: BrokerCluster) -> None:
     """Wait until the transaction has ended in all three partitions."""
     await cluster.until(lambda: all(is_stable(cluster.members[node], place) for node, place in EACH), "it is over")
 
 
-async def prepared_and_stuck(cluster: MemberCluster) -> Producer:
+async def prepared_and_stuck(cluster: BrokerCluster) -> Producer:
     """Commit a transaction whose markers do not reach broker 3."""
     producer = await written(cluster)
     cluster.members[1].plug.pull("node2")
@@ -75,7 +75,7 @@ async def prepared_and_stuck(cluster: MemberCluster) -> Producer:
 
 
 @played_by(play)
-async def test_a_transaction_over_three_brokers_is_committed_on_all_and_the_next_one_can_begin(cluster: MemberCluster) -> None:
+async def test_a_transaction_over_three_brokers_is_committed_on_all_and_the_next_one_can_begin(cluster: BrokerCluster) -> None:
     producer = await written(cluster)
     assert await producer.end(1) == ErrorCode.NONE
     await ended(cluster)
@@ -89,7 +89,7 @@ async def test_a_transaction_over_three_brokers_is_committed_on_all_and_the_next
 
 
 @played_by(play)
-async def test_who_does_not_lead_the_ids_partition_is_no_coordinator(cluster: MemberCluster) -> None:
+async def test_who_does_not_lead_the_ids_partition_is_no_coordinator(cluster: BrokerCluster) -> None:
     await Producer(cluster).init(1)
     for node in (2, 3):
         answer = await cluster.ask(node, InitProducerIdRequest(ID, 60_000), 5)
@@ -97,7 +97,7 @@ async def test_who_does_not_lead_the_ids_partition_is_no_coordinator(cluster: Me
 
 
 @played_by(play)
-async def test_a_batch_is_written_only_where_the_coordinator_on_another_broker_knows_of_it(cluster: MemberCluster) -> None:
+async def test_a_batch_is_written_only_where_the_coordinator_on_another_broker_knows_of_it(cluster: BrokerCluster) -> None:
     producer = await Producer(cluster).init(1)
     assert await producer.add(1, AT_1) == [ErrorCode.NONE]
     assert await producer.write(2, AT_2, version=11) == ErrorCode.TRANSACTION_ABORTABLE
@@ -111,7 +111,7 @@ async def test_a_batch_is_written_only_where_the_coordinator_on_another_broker_k
 
 
 @played_by(play)
-async def test_offsets_of_a_transaction_whose_group_lives_elsewhere_are_seen_when_it_is_committed(cluster: MemberCluster) -> None:
+async def test_offsets_of_a_transaction_whose_group_lives_elsewhere_are_seen_when_it_is_committed(cluster: BrokerCluster) -> None:
     await elect(cluster, OFFSETS, 2)
     producer = await Producer(cluster).init(1)
     assert await producer.commit_offset(2, 42) == ErrorCode.NONE
@@ -122,7 +122,7 @@ async def test_offsets_of_a_transaction_whose_group_lives_elsewhere_are_seen_whe
 
 
 @played_by(play)
-async def test_the_offsets_of_a_transaction_that_is_open_when_the_group_moves_are_seen_where_it_moved_to(cluster: MemberCluster) -> None:
+async def test_the_offsets_of_a_transaction_that_is_open_when_the_group_moves_are_seen_where_it_moved_to(cluster: BrokerCluster) -> None:
     producer = await Producer(cluster).init(1)
     assert await producer.commit_offset(1, 42) == ErrorCode.NONE
     await elect(cluster, OFFSETS, 3)
@@ -132,7 +132,7 @@ async def test_the_offsets_of_a_transaction_that_is_open_when_the_group_moves_ar
 
 
 @played_by(play)
-async def test_a_coordinator_that_dies_between_the_markers_is_followed_by_one_that_writes_the_others(cluster: MemberCluster) -> None:
+async def test_a_coordinator_that_dies_between_the_markers_is_followed_by_one_that_writes_the_others(cluster: BrokerCluster) -> None:
     await prepared_and_stuck(cluster)
     cluster.members[1].crash()
     cluster.controller.fence(1)
@@ -145,7 +145,7 @@ async def test_a_coordinator_that_dies_between_the_markers_is_followed_by_one_th
 
 
 @played_by(play)
-async def test_a_decision_that_was_not_committed_dies_with_its_leadership_and_whoever_waits_is_told(cluster: MemberCluster) -> None:
+async def test_a_decision_that_was_not_committed_dies_with_its_leadership_and_whoever_waits_is_told(cluster: BrokerCluster) -> None:
     producer = await written(cluster)
     for node in (2, 3):
         cluster.members[node].plug.pull("node1")
@@ -171,7 +171,7 @@ async def test_a_decision_that_was_not_committed_dies_with_its_leadership_and_wh
 
 
 @played_by(play)
-async def test_what_is_not_committed_in_time_is_no_coordinators_to_acknowledge(cluster: MemberCluster) -> None:
+async def test_what_is_not_committed_in_time_is_no_coordinators_to_acknowledge(cluster: BrokerCluster) -> None:
     for node in (2, 3):
         cluster.members[node].plug.pull("node1")
     commit = await sent(cluster, 1, offset_commit(7), 9)
@@ -182,7 +182,7 @@ async def test_what_is_not_committed_in_time_is_no_coordinators_to_acknowledge(c
 
 
 @played_by(play)
-async def test_a_new_coordinator_reads_its_predecessors_uncommitted_records_and_serves_them_once_committed(cluster: MemberCluster) -> None:
+async def test_a_new_coordinator_reads_its_predecessors_uncommitted_records_and_serves_them_once_committed(cluster: BrokerCluster) -> None:
     assert (await cluster.ask(1, offset_commit(6), 9)).topics[0].partitions[0].error_code == ErrorCode.NONE
     cluster.members[3].plug.pull("node1")
     commit = await sent(cluster, 1, offset_commit(7), 9)
@@ -198,7 +198,7 @@ async def test_a_new_coordinator_reads_its_predecessors_uncommitted_records_and_
 
 
 @played_by(play)
-async def test_a_coordinator_elected_and_deposed_in_quick_succession_serves_in_the_last_epoch_only(cluster: MemberCluster) -> None:
+async def test_a_coordinator_elected_and_deposed_in_quick_succession_serves_in_the_last_epoch_only(cluster: BrokerCluster) -> None:
     for offset in range(20):
         assert (await cluster.ask(1, offset_commit(offset), 9)).topics[0].partitions[0].error_code == ErrorCode.NONE
     producer = await written(cluster)
@@ -215,7 +215,7 @@ async def test_a_coordinator_elected_and_deposed_in_quick_succession_serves_in_t
 
 
 @played_by(play)
-async def test_a_member_that_waits_in_a_group_is_told_when_its_coordinator_is_deposed(cluster: MemberCluster) -> None:
+async def test_a_member_that_waits_in_a_group_is_told_when_its_coordinator_is_deposed(cluster: BrokerCluster) -> None:
     def join(member: str) -> k11.JoinGroupRequest:
         protocols = [k11.JoinGroupRequestProtocol("range", b"")]
         return k11.JoinGroupRequest("g", 30_000, 60_000, member, None, "consumer", protocols)
@@ -230,7 +230,7 @@ async def test_a_member_that_waits_in_a_group_is_told_when_its_coordinator_is_de
 
 
 @played_by(play)
-async def test_a_marker_follows_a_partition_whose_leader_moves(cluster: MemberCluster) -> None:
+async def test_a_marker_follows_a_partition_whose_leader_moves(cluster: BrokerCluster) -> None:
     await prepared_and_stuck(cluster)
     await elect(cluster, AT_2, 3)
     await cluster.until(lambda: is_stable(cluster.members[3], AT_2), "it is over")
@@ -239,7 +239,7 @@ async def test_a_marker_follows_a_partition_whose_leader_moves(cluster: MemberCl
 
 
 @played_by(play, request_timeout_ms="5000")
-async def test_a_marker_that_not_every_in_sync_replica_gets_is_answered_as_timed_out(cluster: MemberCluster) -> None:
+async def test_a_marker_that_not_every_in_sync_replica_gets_is_answered_as_timed_out(cluster: BrokerCluster) -> None:
     producer = await written(cluster)
     for node in (2, 3):
         cluster.members[node].plug.pull("node1")
@@ -254,7 +254,7 @@ async def test_a_marker_that_not_every_in_sync_replica_gets_is_answered_as_timed
 
 
 @played_by(play)
-async def test_a_topic_that_is_deleted_holds_no_transaction_up(cluster: MemberCluster) -> None:
+async def test_a_topic_that_is_deleted_holds_no_transaction_up(cluster: BrokerCluster) -> None:
     await prepared_and_stuck(cluster)
     assert (await cluster.ask(1, InitProducerIdRequest(ID, 60_000), 5)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     cluster.controller.delete("t")
@@ -262,7 +262,7 @@ async def test_a_topic_that_is_deleted_holds_no_transaction_up(cluster: MemberCl
 
 
 @played_by(play)
-async def test_a_broker_that_is_down_for_minutes_gets_its_marker_when_it_is_back(cluster: MemberCluster) -> None:
+async def test_a_broker_that_is_down_for_minutes_gets_its_marker_when_it_is_back(cluster: BrokerCluster) -> None:
     only = ("only", 0)
     await create(cluster, "only", (2,))
     producer = await Producer(cluster).init(1)
@@ -280,7 +280,7 @@ async def test_a_broker_that_is_down_for_minutes_gets_its_marker_when_it_is_back
 
 @pytest.mark.parametrize("heals", [True, False])
 @played_by(play)
-async def test_a_deposed_coordinator_that_does_not_know_it_is_fenced_by_its_successors_records(cluster: MemberCluster, heals: bool) -> None:
+async def test_a_deposed_coordinator_that_does_not_know_it_is_fenced_by_its_successors_records(cluster: BrokerCluster, heals: bool) -> None:
     await prepared_and_stuck(cluster)
     cluster.members[1].plug.pull("c3000")
     await elect(cluster, STATE, 2, isr=(2, 3))

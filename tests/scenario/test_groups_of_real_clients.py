@@ -17,7 +17,7 @@ from tests.support.running_broker import RunningBroker, ServeProcess
 from tests.support.topic_calls import create, produce
 
 PARTITIONS = 4
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_librdkafka_commit_survives_a_sigkill_of_the_broker(tmp_path: Path) ->
             consumer.commit(offsets=[RdPartition("t", 0, 2, metadata="note")], asynchronous=False)
             process.kill()
             process.start()
-            (found,) = consumer.committed([RdPartition("t", 0)], timeout=PATIENCE_S)
+            (found,) = consumer.committed([RdPartition("t", 0)], timeout=TIMEOUT_S)
         finally:
             consumer.close()
         assert (found.offset, found.metadata) == (2, "note")

@@ -40,7 +40,7 @@ from tests.support.kafka_tools import good
 from tests.support.kerberos import realm_or_skip
 
 BROKER, USERS = "kafka/localhost", ("ann", "bob", "cleo/admin")
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_kafka_python_authenticates_with_tickets_of_the_cache(realm: Realm, brok
             sasl_mechanism="GSSAPI",
             sasl_kerberos_service_name="kafka",
         )
-        producer.send("t", b"kafka-python").get(PATIENCE_S)
+        producer.send("t", b"kafka-python").get(TIMEOUT_S)
         producer.close()
     assert broker.topics.end_offset("t") == before + 1
 
@@ -120,7 +120,7 @@ def test_librdkafka_authenticates_with_a_keytab(realm: Realm, broker: InProcessB
     options = [part for name, value in given.items() for part in ("-X", f"{name}={value}")]
     before = broker.topics.end_offset("t")
     done = subprocess.run(
-        ["kcat", "-b", bootstrap(broker), "-P", "-t", "t", *options], input=b"kcat", capture_output=True, timeout=PATIENCE_S, check=False
+        ["kcat", "-b", bootstrap(broker), "-P", "-t", "t", *options], input=b"kcat", capture_output=True, timeout=TIMEOUT_S, check=False
     )
     if b"No worthy mechs found" in done.stderr or b"no mechanism available" in done.stderr:
         pytest.skip("librdkafka has no GSSAPI (Debian, Ubuntu: 'sudo apt-get install libsasl2-modules-gssapi-mit', or 'make kerberos')")
@@ -136,7 +136,7 @@ def test_the_java_client_authenticates_with_a_keytab(realm: Realm, broker: InPro
     before = broker.topics.end_offset("t")
     with in_environment({"JAVA_TOOL_OPTIONS": f"-Djava.security.krb5.conf={realm.config}"}):
         at = ["--bootstrap-server", bootstrap(broker), "--command-config", str(config)]
-        good(Tools().run("kafka-console-producer", *at, "--topic", "t", text="of Java\n", timeout_s=PATIENCE_S))
+        good(Tools().run("kafka-console-producer", *at, "--topic", "t", text="of Java\n", timeout_s=TIMEOUT_S))
     assert broker.topics.end_offset("t") == before + 1
 
 
@@ -163,7 +163,7 @@ def test_the_tools_and_the_audit_come_in(realm: Realm, broker: InProcessBroker, 
     config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     with in_environment(tickets_of(realm, "ann")):
         argv = [sys.executable, "-m", "ottla", "--config", str(config), "produce", "t", "-b", bootstrap(broker)]
-        done = subprocess.run(argv, input=b"of the tools\n", capture_output=True, timeout=PATIENCE_S, check=False)
+        done = subprocess.run(argv, input=b"of the tools\n", capture_output=True, timeout=TIMEOUT_S, check=False)
         assert done.returncode == 0, done.stderr
         assert broker.topics.end_offset("t") == before + 1
         with connect(address(bootstrap(broker), lines), "localhost", broker.port) as client:
@@ -184,7 +184,7 @@ async def test_a_node_comes_in_and_nobody_else_waits_while_the_kdc_is_silent(rea
     realm.pause()
     try:
         response = asyncio.ensure_future(
-            link.call(DescribeAclsRequest(1, None, 1, None, None, Operation.ANY, 1), timeout_ms=PATIENCE_S * 1000)
+            link.call(DescribeAclsRequest(1, None, 1, None, None, Operation.ANY, 1), timeout_ms=TIMEOUT_S * 1000)
         )
         done, _ = await asyncio.wait({response}, timeout=0.3)
         assert not done

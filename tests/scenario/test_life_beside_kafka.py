@@ -11,14 +11,14 @@ import pytest
 
 from client_compat.kafka.reference import NEW_CLUSTER_ID, ReferenceBroker
 from client_compat.kafka.tools import Tools
-from ottla.broker.cluster.life_cycle import Incarnation, Pace, State
+from ottla.broker.cluster.life_cycle import Incarnation, LifecycleTimeouts, State
 from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.network import Sockets
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
-from ottla.broker.runtime.nodes.life import BrokerLife
+from ottla.broker.runtime.nodes.life import BrokerLifecycleManager
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
@@ -40,12 +40,12 @@ class Beside:
         self.clock, self.timers = Clock(), Timers()
         self.driver = TimerDriver(self.timers, self.clock)
         self.driver.start()
-        self.nurseries: dict[BrokerLife, Nursery] = {}
+        self.nurseries: dict[BrokerLifecycleManager, Nursery] = {}
 
     def connect(self, node: Node) -> NodeClient:
         return NodeClient(node, Sockets(), clock=self.clock, timers=self.timers, random=Random(1), client_id="life")
 
-    def broker(self, incarnation: int, port: int, previous_epoch: int = -1) -> BrokerLife:
+    def broker(self, incarnation: int, port: int, previous_epoch: int = -1) -> BrokerLifecycleManager:
         """Make a broker that reports all metadata up to its own registration as read, as soon as it is registered."""
         controller = Node(self.kafka.node_id, HOST, self.kafka.controller_port)
         channel = ControllerChannel(
@@ -54,10 +54,10 @@ class Beside:
         listeners = [Endpoint("PLAINTEXT", HOST, port, 0)]
         known = Incarnation(BROKER_ID, NEW_CLUSTER_ID, bytes([incarnation] * 16), listeners, [b"\x10" * 16], "east", previous_epoch)
         nursery = Nursery(self.timers, self.clock, pytest.fail)
-        life = BrokerLife(
+        life = BrokerLifecycleManager(
             channel,
             known,
-            Pace(INTERVAL_MS),
+            LifecycleTimeouts(INTERVAL_MS),
             nursery=nursery,
             published_offset=lambda: life.broker_epoch,
             on_registered=lambda epoch: None,

@@ -28,17 +28,17 @@ from ottla.protocol.messages.k21_delete_records import (
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.broker_cluster import BrokerCluster, in_a_cluster
 from tests.support.coroutine_tests import played_by
-from tests.support.member_cluster import MemberCluster, in_a_cluster
 
 
-async def create(cluster: MemberCluster, topic: str = "t", partitions: int = 1) -> None:
+async def create(cluster: BrokerCluster, topic: str = "t", partitions: int = 1) -> None:
     answer = await cluster.ask(1, CreateTopicsRequest([CreatableTopic(topic, partitions, 3)]))
     assert [each.error_code for each in answer.topics] == [0]
     await cluster.until(lambda: all(member.knows(topic) for member in cluster.members.values()), "all know the topic")
 
 
-async def producer_ids(cluster: MemberCluster, node: int) -> InitProducerIdResponse:
+async def producer_ids(cluster: BrokerCluster, node: int) -> InitProducerIdResponse:
     """Send InitProducerId as a client does, with retries."""
     while (answer := await cluster.ask(node, InitProducerIdRequest(None, 60_000))).error_code:
         assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -52,14 +52,14 @@ def batch_of(value: bytes, producer_id: int = -1, epoch: int = -1, sequence: int
     )
 
 
-async def produce(cluster: MemberCluster, node: int, batch: bytes, topic: str = "t", acks: int = -1) -> PartitionProduceResponse:
+async def produce(cluster: BrokerCluster, node: int, batch: bytes, topic: str = "t", acks: int = -1) -> PartitionProduceResponse:
     data = TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])
     answer = await cluster.ask(node, ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), 9)
     return answer.responses[0].partition_responses[0]
 
 
 @played_by(in_a_cluster)
-async def test_a_retry_has_its_first_offset_from_the_next_leader_and_all_logs_end_up_equal(cluster: MemberCluster) -> None:
+async def test_a_retry_has_its_first_offset_from_the_next_leader_and_all_logs_end_up_equal(cluster: BrokerCluster) -> None:
     await create(cluster)
     ids = await producer_ids(cluster, 2)
     sent = [batch_of(b"%d" % n, ids.producer_id, ids.producer_epoch, n) for n in range(3)]
@@ -77,7 +77,7 @@ async def test_a_retry_has_its_first_offset_from_the_next_leader_and_all_logs_en
 
 
 @played_by(in_a_cluster)
-async def test_a_member_tells_of_all_features_that_the_cluster_has_as_kafkas_brokers_do(cluster: MemberCluster) -> None:
+async def test_a_member_tells_of_all_features_that_the_cluster_has_as_kafkas_brokers_do(cluster: BrokerCluster) -> None:
     leader = cluster.controller.quorum.leader
     leader.append_kraft_version(leader.epoch, 1)
     cluster.controller.write(FeatureLevelRecord("share.version", 1))
@@ -90,7 +90,7 @@ async def test_a_member_tells_of_all_features_that_the_cluster_has_as_kafkas_bro
 
 
 @played_by(in_a_cluster)
-async def test_nothing_of_a_member_outlives_its_crash(cluster: MemberCluster) -> None:
+async def test_nothing_of_a_member_outlives_its_crash(cluster: BrokerCluster) -> None:
     await create(cluster)
     await produce(cluster, 1, batch_of(b"x"))
     await cluster.pass_ms(5_000)
@@ -105,7 +105,7 @@ async def test_nothing_of_a_member_outlives_its_crash(cluster: MemberCluster) ->
 
 
 @played_by(in_a_cluster)
-async def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_at_once_to_come_again(cluster: MemberCluster) -> None:
+async def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_at_once_to_come_again(cluster: BrokerCluster) -> None:
     cluster.controller.node.stop()
     began_ms = cluster.clock.mono_ms()
     for request in (InitProducerIdRequest(None, 60_000), InitProducerIdRequest(None, 60_000)):
@@ -118,7 +118,7 @@ async def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_
 def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.broker")
 
-    async def body(cluster: MemberCluster) -> None:
+    async def body(cluster: BrokerCluster) -> None:
         await create(cluster, partitions=6)
         caplog.clear()
         cluster.members[1].plug.pull("c3000", "node2", "node3")
@@ -139,7 +139,7 @@ def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest
 def test_a_heartbeat_may_be_answered_for_half_of_the_session_before_it_is_sent_again() -> None:
     held: list[BrokerHeartbeatRequest] = []
 
-    async def body(cluster: MemberCluster) -> None:
+    async def body(cluster: BrokerCluster) -> None:
         node = cluster.controller.node
         answer = node.answer
 
@@ -164,19 +164,19 @@ def test_a_heartbeat_may_be_answered_for_half_of_the_session_before_it_is_sent_a
 
 
 @played_by(in_a_cluster)
-async def test_a_member_that_has_caught_up_says_that_it_takes_new_replicas(cluster: MemberCluster) -> None:
+async def test_a_member_that_has_caught_up_says_that_it_takes_new_replicas(cluster: BrokerCluster) -> None:
     beats = [request for request in cluster.controller.requests if isinstance(request, BrokerHeartbeatRequest) and request.broker_id == 1]
     assert (beats[0].cordoned_log_dirs, beats[-1].cordoned_log_dirs) == (None, [])
 
 
-async def fetch(cluster: MemberCluster, node: int, offset: int, rack: str = "") -> PartitionData:
+async def fetch(cluster: BrokerCluster, node: int, offset: int, rack: str = "") -> PartitionData:
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)])
     request = FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, topics=[topic], rack_id=rack)
     return (await cluster.ask(node, request, 12)).responses[0].partitions[0]
 
 
 @played_by(in_a_cluster, replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
-async def test_a_consumer_reads_from_the_follower_in_its_rack_where_the_leader_sends_it(cluster: MemberCluster) -> None:
+async def test_a_consumer_reads_from_the_follower_in_its_rack_where_the_leader_sends_it(cluster: BrokerCluster) -> None:
     await create(cluster)
     await produce(cluster, 1, batch_of(b"x"))
     await cluster.pass_ms(1_000)
@@ -186,13 +186,13 @@ async def test_a_consumer_reads_from_the_follower_in_its_rack_where_the_leader_s
     assert (read.high_watermark, bytes(read.records)) == (1, bytes(led.records))
 
 
-async def delete_before(cluster: MemberCluster, offset: int, timeout_ms: int = 30_000) -> DeleteRecordsPartitionResult:
+async def delete_before(cluster: BrokerCluster, offset: int, timeout_ms: int = 30_000) -> DeleteRecordsPartitionResult:
     request = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, offset)])], timeout_ms)
     return (await cluster.ask(1, request)).topics[0].partitions[0]
 
 
 @played_by(in_a_cluster)
-async def test_records_are_deleted_once_every_replica_in_the_cluster_has_deleted_them(cluster: MemberCluster) -> None:
+async def test_records_are_deleted_once_every_replica_in_the_cluster_has_deleted_them(cluster: BrokerCluster) -> None:
     await create(cluster)
     for n in range(3):
         await produce(cluster, 1, batch_of(b"%d" % n))
@@ -206,12 +206,12 @@ async def test_records_are_deleted_once_every_replica_in_the_cluster_has_deleted
 
 
 def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is_committed() -> None:
-    async def newest(cluster: MemberCluster) -> tuple[int, int]:
+    async def newest(cluster: BrokerCluster) -> tuple[int, int]:
         topic = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST)])
         answer = (await cluster.ask(2, ListOffsetsRequest(-1, 0, [topic]), 5)).topics[0].partitions[0]
         return answer.error_code, answer.offset
 
-    async def body(cluster: MemberCluster) -> None:
+    async def body(cluster: BrokerCluster) -> None:
         await create(cluster)
         await produce(cluster, 1, batch_of(b"x"))
         await cluster.pass_ms(1_000)
@@ -230,7 +230,7 @@ def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
 @played_by(in_a_cluster, replica_fetch_max_bytes="35000")
-async def test_a_throttled_replica_catches_up_at_that_rate_and_one_in_sync_is_not_delayed(cluster: MemberCluster, side: str) -> None:
+async def test_a_throttled_replica_catches_up_at_that_rate_and_one_in_sync_is_not_delayed(cluster: BrokerCluster, side: str) -> None:
     await create(cluster)
     cluster.controller.configure(ResourceType.TOPIC, "t", **{f"{side}_replication_throttled_replicas": "*"})
     cluster.controller.configure(ResourceType.BROKER, "", **{f"{side}_replication_throttled_rate": "10000"})
@@ -248,7 +248,7 @@ async def test_a_throttled_replica_catches_up_at_that_rate_and_one_in_sync_is_no
 
 
 @played_by(in_a_cluster, replica_fetch_max_bytes="35000", replication_quota_window_num="2", replication_quota_window_size_seconds="30")
-async def test_a_throttles_rate_is_measured_over_the_windows_that_are_set(cluster: MemberCluster) -> None:
+async def test_a_throttles_rate_is_measured_over_the_windows_that_are_set(cluster: BrokerCluster) -> None:
     await create(cluster)
     cluster.controller.configure(ResourceType.TOPIC, "t", leader_replication_throttled_replicas="*")
     cluster.controller.configure(ResourceType.BROKER, "", leader_replication_throttled_rate="1")

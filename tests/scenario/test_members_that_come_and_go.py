@@ -22,11 +22,11 @@ from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.broker_cluster import BrokerCluster, in_a_cluster
 from tests.support.coroutine_tests import played_by
-from tests.support.member_cluster import MemberCluster, in_a_cluster
 
 
-async def create(cluster: MemberCluster, *replicas: int) -> None:
+async def create(cluster: BrokerCluster, *replicas: int) -> None:
     """Create topic t with one partition; the first of `replicas` is preferred."""
     assignment = [CreatableReplicaAssignment(0, list(replicas))]
     answer = await cluster.ask(1, CreateTopicsRequest([CreatableTopic("t", -1, -1, assignment)]))
@@ -34,7 +34,7 @@ async def create(cluster: MemberCluster, *replicas: int) -> None:
     await cluster.until(lambda: all(member.knows("t") for member in cluster.members.values()), "all know the topic")
 
 
-async def produce(cluster: MemberCluster, node: int, value: bytes) -> PartitionProduceResponse:
+async def produce(cluster: BrokerCluster, node: int, value: bytes) -> PartitionProduceResponse:
     batch = build_batch([SimpleRecord(None, value, 1)])
     data = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])
     answer = await cluster.ask(node, ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 9)
@@ -42,19 +42,19 @@ async def produce(cluster: MemberCluster, node: int, value: bytes) -> PartitionP
     return response
 
 
-async def all_in_sync(cluster: MemberCluster) -> None:
+async def all_in_sync(cluster: BrokerCluster) -> None:
     everybody = sorted(cluster.members)
     await cluster.until(lambda: sorted(cluster.controller.partition("t").isr) == everybody, "all are in sync")
 
 
-def registrations(cluster: MemberCluster, node: int) -> list[BrokerRegistrationRequest]:
+def registrations(cluster: BrokerCluster, node: int) -> list[BrokerRegistrationRequest]:
     return [
         request for request in cluster.controller.requests if isinstance(request, BrokerRegistrationRequest) and request.broker_id == node
     ]
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_after_a_crash(cluster: MemberCluster) -> None:
+async def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_after_a_crash(cluster: BrokerCluster) -> None:
     """KIP-966 and KAFKA-15581, scenario 35: by its previous broker epoch the controller knows which replicas in the ELR may have lost
     records."""
     await create(cluster, 1, 2, 3)
@@ -71,7 +71,7 @@ async def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_a
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_let_go(cluster: MemberCluster) -> None:
+async def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_let_go(cluster: BrokerCluster) -> None:
     """KAFKA-14296 and KAFKA-13858, scenario 37: it gives up its leaderships, follows the new leaders, and may stop when all have seen
     that."""
     await create(cluster, 1, 2, 3)
@@ -95,7 +95,7 @@ async def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_that_is_to_stop_while_no_controller_is_there_serves_on_until_one_is_back(cluster: MemberCluster) -> None:
+async def test_a_broker_that_is_to_stop_while_no_controller_is_there_serves_on_until_one_is_back(cluster: BrokerCluster) -> None:
     """Scenario 39: a broker has to stop while there is no controller."""
     await create(cluster, 1, 2, 3)
     cluster.controller.node.stop()
@@ -115,7 +115,7 @@ async def test_a_broker_that_is_to_stop_while_no_controller_is_there_serves_on_u
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now(cluster: MemberCluster) -> None:
+async def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now(cluster: BrokerCluster) -> None:
     """KIP-858, scenarios 19 and 36: a replica in a directory that the controller does not know could never lead."""
     await create(cluster, 1, 2, 3)
     await produce(cluster, 1, b"a")
@@ -133,7 +133,7 @@ async def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now(clus
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads(cluster: MemberCluster) -> None:
+async def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads(cluster: BrokerCluster) -> None:
     """Otherwise its partitions would have a leader that rejects all writes, for as long as it sends heartbeats."""
     await create(cluster, 1, 2, 3)
     member = cluster.members[1]
@@ -153,7 +153,7 @@ async def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads(cluste
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_that_cannot_read_all_of_its_partitions_does_not_start(cluster: MemberCluster) -> None:
+async def test_a_broker_that_cannot_read_all_of_its_partitions_does_not_start(cluster: BrokerCluster) -> None:
     """Otherwise it would be elected leader of partitions that it cannot serve."""
     await create(cluster, 1, 2, 3)
     assert (await produce(cluster, 1, b"a")).error_code == 0

@@ -24,7 +24,7 @@ from tests.support.docker_engine import BASE, answers, build_images, compose_com
 
 STARTS = int(os.environ.get("OTTLA_STARTS", "1"))
 TAGS = ("8.0.0", "7.9.0")  # like Confluent's, because Python's and Node's modules compare versions
-PATIENCE_S = 60
+TIMEOUT_S = 60
 READY = "Kafka Server started"
 COMPOSE_FILES = sorted((Path(__file__).parent / "compose_in_the_wild").glob("*.yml"))
 INITS = {"init", "init-kafka"}
@@ -86,7 +86,7 @@ class Composed:
     def run(self, *options: str, stdin: str = "") -> str:
         """Run `docker compose`, which must succeed; return its output."""
         argv = [*self._argv, *options]
-        done = subprocess.run(argv, cwd=self.directory, input=stdin, capture_output=True, text=True, check=False, timeout=PATIENCE_S * 3)
+        done = subprocess.run(argv, cwd=self.directory, input=stdin, capture_output=True, text=True, check=False, timeout=TIMEOUT_S * 3)
         assert done.returncode == 0, done.stdout + done.stderr + self._logs()
         return done.stdout
 
@@ -121,10 +121,10 @@ def through(client: dict[str, Any], topic: str) -> list[bytes]:
     producer = Producer(client)
     for value in (b"one", b"two"):
         producer.produce(topic, value, key=value, on_delivery=lambda error, _: errors.append(error))
-    assert (producer.flush(PATIENCE_S), errors) == (0, [None, None])
+    assert (producer.flush(TIMEOUT_S), errors) == (0, [None, None])
     consumer = Consumer({**client, "group.id": "readers", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    found = consumer.consume(2, PATIENCE_S)
+    found = consumer.consume(2, TIMEOUT_S)
     consumer.close()
     return sorted(message.value() or b"" for message in found)
 
@@ -141,7 +141,7 @@ def test_a_compose_file_comes_up_healthy_and_its_services_end_well(path: Path, t
             project.down()
             seconds.append(project.up())
         print_seconds(f"compose, {path.stem}", seconds)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while (health := project.health()) == "starting" and time.monotonic() < deadline:
             pass  # asking takes a tenth of a second
         assert health == "healthy"

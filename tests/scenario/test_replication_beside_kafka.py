@@ -25,7 +25,7 @@ from tests.support.group_calls import wait_until
 CLIENTS = ("confluent-kafka",)
 PARTITIONS = 3
 RATE_MAX = 200
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +47,11 @@ def loaded(cluster: Cluster, topic: str) -> Iterator[Callable[[], None]]:
         def served() -> None:
             acks.check()
             before = acks.answered[0]
-            wait_until(lambda: acks.answered[0] > before + RATE_MAX // 10, "the producer is served", PATIENCE_S)
+            wait_until(lambda: acks.answered[0] > before + RATE_MAX // 10, "the producer is served", TIMEOUT_S)
 
         served()
         yield served
-        acks.finish(PATIENCE_S)
+        acks.finish(TIMEOUT_S)
 
 
 def nothing_is_lost(cluster: Cluster, topic: str) -> None:
@@ -65,7 +65,7 @@ def nothing_is_lost(cluster: Cluster, topic: str) -> None:
         marks = [replicas.high_watermarks(directory) for directory in directories]
         return sum(mark.get(name, 0) for mark in marks for name in last) == len(directories) * found.in_log
 
-    wait_until(committed, "every checkpoint has every high watermark", PATIENCE_S)
+    wait_until(committed, "every checkpoint has every high watermark", TIMEOUT_S)
     compared = replicas.compare(directories)
     assert compared.good, compared
     raised_epochs.excuse(found, directories[0], topic)
@@ -104,7 +104,7 @@ def test_a_broker_that_stood_still_for_longer_than_its_session_wakes_up_fenced_a
         for broker in cluster.brokers:
             other = cluster.brokers[broker.node_id % len(cluster.brokers)]
             broker.process.pause()
-            wait_until(lambda: broker.node_id not in {one.node_id for one in cluster.seen_by(other).brokers}, "it is fenced", PATIENCE_S)  # noqa: B023 # called at once
+            wait_until(lambda: broker.node_id not in {one.node_id for one in cluster.seen_by(other).brokers}, "it is fenced", TIMEOUT_S)  # noqa: B023 # called at once
             served()
             broker.process.resume()
             cluster.settle()
@@ -134,7 +134,7 @@ def test_who_stopped_cleanly_before_the_last_replica_was_killed_may_lead_and_lac
     second.stop()
     last.process.kill()
     second.start()
-    wait_until(lambda: leaders(cluster, second, "standing") == {second.node_id}, "it leads", PATIENCE_S)
+    wait_until(lambda: leaders(cluster, second, "standing") == {second.node_id}, "it leads", TIMEOUT_S)
     for broker in (first, last):
         broker.start()
     nothing_is_lost(cluster, "standing")

@@ -23,7 +23,7 @@ from tests.support.kafka_tools import good
 USERS = {"alice": "s3cret; and more", "bob": "b"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 COUNT = 20
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["TLS", "no TLS"])
@@ -43,7 +43,7 @@ def test_librdkafka_produces_and_consumes_with_the_printed_properties(broker: In
     producer = Producer(properties)
     for value in expected():
         producer.produce(topic, value)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(TIMEOUT_S) == 0
     consumer = Consumer({**properties, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     assert taken(consumer) == expected()
@@ -52,7 +52,7 @@ def test_librdkafka_produces_and_consumes_with_the_printed_properties(broker: In
 
 def taken(consumer: Consumer) -> list[bytes | None]:
     found: list[bytes | None] = []
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while len(found) < COUNT and time.monotonic() < until:
         found += [message.value() for message in consumer.consume(COUNT, 0.5) if message.error() is None]
     return found
@@ -66,7 +66,7 @@ async def test_aiokafka_produces_and_consumes_with_the_printed_properties(broker
         for value in expected():
             await producer.send_and_wait(topic, value)
     async with AIOKafkaConsumer(topic, auto_offset_reset="earliest", **properties) as consumer:
-        assert [(await asyncio.wait_for(anext(consumer), PATIENCE_S)).value for _ in range(COUNT)] == expected()
+        assert [(await asyncio.wait_for(anext(consumer), TIMEOUT_S)).value for _ in range(COUNT)] == expected()
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
@@ -79,9 +79,9 @@ def test_kafka_python_produces_and_consumes_with_the_printed_properties(broker: 
     producer = KafkaProducer(**properties)
     for value in expected():
         producer.send(topic, value)
-    producer.flush(PATIENCE_S)
+    producer.flush(TIMEOUT_S)
     producer.close()
-    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", consumer_timeout_ms=PATIENCE_S * 1000, **properties)
+    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", consumer_timeout_ms=TIMEOUT_S * 1000, **properties)
     assert [next(consumer).value for _ in range(COUNT)] == expected()
     consumer.close()
 
@@ -97,7 +97,7 @@ def test_a_log_in_is_renewed_while_records_flow(tmp_path: Path) -> None:
             producer.produce(topic, str(sent).encode(), on_delivery=lambda error, _: failed.append(error) if error else None)
             sent += 1
             producer.poll(0.01)
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(TIMEOUT_S) == 0
         assert failed == []
         assert broker.topics.end_offset(topic) == sent > 50
 
@@ -113,10 +113,10 @@ def test_certificates_of_clients_let_in_librdkafka_and_nobody_without(tmp_path: 
     with InProcessBroker(tmp_path / "data", given) as broker:
         common = {"bootstrap.servers": broker.bootstrap, "security.protocol": "SSL", "ssl.ca.location": str(made.ca)}
         own = {"ssl.certificate.location": str(made.client), "ssl.key.location": str(made.client)}
-        assert Producer({**common, **own}).list_topics(timeout=PATIENCE_S).brokers
+        assert Producer({**common, **own}).list_topics(timeout=TIMEOUT_S).brokers
         errors: list[str] = []
         producer = Producer({**common, "error_cb": lambda error: errors.append(error.str())})
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + TIMEOUT_S
         while not any("certificate required" in error for error in errors) and time.monotonic() < until:
             producer.poll(0.1)
         assert any("certificate required" in error for error in errors), errors

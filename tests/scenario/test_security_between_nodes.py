@@ -22,7 +22,7 @@ from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, Fetc
 from tests.support.apache_kafka import jars_or_skip
 
 TOPICS = {"plain": {}, "transactional": {"transactional.id": "tx"}}
-PARTITIONS, ROUNDS, PATIENCE_S = 3, 10, 60
+PARTITIONS, ROUNDS, TIMEOUT_S = 3, 10, 60
 KINDS = (Kind.KAFKA, Kind.OTTLA, Kind.OTTLA)
 
 
@@ -59,19 +59,19 @@ def written(cluster: Cluster, topic: str, config: dict[str, str]) -> list[tuple[
 
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": "true", "linger.ms": 0, **config})
     if config:
-        producer.init_transactions(PATIENCE_S)
+        producer.init_transactions(TIMEOUT_S)
     for number in range(ROUNDS):
         values = [(partition, f"{cluster.broker(2).process.alive} {number}".encode()) for partition in range(PARTITIONS)]
         if config:
             producer.begin_transaction()
         for partition, value in values:
             producer.produce(topic, value, partition=partition, on_delivery=delivered)
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(TIMEOUT_S) == 0
         if config and number % 2:
-            producer.abort_transaction(PATIENCE_S)
+            producer.abort_transaction(TIMEOUT_S)
             continue
         if config:
-            producer.commit_transaction(PATIENCE_S)
+            producer.commit_transaction(TIMEOUT_S)
         acknowledged += values
     assert not failed
     return acknowledged

@@ -22,7 +22,7 @@ from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfi
 from tests.support.apache_kafka import jars_or_skip
 
 CLIENT_METRICS = 16
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 def names(pushed: dict[str, Any]) -> set[str]:
@@ -37,7 +37,7 @@ def names(pushed: dict[str, Any]) -> set[str]:
 
 def until(port: int, is_there: Callable[[dict[str, Any]], bool], meanwhile: Callable[[], object] = lambda: None) -> dict[str, Any]:
     """Return a client's push as soon as one satisfies the condition."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     clients: list[dict[str, Any]] = []
     while time.monotonic() < deadline:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/telemetry", timeout=20) as answer:
@@ -73,6 +73,6 @@ def test_java_and_librdkafka_push_what_they_are_asked_for(tmp_path: Path) -> Non
             assert "org.apache.kafka.producer.connection.creation.total" in names(pushed)
             assert (pushed["compression"], pushed["requested_metrics"]) == ("zstd", ["org.apache.kafka.producer."])
             java.stdin.close()
-            assert java.wait(PATIENCE_S) == 0
+            assert java.wait(TIMEOUT_S) == 0
         until(port, lambda pushed: pushed["software_name"] == "apache-kafka-java" and pushed["terminating"])
         running.call_async(serving.__aexit__(None, None, None))

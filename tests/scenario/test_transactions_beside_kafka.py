@@ -17,7 +17,7 @@ from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.support.apache_kafka import jars_or_skip
 
 TOPIC, PARTITIONS = "transactional", 3
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ class Writer:
         self._cluster = cluster
         self._count = 0
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": transactional_id, "linger.ms": 0})
-        self._producer.init_transactions(PATIENCE_S)
+        self._producer.init_transactions(TIMEOUT_S)
 
     def write(self, *, commit: bool) -> None:
         """Write one record to every partition, so that every broker leads one of them."""
@@ -47,10 +47,10 @@ class Writer:
         for partition in range(PARTITIONS):
             self._producer.produce(TOPIC, value, partition=partition)
         if commit:
-            self._producer.commit_transaction(PATIENCE_S)
+            self._producer.commit_transaction(TIMEOUT_S)
             self.acknowledged.append(value)
         else:
-            self._producer.abort_transaction(PATIENCE_S)
+            self._producer.abort_transaction(TIMEOUT_S)
 
     def coordinator(self) -> Node:
         with Client(HOST, self._cluster.broker(2).process.port) as client:

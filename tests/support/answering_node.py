@@ -21,7 +21,7 @@ HANG_UP = object()
 Answer = Callable[[Request], Any]
 
 
-class AnsweringNode:
+class ScriptedNode:
     """A node that listens at `host`:`port`. `answer(request)` returns a response, HANG_UP, None for no response, or a future of one of
     them. It supports `versions`, including ApiVersions; `requests` are the received requests, except ApiVersions."""
 
@@ -29,11 +29,11 @@ class AnsweringNode:
         self.answer = answer
         self.versions = {int(ApiKey.API_VERSIONS): (0, 4), **{int(key): value for key, value in versions.items()}}
         self.requests: list[Request] = []
-        self.connections: list[NodesEnd] = []
+        self.connections: list[ScriptedConnection] = []
         self._place = network.listen(host, port)
 
-    async def start(self) -> AnsweringNode:
-        await self._place.accept(lambda: NodesEnd(self), 10)
+    async def start(self) -> ScriptedNode:
+        await self._place.accept(lambda: ScriptedConnection(self), 10)
         return self
 
     def stop(self) -> None:
@@ -51,10 +51,10 @@ class AnsweringNode:
         return [request.header.api_key for request in self.requests]
 
 
-class NodesEnd(asyncio.Protocol):
+class ScriptedConnection(asyncio.Protocol):
     """The scripted node's end of a connection."""
 
-    def __init__(self, node: AnsweringNode) -> None:
+    def __init__(self, node: ScriptedNode) -> None:
         self._node = node
         self._reader = FrameReader(1 << 24)
 

@@ -25,7 +25,7 @@ from ottla.protocol.codec import Request, decode_request, decode_response, encod
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.k58_envelope import EnvelopeResponse
 from ottla.protocol.schema import Message
-from tests.support.answering_node import AnsweringNode
+from tests.support.answering_node import ScriptedNode
 from tests.support.node_links import LinkHarness
 
 CORRELATION_ID = 77
@@ -78,7 +78,7 @@ class MemberInMemory(LinkHarness):
     """A cluster broker in memory whose requests to the controller are answered by a script."""
 
     async def begin(self, answer: Callable[[Request], Any], versions: dict[int, tuple[int, int]] | None = None) -> MemberInMemory:
-        self.controller: AnsweringNode = await self.answering(CONTROLLER, answer, versions or {ApiKey.ENVELOPE: (0, 0)})
+        self.controller: ScriptedNode = await self.answering(CONTROLLER, answer, versions or {ApiKey.ENVELOPE: (0, 0)})
         self.channel = ControllerChannel(
             self.connect, lambda: CONTROLLER, clock=self.clock, timers=self.timers, name="forwarding", retry_timeout_ms=60_000
         )

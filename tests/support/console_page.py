@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from selenium import webdriver
     from selenium.webdriver.remote.webelement import WebElement
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 """A busy machine reaches it only if something hangs."""
 LARGE, SMALL = 1280, 390
 PICTURES = "OTTLA_CONSOLE_PICTURES"
@@ -97,7 +97,7 @@ class ConsolePage:
         from selenium.webdriver.support.wait import WebDriverWait
 
         try:
-            WebDriverWait(self.driver, PATIENCE_S, 0.05).until(lambda _: holds())
+            WebDriverWait(self.driver, TIMEOUT_S, 0.05).until(lambda _: holds())
         except TimeoutException:
             raise TimeoutError(f"waited in vain for {what!r} on the page: {self.text}") from None
 

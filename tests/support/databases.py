@@ -17,7 +17,7 @@ import pytest
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 20
-LOOK_S = 0.02
+POLL_S = 0.02
 
 
 def _postgres_bin() -> Path | None:
@@ -60,7 +60,7 @@ def _running(argv: list[str], ready: Callable[[], bool], log: Path, user: str | 
         while not ready():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, f"not ready in time: {log.read_text()}"
-            time.sleep(LOOK_S)  # a foreign server gives no other sign of readiness
+            time.sleep(POLL_S)  # a foreign server gives no other sign of readiness
         yield
     finally:
         process.send_signal(signal.SIGINT)

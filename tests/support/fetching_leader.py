@@ -187,11 +187,11 @@ class FetchingLeader:
             if proposal is None or partition.removed:
                 continue
             if not accept:
-                partition.answered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+                partition.proposal_completed(proposal, ErrorCode.INELIGIBLE_REPLICA)
                 continue
             known = self.registered[partition.topic, partition.index]
             isr = tuple(member.node for member in proposal.members)
             registration = known._replace(isr=isr, partition_epoch=known.partition_epoch + 1)
             self.registered[partition.topic, partition.index] = registration
-            partition.answered(proposal, Accepted(registration.leader_epoch, registration.partition_epoch, frozenset(isr)))
+            partition.proposal_completed(proposal, Accepted(registration.leader_epoch, registration.partition_epoch, frozenset(isr)))
         self.proposed.clear()

@@ -22,7 +22,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "kafka"
-PATIENCE_S = 60
+TIMEOUT_S = 60
 _PATH = "/opt/ottla/bin:/opt/kafka/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc")
 _INSIDE = r"""
@@ -68,7 +68,7 @@ def made_layer(directory: Path) -> Path:
     layer = directory / "layer"
     (layer / "opt").mkdir(parents=True)
     (layer / "opt/ottla").symlink_to(sys.prefix)
-    subprocess.run(["bash", ROOT / "container/install", layer], check=True, timeout=PATIENCE_S)
+    subprocess.run(["bash", ROOT / "container/install", layer], check=True, timeout=TIMEOUT_S)
     return layer
 
 
@@ -142,7 +142,7 @@ class Container:
         partial.chmod(mode)
         partial.rename(there)
 
-    def exec(self, *command: str, stdin: str = "", user: int = 1000, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
+    def exec(self, *command: str, stdin: str = "", user: int = 1000, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
         """Run a command like `docker exec`: with the container's variables, in the image's working directory."""
         variables = [f"{key}={value}" for key, value in {"PATH": _PATH, "PYTHONUNBUFFERED": "1", **self.env}.items()]
         argv = ["nsenter", f"--target={self._init}", *_NAMESPACES, "--root", "--wd", f"--setuid={user}", "--setgid=0", "env", "-i"]
@@ -151,17 +151,17 @@ class Container:
     def stop(self) -> int:
         """Send SIGTERM to the container's first process; return its exit code."""
         os.kill(self._init, signal.SIGTERM)
-        return self._process.wait(PATIENCE_S)
+        return self._process.wait(TIMEOUT_S)
 
     def wait(self) -> int:
         """Wait until the container ends by itself; return its exit code."""
-        return self._process.wait(PATIENCE_S)
+        return self._process.wait(TIMEOUT_S)
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until the condition holds. Raises AssertionError with the container's output when it has ended, or after PATIENCE_S
+        """Wait until the condition holds. Raises AssertionError with the container's output when it has ended, or after TIMEOUT_S
         seconds."""
         while not condition():
-            if self._process.poll() is not None or time.monotonic() - self.began > PATIENCE_S:
+            if self._process.poll() is not None or time.monotonic() - self.began > TIMEOUT_S:
                 raise AssertionError(f"{what} is not there:\n{self.output}")
             time.sleep(0.01)
 

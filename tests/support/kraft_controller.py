@@ -46,7 +46,7 @@ from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRe
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.protocol.schema import Message
-from tests.support.answering_node import AnsweringNode, NodesEnd
+from tests.support.answering_node import ScriptedConnection, ScriptedNode
 from tests.support.metadata_images import made_of
 from tests.support.metadata_quorum import MemoryQuorum
 
@@ -71,7 +71,7 @@ class KraftController:
         self.quorum = MemoryQuorum(clock, timers, size=1, first=CONTROLLER)
         self.image = MetadataImage()
         self.requests: list[Message] = []
-        self.node: AnsweringNode
+        self.node: ScriptedNode
         self._clock = clock
         self._timers = timers
         self._random = random
@@ -94,7 +94,7 @@ class KraftController:
         node = self.quorum.leader.node
         kinds: list[type[Message]] = [FetchRequest, FetchSnapshotRequest, *self._answers]
         versions = {kind.API_KEY: (kind.MIN_VERSION, kind.MAX_VERSION) for kind in kinds}
-        self.node = await AnsweringNode(network, node.host, node.port, self._answer, versions).start()
+        self.node = await ScriptedNode(network, node.host, node.port, self._answer, versions).start()
 
     def stop(self) -> None:
         self.node.stop()
@@ -102,7 +102,7 @@ class KraftController:
             _cancel(heard.session)
 
     @property
-    def links(self) -> list[NodesEnd]:
+    def links(self) -> list[ScriptedConnection]:
         """The open connections of brokers to the controller."""
         return [link for link in self.node.connections if not link.transport.is_closing()]
 

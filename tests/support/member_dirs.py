@@ -38,7 +38,7 @@ class NotedFetchers:
         self.leaders.pop((partition.topic, partition.index), None)
 
 
-class MemberDir:
+class ClusterBrokerDir:
     """The services of cluster broker 1 over the data directory `path`, from its opening on. `publish` publishes metadata records to
     them."""
 

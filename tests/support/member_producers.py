@@ -20,7 +20,7 @@ from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.control import ControlType, Marker, parse_marker
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
-from tests.support.member_cluster import Member, MemberCluster
+from tests.support.broker_cluster import BrokerCluster, Member
 from tests.support.simulation import settle
 
 TopicPartition = tuple[str, int]
@@ -33,7 +33,7 @@ class Producer:
     """A transactional producer (transaction version 2 unless a step says otherwise) whose requests a test sends one by one. Every step
     names the broker to send to."""
 
-    cluster: MemberCluster
+    cluster: BrokerCluster
     producer_id: int = -1
     epoch: int = -1
 
@@ -88,7 +88,7 @@ class Producer:
         return error
 
 
-async def sent(cluster: MemberCluster, at: int, request: Message, version: int) -> Callable[[], Any]:
+async def sent(cluster: BrokerCluster, at: int, request: Message, version: int) -> Callable[[], Any]:
     """Send a request; the result is a function that returns the response, or None while there is none."""
     asking = asyncio.ensure_future(cluster.asking(at, request, version))
     await settle()
@@ -101,7 +101,7 @@ def offset_commit(offset: int) -> k08.OffsetCommitRequest:
     return k08.OffsetCommitRequest(GROUP, topics=[topic])
 
 
-async def committed_offset(cluster: MemberCluster, at: int) -> tuple[int, int]:
+async def committed_offset(cluster: BrokerCluster, at: int) -> tuple[int, int]:
     """Return the error code and the committed offset of `t-0` by OffsetFetch for the group."""
     topics = [k09.OffsetFetchRequestTopics("t", partition_indexes=[0])]
     request = k09.OffsetFetchRequest(groups=[k09.OffsetFetchRequestGroup(GROUP, topics=topics)])

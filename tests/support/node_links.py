@@ -13,7 +13,7 @@ from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.sim.memory_network import MemoryNetwork
-from tests.support.answering_node import Answer, AnsweringNode
+from tests.support.answering_node import Answer, ScriptedNode
 from tests.support.simulation import settle
 
 
@@ -33,9 +33,9 @@ class LinkHarness:
         """Return a link (a connection that is opened on demand) to a node."""
         return NodeClient(node, self.network, clock=self.clock, timers=self.timers, random=Random(1), client_id="broker-1")
 
-    async def answering(self, node: Node, answer: Answer, versions: dict[int, tuple[int, int]]) -> AnsweringNode:
+    async def answering(self, node: Node, answer: Answer, versions: dict[int, tuple[int, int]]) -> ScriptedNode:
         """Start a scripted node, which responds by `answer`, at the address of `node`, and return it."""
-        return await AnsweringNode(self.network, node.host, node.port, answer, versions).start()
+        return await ScriptedNode(self.network, node.host, node.port, answer, versions).start()
 
     async def pass_ms(self, ms: int) -> None:
         self.clock.advance(ms)

@@ -8,7 +8,7 @@ from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.peers import Peers
 from ottla.protocol.api_keys import ApiKey
-from tests.support.answering_node import Answer, AnsweringNode
+from tests.support.answering_node import Answer, ScriptedNode
 from tests.support.node_links import LinkHarness
 
 T, STATE = (bytes([n]) * 16 for n in (1, 2))
@@ -28,7 +28,7 @@ class BrokerOne(LinkHarness):
         self.addresses: dict[int, Node] = {}
         self.peers = Peers(self.connect, self.addresses.get, 1_000)
 
-    async def other(self, node: int, answer: Answer, versions: dict[int, tuple[int, int]] | None = None) -> AnsweringNode:
+    async def other(self, node: int, answer: Answer, versions: dict[int, tuple[int, int]] | None = None) -> ScriptedNode:
         """Start a scripted broker with the id `node`, register it in broker 1's metadata, and return it."""
         self.addresses[node] = Node(node, f"h{node}", 9092)
         return await self.answering(self.addresses[node], answer, versions or dict(SERVED.items()))

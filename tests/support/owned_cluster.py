@@ -1,4 +1,4 @@
-"""A cluster of whole brokers on one loop, like `member_cluster`, under Ottla's own controller."""
+"""A cluster of whole brokers on one loop, like `broker_cluster`, under Ottla's own controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.schema import Message
-from tests.support.member_cluster import CLUSTER_ID, MemberCluster, run_in_a_cluster
+from tests.support.broker_cluster import CLUSTER_ID, BrokerCluster, run_in_a_cluster
 from tests.support.memory_clients import Plug
 
 CONTROLLER = 3000
@@ -34,7 +34,7 @@ DIRECTORY = Path("/controller")
 class ControllerHost:
     """The controller and its disk, which outlives its process. `exit_codes` are the codes with which its process would have ended."""
 
-    def __init__(self, cluster: MemberCluster, settings: dict[str, str], release: str | None = None) -> None:
+    def __init__(self, cluster: BrokerCluster, settings: dict[str, str], release: str | None = None) -> None:
         self.exit_codes: list[int] = []
         self.node: ControllerNode | None = None
         self.files = MemoryFiles()
@@ -86,7 +86,7 @@ class ControllerHost:
         return self.image.topics[self.image.topic_ids[topic]].partitions[index]
 
 
-class OwnedCluster(MemberCluster):
+class OwnedCluster(BrokerCluster):
     """A cluster of `size` brokers, with ids from 1. `controller_host` is the controller, formatted for a Kafka release."""
 
     def __init__(

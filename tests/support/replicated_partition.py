@@ -213,7 +213,7 @@ class ReplicatedPartition:
             message = self.network.pop(self.rng.randrange(len(self.network)))
             if not lost:
                 message()
-            elif message.func in {self.propose, self.proposal_answered}:
+            elif message.func in {self.propose, self.proposal_completed}:
                 self.network.append(message)
 
     def propose(self, broker: Broker, proposal: Proposal) -> None:
@@ -222,11 +222,11 @@ class ReplicatedPartition:
             if self.rng.random() < 0.2:
                 self.network.append(partial(self.propose, broker, proposal))
             else:
-                self.network.append(partial(self.proposal_answered, broker, proposal, answer))
+                self.network.append(partial(self.proposal_completed, broker, proposal, answer))
 
-    def proposal_answered(self, broker: Broker, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
+    def proposal_completed(self, broker: Broker, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
         if self.is_up(broker):
-            self.act(broker, broker.replica.answered(proposal, answer, self.now_ms))
+            self.act(broker, broker.replica.proposal_completed(proposal, answer, self.now_ms))
 
     def fetch(self, broker: Broker) -> None:
         follower, registration = broker.follower, broker.registration
@@ -269,7 +269,7 @@ class ReplicatedPartition:
         follower = broker.follower
         if follower is None or not self.is_up(broker):
             return
-        match follower.answered(requested, data, self.now_ms):
+        match follower.handle_response(requested, data, self.now_ms):
             case AppendFetched(leader_epoch):
                 taken = [entry for entry in entries if entry.epoch <= leader_epoch]
                 for entry in taken:
@@ -290,7 +290,7 @@ class ReplicatedPartition:
         if leader is None or leader.replica.leader_epoch != requested.current_leader_epoch:
             follower.refused(ErrorCode.UNKNOWN_LEADER_EPOCH, requested, self.now_ms)
             return
-        action = follower.offsets_answered(requested, leader.log.log_start_offset, leader.log.log_end_offset, self.now_ms)
+        action = follower.handle_offsets(requested, leader.log.log_start_offset, leader.log.log_end_offset, self.now_ms)
         assert not isinstance(action, RestartLog), "nothing is ever deleted"
         if isinstance(action, TruncateLog):
             self.truncate(broker, action.offset)

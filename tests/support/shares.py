@@ -24,7 +24,7 @@ from ottla.spark_jobs.sharing import (
     read_slices,
     share_out,
 )
-from ottla.spark_jobs.steps import Answer, Question
+from ottla.spark_jobs.steps import Answer, AuditSpec
 
 
 class SharedJudge:
@@ -41,12 +41,12 @@ class SharedJudge:
         self.taken: list[list[LogDirectory]] = []
         """The tasks whose results an earlier run left in `resume`."""
 
-    def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        kept = None if self.resume is None else Kept.open(self.resume, question, self.shares)
-        self.taken, rest = ([], plan(logs, question)) if kept is None else plan_rest(kept, logs, question)
+    def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
+        kept = None if self.resume is None else Kept.open(self.resume, spec, self.shares)
+        self.taken, rest = ([], plan(logs, spec)) if kept is None else plan_rest(kept, logs, spec)
         tasks = self.taken + rest.tasks
         self.tasks, self.slices = len(tasks), len(rest.slices)
-        work = Work(question, self.shares, 512, kept)
+        work = Work(spec, self.shares, 512, kept)
         rows: list[Row] = []
         for task in tasks:
             rows += judge_tasks(work, iter([(0, packed(task))]))
@@ -58,7 +58,7 @@ class SharedJudge:
                 raise failure
         return answers
 
-    def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
+    def draw(self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
         some, ends, early = bounded(logs, drawn, found)
-        rows = [(i, packed(task)) for i, task in enumerate(share_out(some, question))]
-        return [{"ends": early}, *(pickle.loads(content) for _, content in draw_tasks(Work(question, 1, 512), ends, found, iter(rows)))]
+        rows = [(i, packed(task)) for i, task in enumerate(share_out(some, spec))]
+        return [{"ends": early}, *(pickle.loads(content) for _, content in draw_tasks(Work(spec, 1, 512), ends, found, iter(rows)))]

@@ -30,7 +30,7 @@ from tests.support.classic_groups import subscription
 
 GROUP, TRANSACTIONAL_ID = 0, 1
 RETRY_S: Final = 0.02
-PATIENCE_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 SESSION_MS: Final = 30_000
 PRODUCE_VERSION, COMMIT_VERSION, TXN_COMMIT_VERSION = 12, 9, 5
 """The newest versions that name topics; later ones have topic ids. Transactions add their partitions with the first request (KIP-890)."""
@@ -151,7 +151,7 @@ class SoakClients:
 
     def _answered(self, whom: Callable[[], int], request: Message, code_of: Callable[[Any], int], version: int | None = None) -> Any:
         """Send the request to the responsible broker until it succeeds; return the response. Raises Unanswered."""
-        end_s, last = time.monotonic() + PATIENCE_S, ""
+        end_s, last = time.monotonic() + TIMEOUT_S, ""
         while time.monotonic() < end_s:
             try:
                 node = whom()
@@ -163,7 +163,7 @@ class SoakClients:
             except (OSError, KeyError, IndexError) as error:  # the broker restarts, or there is no leader
                 last = repr(error)
             time.sleep(RETRY_S)
-        raise Unanswered(f"{type(request).__name__} did not succeed within {PATIENCE_S:.0f} s: {last}")
+        raise Unanswered(f"{type(request).__name__} did not succeed within {TIMEOUT_S:.0f} s: {last}")
 
 
 def _code(answer: Any) -> int:

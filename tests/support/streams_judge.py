@@ -97,7 +97,7 @@ def _offsets(random: Random) -> dict[tuple[str, int], int]:
 
 def kafkas_answers(questions: Iterable[Group | Application]) -> list[dict[str, Any]]:
     """Return the answers of Kafka's own code to the questions, in order. Raises `KafkaMissing`."""
-    lines = "".join(json.dumps(_order(question)) + "\n" for question in questions)
+    lines = "".join(json.dumps(_order(request)) + "\n" for request in questions)
     classes = compiled("StreamsJudge")
     with tempfile.TemporaryDirectory() as directory:
         argv = [java(), *OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{classes}:{jars()}/*", "StreamsJudge"]
@@ -106,9 +106,9 @@ def kafkas_answers(questions: Iterable[Group | Application]) -> list[dict[str, A
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def _order(question: Group | Application) -> dict[str, Any]:
-    if isinstance(question, Application):
-        return {"topics": question.topics, "topology": {"version": 0} | as_kafkas_json(question.topology)}
+def _order(request: Group | Application) -> dict[str, Any]:
+    if isinstance(request, Application):
+        return {"topics": request.topics, "topology": {"version": 0} | as_kafkas_json(request.topology)}
     return {
         "members": {
             name: {
@@ -117,12 +117,10 @@ def _order(question: Group | Application) -> dict[str, Any]:
                 "standby": as_lists(member.before.standby),
                 "offsets": [[*task, offset] for task, offset in member.offsets.items()],
             }
-            for name, member in question.members.items()
+            for name, member in request.members.items()
         },
-        "subtopologies": {
-            name: {"tasks": one.number_of_tasks, "stateful": one.is_stateful} for name, one in question.subtopologies.items()
-        },
-        "replicas": question.standby_replicas,
+        "subtopologies": {name: {"tasks": one.number_of_tasks, "stateful": one.is_stateful} for name, one in request.subtopologies.items()},
+        "replicas": request.standby_replicas,
     }
 
 

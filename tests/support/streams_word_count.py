@@ -25,7 +25,7 @@ SETTINGS = {
 }
 """Broker settings with which a group gets its assignment, and loses a killed member, within seconds."""
 
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 
 
 class WordCount:
@@ -54,12 +54,12 @@ class WordCount:
         for number, line in enumerate(lines):
             producer.produce(self.text, line, partition=number % PARTITIONS)
             self.expected.update((self.counts, word) for word in line.split())
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(TIMEOUT_S) == 0
 
     def check(self) -> None:
         """Wait until each word is counted, and assert that each count was written once, in order."""
         outputs = Outputs(self.bootstrap, [self.counts])
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while outputs.counts.last != self.expected and time.monotonic() < deadline:
             outputs.step()
         outputs.close()
@@ -69,7 +69,7 @@ class WordCount:
 
 def until(answer: Callable[[], object], wanted: object) -> None:
     """Call `answer` repeatedly until it returns `wanted`."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     found = answer()
     while found != wanted:
         assert time.monotonic() < deadline, f"{found!r} instead of {wanted!r}"

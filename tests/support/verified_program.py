@@ -35,7 +35,7 @@ PARTITIONS = 2
 BATCH_RECORDS = 2
 TIMEOUT_S = 0.25
 """Timeout of a request of programs that may send it again, so a late response of a busy machine does no harm."""
-PATIENCE_S = 10
+WAIT_S = 10
 """Timeout of programs to which a second request does harm. They send again only when the connection breaks; see `--timeout`."""
 TRIES = 500
 PAUSE_S = 0.01
@@ -423,7 +423,7 @@ def main() -> int:
     parser.add_argument("mode", choices=MODES)
     for flag in ("v1", "new-id", "keep-id", "no-read-back", "begin-again", "ignore-aborts", "acks-one"):
         parser.add_argument(f"--{flag}", action="store_true")
-    parser.add_argument("--timeout", type=float, default=PATIENCE_S, help="seconds, for programs without a producer id")
+    parser.add_argument("--timeout", type=float, default=WAIT_S, help="seconds, for programs without a producer id")
     options = parser.parse_args()
     try:
         return MODES[options.mode](options)

@@ -25,7 +25,7 @@ from tests.support.group_calls import find_coordinator, wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 
-LOCKED = pytest.mark.broker_settings({**GUARDED, "group.consumer.assignment.interval.ms": "0"})
+WITH_AUTHORIZER = pytest.mark.broker_settings({**GUARDED, "group.consumer.assignment.interval.ms": "0"})
 READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 _RESULTS = ("topics", "responses", "results")
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -43,7 +43,7 @@ def produce(client: Client, *names: str, acks: int = 1) -> list[int]:
     return [each.partition_responses[0].error_code for each in client.call(request, 9).responses]
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_each_topic_is_authorized_by_itself_in_the_order_of_the_request(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         for name in ("a", "b", "c"):
@@ -54,7 +54,7 @@ def test_each_topic_is_authorized_by_itself_in_the_order_of_the_request(broker: 
     assert [broker.topics.end_offset(name) for name in ("a", "b", "c")] == [2, 0, 1]
 
 
-@LOCKED
+@WITH_AUTHORIZER
 @pytest.mark.parametrize("transactional_first", [True, False])
 def test_a_transactional_batch_that_a_later_one_replaces_is_authorized_too(broker: RunningBroker, transactional_first: bool) -> None:
     batches = [build_batch([SimpleRecord(None, b"v")])]
@@ -73,7 +73,7 @@ def test_a_transactional_batch_that_a_later_one_replaces_is_authorized_too(broke
     assert broker.topics.end_offset("a") == 0
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_a_committed_topic_without_a_name_is_denied_like_any_other(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         find_coordinator(admin)
@@ -83,7 +83,7 @@ def test_a_committed_topic_without_a_name_is_denied_like_any_other(broker: Runni
         assert [topic.partitions[0].error_code for topic in answer.topics] == [DENIED, DENIED]
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_a_topic_named_twice_is_authorized_once_for_each_form(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "t")
@@ -96,7 +96,7 @@ def test_a_topic_named_twice_is_authorized_once_for_each_form(broker: RunningBro
             assert [each.error_code for each in results] == [ErrorCode.INVALID_REQUEST, DENIED]
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_a_denied_produce_with_acks_0_closes_the_connection_after_allowed_writes(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "a")
@@ -108,7 +108,7 @@ def test_a_denied_produce_with_acks_0_closes_the_connection_after_allowed_writes
     assert [broker.topics.end_offset(name) for name in ("a", "b")] == [1, 0]
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_a_revoked_permission_takes_effect_within_a_fetch_session(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "a")
@@ -129,7 +129,7 @@ def _fetch(session_id: int, epoch: int, *names: str) -> FetchRequest:
     return FetchRequest(None, max_wait_ms=0, max_bytes=1 << 20, session_id=session_id, session_epoch=epoch, topics=topics)
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_a_regular_expression_matches_only_topics_that_its_member_may_describe(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         ids = [bytes(create(admin, name).topic_id) for name in ("a1", "a2")]
@@ -146,7 +146,7 @@ def test_a_regular_expression_matches_only_topics_that_its_member_may_describe(b
         wait_until(lambda: assigned() == set(ids), "the expression is resolved again")
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_a_producer_id_requires_write_permission_on_any_topic(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
 

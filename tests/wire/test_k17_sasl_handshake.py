@@ -17,7 +17,7 @@ from tests.support.logins import BareConnection, authenticate, handshake, log_in
 from tests.support.running_broker import RunningBroker
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-LOCKED = pytest.mark.broker_settings(secured())
+WITH_SASL = pytest.mark.broker_settings(secured())
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -27,14 +27,14 @@ def test_a_handshake_at_a_plaintext_listener_is_an_illegal_state(client: Client,
     assert client.call(MetadataRequest(topics=[]), 1).brokers  # the connection stays open
 
 
-@LOCKED
+@WITH_SASL
 @pytest.mark.parametrize("version", [0, 1])
 def test_an_enabled_mechanism_is_accepted(client: Client, version: int) -> None:
     answer = handshake(client, "SCRAM-SHA-512", version)
     assert (answer.error_code, answer.mechanisms) == (ErrorCode.NONE, MECHANISMS)
 
 
-@LOCKED
+@WITH_SASL
 @pytest.mark.parametrize("name", ["GSSAPI", "plain", ""])
 def test_a_mechanism_that_is_not_enabled_is_rejected_with_the_enabled_ones_and_a_delay(client: Client, name: str) -> None:
     began = time.monotonic()
@@ -45,7 +45,7 @@ def test_a_mechanism_that_is_not_enabled_is_rejected_with_the_enabled_ones_and_a
         handshake(client)
 
 
-@LOCKED
+@WITH_SASL
 def test_api_versions_is_allowed_once_before_the_handshake(client: Client) -> None:
     refused = client.call(ApiVersionsRequest("no name", ""), 3)
     assert refused.error_code == ErrorCode.INVALID_REQUEST
@@ -54,7 +54,7 @@ def test_api_versions_is_allowed_once_before_the_handshake(client: Client) -> No
     assert handshake(client).error_code == ErrorCode.NONE
 
 
-@LOCKED
+@WITH_SASL
 @pytest.mark.broker_like("4.3")
 def test_a_client_of_a_newer_release_learns_the_versions_before_the_handshake_and_asks_again(client: Client) -> None:
     """franz-go sends the newest ApiVersions version that it knows. An unsupported version gets a response in version 0 with the supported
@@ -67,7 +67,7 @@ def test_a_client_of_a_newer_release_learns_the_versions_before_the_handshake_an
     assert handshake(client).error_code == ErrorCode.NONE
 
 
-@LOCKED
+@WITH_SASL
 @pytest.mark.broker_like("4.3")
 def test_a_request_in_a_version_of_a_newer_release_closes_the_connection_during_authentication(client: Client) -> None:
     handshake(client)
@@ -75,14 +75,14 @@ def test_a_request_in_a_version_of_a_newer_release_closes_the_connection_during_
         client.call(DeleteGroupsRequest([]), DeleteGroupsRequest.MAX_VERSION)
 
 
-@LOCKED
+@WITH_SASL
 def test_a_second_api_versions_closes_the_connection(client: Client) -> None:
     client.call(ApiVersionsRequest("test", "1"), 4)
     with pytest.raises(ConnectionError):
         client.call(ApiVersionsRequest("test", "1"), 4)
 
 
-@LOCKED
+@WITH_SASL
 @pytest.mark.parametrize("after_versions", [False, True])
 @pytest.mark.parametrize("request_", [MetadataRequest(topics=[]), SaslAuthenticateRequest(plain())])
 def test_any_other_request_before_authentication_closes_the_connection(
@@ -94,7 +94,7 @@ def test_any_other_request_before_authentication_closes_the_connection(
         client.call(request_, 0)
 
 
-@LOCKED
+@WITH_SASL
 @pytest.mark.parametrize(
     "sent",
     [
@@ -117,14 +117,14 @@ def test_an_invalid_frame_before_authentication_closes_the_connection_without_a_
         assert log_in(client).error_code == ErrorCode.NONE
 
 
-@LOCKED
+@WITH_SASL
 def test_a_handshake_after_authentication_is_an_illegal_state_and_the_connection_stays_open(client: Client) -> None:
     log_in(client)
     assert (handshake(client).error_code, handshake(client, "x", 0).mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
     assert client.call(MetadataRequest(topics=[]), 1).brokers
 
 
-@LOCKED
+@WITH_SASL
 def test_a_second_handshake_closes_the_connection(client: Client) -> None:
     handshake(client)
     answer = client.call(SaslHandshakeRequest("PLAIN"), 1)

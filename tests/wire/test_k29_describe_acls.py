@@ -9,7 +9,7 @@ from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest, Descr
 from tests.support.access import GUARDED, acl, allow, ann, bob, of_cluster
 from tests.support.running_broker import RunningBroker
 
-LOCKED = pytest.mark.broker_settings(GUARDED)
+WITH_AUTHORIZER = pytest.mark.broker_settings(GUARDED)
 
 
 def describe(client: Client, name: str | None = None, pattern: int = Pattern.ANY, version: int = 3, kind: int = 1) -> DescribeAclsResponse:
@@ -24,7 +24,7 @@ def test_without_an_authorizer_describe_is_security_disabled(client: Client, ver
     assert (answer.error_code, answer.error_message) == (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
 
 
-@LOCKED
+@WITH_AUTHORIZER
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_acls_are_grouped_by_resource(broker: RunningBroker, version: int) -> None:
     with bob(broker) as client:
@@ -44,7 +44,7 @@ def test_acls_are_grouped_by_resource(broker: RunningBroker, version: int) -> No
     assert len(acls["a", Pattern.PREFIXED]) == 1
 
 
-@LOCKED
+@WITH_AUTHORIZER
 @pytest.mark.parametrize(
     ("name", "pattern", "found"),
     [
@@ -64,7 +64,7 @@ def test_a_filter_matches_by_pattern_type(broker: RunningBroker, name: str | Non
         assert {each.resource_name for each in describe(client, name, pattern).resources} == found
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_describing_acls_requires_describe_on_the_cluster(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         answer = describe(client)
@@ -73,7 +73,7 @@ def test_describing_acls_requires_describe_on_the_cluster(broker: RunningBroker)
         assert len(describe(client).resources) == 1
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_a_filter_with_an_unknown_part_closes_the_connection(broker: RunningBroker) -> None:
     with bob(broker) as client, pytest.raises(ConnectionError):
         describe(client, kind=0)

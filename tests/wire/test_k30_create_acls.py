@@ -12,7 +12,7 @@ from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 from tests.wire.test_k29_describe_acls import describe
 
-LOCKED = pytest.mark.broker_settings(GUARDED)
+WITH_AUTHORIZER = pytest.mark.broker_settings(GUARDED)
 READ_A = acl(Resource.TOPIC, "a", Operation.READ)
 
 
@@ -27,7 +27,7 @@ def test_without_an_authorizer_create_is_security_disabled(client: Client, versi
     assert (result.error_code, result.error_message) == (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
-@LOCKED
+@WITH_AUTHORIZER
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_an_acl_applies_to_the_next_request_and_survives_a_crash(broker: RunningBroker, version: int) -> None:
     with bob(broker) as admin, ann(broker) as client:
@@ -41,7 +41,7 @@ def test_an_acl_applies_to_the_next_request_and_survives_a_crash(broker: Running
         assert sees(client)
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_an_invalid_acl_is_rejected_alone_and_duplicates_are_not_created(broker: RunningBroker) -> None:
     wrong = [
         (acl(Resource.CLUSTER, "other", Operation.ALTER), "The only valid name for the CLUSTER resource is kafka-cluster"),
@@ -60,7 +60,7 @@ def test_an_invalid_acl_is_rejected_alone_and_duplicates_are_not_created(broker:
         assert [len(each.acls) for each in describe(client).resources] == [1]
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_creating_acls_requires_alter_on_the_cluster(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         assert create_acls(client, READ_A)[0].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -68,7 +68,7 @@ def test_creating_acls_requires_alter_on_the_cluster(broker: RunningBroker) -> N
         assert create_acls(client, READ_A)[0].error_code == 0
 
 
-@LOCKED
+@WITH_AUTHORIZER
 @pytest.mark.parametrize(
     "creation", [AclCreation(1, "a", 3, "User:a", "*", 3, 3), acl(Resource.TOPIC, "a", Operation.READ, pattern=Pattern.MATCH)]
 )
@@ -77,13 +77,13 @@ def test_an_acl_with_any_fails_the_whole_request_as_in_kafka(broker: RunningBrok
         assert [result.error_code for result in create_acls(client, READ_A, creation)] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_an_acl_with_an_unknown_part_closes_the_connection(broker: RunningBroker) -> None:
     with bob(broker) as client, pytest.raises(ConnectionError):
         create_acls(client, AclCreation(0, "a", 3, "User:a", "*", 3, 3))
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_an_acl_of_4_4_can_name_an_address_range(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "a")

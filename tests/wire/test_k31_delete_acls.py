@@ -12,7 +12,7 @@ from tests.support.topic_calls import create
 from tests.wire.test_k29_describe_acls import describe
 from tests.wire.test_k30_create_acls import READ_A, sees
 
-LOCKED = pytest.mark.broker_settings(GUARDED)
+WITH_AUTHORIZER = pytest.mark.broker_settings(GUARDED)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -21,7 +21,7 @@ def test_without_an_authorizer_delete_is_security_disabled(client: Client, versi
     assert (result.error_code, result.error_message) == (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
-@LOCKED
+@WITH_AUTHORIZER
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_deleted_acl_applies_to_no_later_request_and_stays_deleted_after_a_crash(broker: RunningBroker, version: int) -> None:
     with bob(broker) as admin, ann(broker) as client:
@@ -39,7 +39,7 @@ def test_a_deleted_acl_applies_to_no_later_request_and_stays_deleted_after_a_cra
         assert describe(admin).resources == []
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_an_acl_that_matches_two_filters_is_returned_for_both(broker: RunningBroker) -> None:
     with bob(broker) as client:
         allow(client, READ_A, acl(Resource.GROUP, "g", Operation.READ))
@@ -49,7 +49,7 @@ def test_an_acl_that_matches_two_filters_is_returned_for_both(broker: RunningBro
     assert [(result.error_code, len(result.matching_acls)) for result in results] == [(0, 1), (ErrorCode.INVALID_REQUEST, 0), (0, 2)]
 
 
-@LOCKED
+@WITH_AUTHORIZER
 def test_deleting_acls_requires_alter_on_the_cluster(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         allow(admin, READ_A)

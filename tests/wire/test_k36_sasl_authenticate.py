@@ -21,7 +21,7 @@ from tests.support.signed import ec_key, first_message, jwk, key_set, rsa_key, s
 
 OUT_OF_TURN = "SaslAuthenticate request received after successful authentication"
 WRONG = "Authentication failed: Invalid username or password"
-LOCKED = pytest.mark.broker_settings(secured())
+WITH_SASL = pytest.mark.broker_settings(secured())
 RENEWED = pytest.mark.broker_settings(secured(connections_max_reauth_ms="60000"))
 
 
@@ -36,7 +36,7 @@ def test_a_token_at_a_plaintext_listener_is_an_illegal_state(client: Client, ver
     assert metadata(client)
 
 
-@LOCKED
+@WITH_SASL
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_an_authenticated_client_is_served(client: Client, version: int) -> None:
     handshake(client)
@@ -47,7 +47,7 @@ def test_an_authenticated_client_is_served(client: Client, version: int) -> None
     assert metadata(client)
 
 
-@LOCKED
+@WITH_SASL
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_response_to_a_wrong_password_is_delayed_and_the_connection_closes(client: Client, version: int) -> None:
     handshake(client)
@@ -66,7 +66,7 @@ def test_without_a_delay_the_response_is_immediate_and_the_connection_closes(cli
         metadata(client)
 
 
-@LOCKED
+@WITH_SASL
 def test_requests_behind_a_failed_authentication_are_ignored(broker: RunningBroker) -> None:
     with BareConnection(broker.port) as connection:
         connection.ask(SaslHandshakeRequest("PLAIN"), 1)
@@ -74,7 +74,7 @@ def test_requests_behind_a_failed_authentication_are_ignored(broker: RunningBrok
         assert connection.ask(MetadataRequest(topics=[]), 1) is None
 
 
-@LOCKED
+@WITH_SASL
 def test_requests_behind_an_authentication_are_answered_after_it(client: Client) -> None:
     handshake(client)
     sent = [client.send(SaslAuthenticateRequest(plain()), 1), client.send(MetadataRequest(topics=[]), 1)]
@@ -82,7 +82,7 @@ def test_requests_behind_an_authentication_are_answered_after_it(client: Client)
     assert answered == sent
 
 
-@LOCKED
+@WITH_SASL
 def test_tokens_are_bare_after_a_handshake_of_version_0(broker: RunningBroker) -> None:
     with BareConnection(broker.port) as connection:
         assert connection.ask(SaslHandshakeRequest("PLAIN"), 0).error_code == 0
@@ -95,7 +95,7 @@ def test_tokens_are_bare_after_a_handshake_of_version_0(broker: RunningBroker) -
         assert connection.receive() is None
 
 
-@LOCKED
+@WITH_SASL
 @pytest.mark.parametrize("request_", [MetadataRequest([MetadataRequestTopic(name="t")]), ApiVersionsRequest("test", "1")])
 def test_another_request_in_place_of_a_token_is_rejected_with_its_own_response(
     client: Client, request_: MetadataRequest | ApiVersionsRequest
@@ -108,14 +108,14 @@ def test_another_request_in_place_of_a_token_is_rejected_with_its_own_response(
         authenticate(client, plain())
 
 
-@LOCKED
+@WITH_SASL
 def test_a_topic_named_by_id_is_rejected_with_an_empty_name(client: Client) -> None:
     handshake(client)
     (topic,) = client.call(MetadataRequest([MetadataRequestTopic(topic_id=b"i" * 16, name=None)]), 11).topics
     assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.ILLEGAL_SASL_STATE, "", b"i" * 16)
 
 
-@LOCKED
+@WITH_SASL
 def test_a_produce_before_authentication_writes_nothing(broker: RunningBroker) -> None:
     broker.topics.create("t")
     batch = build_batch([SimpleRecord(None, b"v")])

@@ -15,7 +15,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
 from tests.support.logins import ScramClient, authenticate, handshake, log_in, secured
 from tests.support.running_broker import RunningBroker
 
-LOCKED = pytest.mark.broker_settings(secured())
+WITH_SASL = pytest.mark.broker_settings(secured())
 SALT = b"of the sea"
 
 
@@ -32,7 +32,7 @@ def alter(client: Client, *changes: ScramCredentialUpsertion | ScramCredentialDe
     return {result.user: (result.error_code, result.error_message) for result in client.call(request, 0).results}
 
 
-def comes_in(broker: RunningBroker, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> bool:
+def authenticates(broker: RunningBroker, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> bool:
     with broker.client() as client:
         scram = ScramClient(user, password, SCRAM_KINDS[mechanism].hash)
         handshake(client, mechanism)
@@ -53,24 +53,24 @@ def failed(mechanism: str) -> tuple[int, str]:
     return ErrorCode.SASL_AUTHENTICATION_FAILED, text
 
 
-@LOCKED
+@WITH_SASL
 @pytest.mark.parametrize("mechanism", SCRAM_KINDS)
 def test_a_user_authenticates_with_the_latest_password_until_it_is_deleted(broker: RunningBroker, client: Client, mechanism: str) -> None:
     log_in(client)
-    assert not comes_in(broker, "eve", "one", mechanism)
+    assert not authenticates(broker, "eve", "one", mechanism)
     assert alter(client, upsertion("eve", "one", mechanism)) == {"eve": (0, None)}
-    assert comes_in(broker, "eve", "one", mechanism)
+    assert authenticates(broker, "eve", "one", mechanism)
     assert alter(client, upsertion("eve", "two", mechanism)) == {"eve": (0, None)}
-    assert (comes_in(broker, "eve", "one", mechanism), comes_in(broker, "eve", "two", mechanism)) == (False, True)
+    assert (authenticates(broker, "eve", "one", mechanism), authenticates(broker, "eve", "two", mechanism)) == (False, True)
     assert alter(client, ScramCredentialDeletion("eve", SCRAM_KINDS[mechanism].number)) == {"eve": (0, None)}
-    assert not comes_in(broker, "eve", "two", mechanism)
+    assert not authenticates(broker, "eve", "two", mechanism)
 
 
-@LOCKED
+@WITH_SASL
 def test_a_credential_is_valid_for_its_own_mechanism_only(broker: RunningBroker, client: Client) -> None:
     log_in(client)
     alter(client, upsertion("eve", "one", "SCRAM-SHA-256"))
-    assert not comes_in(broker, "eve", "one", "SCRAM-SHA-512")
+    assert not authenticates(broker, "eve", "one", "SCRAM-SHA-512")
 
 
 def test_credentials_survive_a_kill(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_credentials_survive_a_kill(tmp_path: Path) -> None:
             alter(client, upsertion("eve", "one"))
         broker.kill()
         broker.start()
-        assert comes_in(broker, "eve", "one")
+        assert authenticates(broker, "eve", "one")
 
 
 def test_an_invalid_change_is_rejected_for_its_user_only(client: Client) -> None:

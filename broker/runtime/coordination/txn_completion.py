@@ -46,9 +46,9 @@ class TransactionFaults(Protocol):
     active: bool
 
     def stops_at(
-        self, step: str, transactional_id: str, go_on: Callable[[], object], topic: str | None = None, partition: int | None = None, /
+        self, step: str, transactional_id: str, resume: Callable[[], object], topic: str | None = None, partition: int | None = None, /
     ) -> bool:
-        """Return whether a fault rule stops the transaction before this step. `go_on` is called when the rule is removed."""
+        """Return whether a fault rule stops the transaction before this step. `resume` is called when the rule is removed."""
         ...
 
 
@@ -107,11 +107,11 @@ class TxnCompletion:
             self._prepared(shard, txn)
             return
 
-        def go_on(done: asyncio.Future[None]) -> None:
+        def resume(done: asyncio.Future[None]) -> None:
             if not done.cancelled() and done.exception() is None:
                 self._prepared(shard, txn)
 
-        decided.add_done_callback(go_on)
+        decided.add_done_callback(resume)
 
     def stop(self, shard: TransactionShard | None = None) -> None:
         """Stop the completion of all transactions, or of those in `shard`. The next coordinator continues from the log."""

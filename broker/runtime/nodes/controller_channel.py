@@ -171,10 +171,10 @@ class ControllerChannel:
             return response
 
     async def _until_news(self, deadline_ms: int | None) -> None:
-        """Wait until `look_again` is called, for at most CONTROLLER_LOOK_MS and not beyond the deadline."""
-        left_ms = limits.CONTROLLER_LOOK_MS if deadline_ms is None else deadline_ms - self._clock.mono_ms()
+        """Wait until `look_again` is called, for at most CONTROLLER_DISCOVERY_MS and not beyond the deadline."""
+        left_ms = limits.CONTROLLER_DISCOVERY_MS if deadline_ms is None else deadline_ms - self._clock.mono_ms()
         self._news = asyncio.get_running_loop().create_future()
-        await wait_at_most(self._timers, self._clock, min(limits.CONTROLLER_LOOK_MS, left_ms), [self._news])
+        await wait_at_most(self._timers, self._clock, min(limits.CONTROLLER_DISCOVERY_MS, left_ms), [self._news])
 
     def _dial(self) -> Link | None:
         """Return a new link to the controller. Return None if no controller is known, or if the link to the known controller was just

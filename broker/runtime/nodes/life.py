@@ -12,7 +12,7 @@ from functools import partial
 
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.cluster.life_cycle import Incarnation, LifeCycle, Pace, Request, Response, State, must_register_again
+from ottla.broker.cluster.life_cycle import Incarnation, LifeCycle, LifecycleTimeouts, Request, Response, State, must_register_again
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.core.settings import BrokerSettings
@@ -38,7 +38,7 @@ class StartupAborted(Exception):
     """The broker stopped before it was caught up or unfenced; the text gives the reason."""
 
 
-class BrokerLife:
+class BrokerLifecycleManager:
     """The life cycle of one broker incarnation.
 
     `published_offset` returns the last metadata offset published in this broker. `on_registered` receives the broker epoch of each
@@ -49,7 +49,7 @@ class BrokerLife:
         self,
         channel: ControllerChannel,
         incarnation: Incarnation,
-        pace: Pace,
+        timeouts: LifecycleTimeouts,
         *,
         nursery: Nursery,
         published_offset: Callable[[], int],
@@ -58,7 +58,7 @@ class BrokerLife:
     ) -> None:
         self._channel = channel
         self._incarnation = incarnation
-        self._life = LifeCycle(incarnation, pace)
+        self._life = LifeCycle(incarnation, timeouts)
         self._nursery = nursery
         self._clock = nursery.clock
         self._published_offset = published_offset
@@ -151,7 +151,7 @@ class BrokerLife:
         except (ControllerUnreachable, UnsupportedByPeer) as error:
             self._lines.holds("unanswered", logging.WARNING, "%s was not answered: %s", type(request).__name__, error)
         before, epoch = self.state, self.broker_epoch
-        self._life.answered(response, self._clock.mono_ms())
+        self._life.handle_response(response, self._clock.mono_ms())
         if response is not None:
             self._note(request, response.error_code)
         if self.broker_epoch != epoch:
@@ -205,9 +205,11 @@ def incarnation_of(
     )
 
 
-def pace_of(settings: BrokerSettings) -> Pace:
+def timeouts_of(settings: BrokerSettings) -> LifecycleTimeouts:
     """Return the life cycle's intervals and timeouts from the settings."""
-    return Pace(settings.broker_heartbeat_interval_ms, settings.initial_broker_registration_timeout_ms, settings.log_dir_failure_timeout_ms)
+    return LifecycleTimeouts(
+        settings.broker_heartbeat_interval_ms, settings.initial_broker_registration_timeout_ms, settings.log_dir_failure_timeout_ms
+    )
 
 
 def _milestone() -> asyncio.Future[None]:

@@ -174,7 +174,7 @@ class MetadataObserver:
             self._log_trouble(f"{peer.host}:{peer.port} does not serve the cluster's metadata: {error}")
             return
         before = self.controller
-        actions = self._state.answered(peer, response, self._clock.mono_ms())
+        actions = self._state.handle_response(peer, response, self._clock.mono_ms())
         if self.controller != before:
             self.on_controller()
         for action in actions:

@@ -193,7 +193,7 @@ class _Fetcher:
         if response is None:
             self._plan.request_failed(self._now_ms)
         else:
-            await self._answered(self._plan.answered(response, self._now_ms))
+            await self._carry_out_steps(self._plan.handle_response(response, self._now_ms))
 
     async def _until_request_is_due(self) -> None:
         self._wakeup = asyncio.get_running_loop().create_future()
@@ -246,11 +246,11 @@ class _Fetcher:
         try:
             end, start = [await self._offset(key, sent, which) for which in (LATEST, EARLIEST)]
         except (LinkBroken, UnsupportedByPeer):
-            self._plan.offsets_refused(key, sent, ErrorCode.NETWORK_EXCEPTION, self._now_ms)
+            self._plan.handle_offsets_error(key, sent, ErrorCode.NETWORK_EXCEPTION, self._now_ms)
         except Rejected as refused:
-            self._plan.offsets_refused(key, sent, refused.code, self._now_ms)
+            self._plan.handle_offsets_error(key, sent, refused.code, self._now_ms)
         else:
-            action = self._plan.offsets_answered(key, sent, start, end, self._now_ms)
+            action = self._plan.handle_offsets(key, sent, start, end, self._now_ms)
             if not isinstance(action, FetchAction):
                 self._carry_out(key, action)
 
@@ -269,7 +269,7 @@ class _Fetcher:
 
     # --- responses ---------------------------------------------------------------------------------------------------------------
 
-    async def _answered(self, steps: Sequence[FetchStep]) -> None:
+    async def _carry_out_steps(self, steps: Sequence[FetchStep]) -> None:
         out_of_range: list[tuple[PartitionKey, FetchPartition]] = []
         for key, data, action in steps:
             if action is FetchAction.ASK_OFFSETS:

@@ -345,9 +345,9 @@ class Partition:
         if not self.replica.may_lag and not self._deletions:
             self._behind.pop(self, None)
 
-    def answered(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
+    def proposal_completed(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
         """Apply the controller's answer to an ISR change that this leader has proposed (AlterPartition): the accepted ISR or an error."""
-        self._moved(self.replica.answered(proposal, answer, self._clock.mono_ms()))
+        self._moved(self.replica.proposal_completed(proposal, answer, self._clock.mono_ms()))
         self._behind[self] = None
         self._wake_followers(LATER)  # a replica that left the ISR must be read again, because it may rejoin
 

@@ -107,7 +107,7 @@ class Proposals:
             if now is None or now is proposal:  # otherwise newer metadata has led to another proposal, which stays pending
                 self._pending.pop(key, None)
             if not partition.removed:
-                partition.answered(proposal, _answer(result))
+                partition.proposal_completed(proposal, _answer(result))
         return not any(partition.replica.proposal is proposal and key in self._pending for key, (partition, proposal) in in_flight.items())
 
 

@@ -299,7 +299,7 @@ class SharePartitionManager:
         next successful write for these records corrects the persisted state.
         """
 
-        def go_on(failure: Rejected | None) -> None:
+        def write_ended(failure: Rejected | None) -> None:
             if failure is not None:
                 partition = shared.partition
                 logger.warning("The share state of %s-%d could not be written: %s", partition.topic, partition.index, failure)
@@ -311,12 +311,12 @@ class SharePartitionManager:
         try:
             written = self._persister.write(shared.key, shared.state.to_write(ended))
         except Rejected as error:
-            go_on(error)
+            write_ended(error)
             return
         if written is None:
-            go_on(None)
+            write_ended(None)
         else:
-            written.add_done_callback(lambda done: go_on(failure_of(done)))
+            written.add_done_callback(lambda done: write_ended(failure_of(done)))
 
     # --- dead letters ------------------------------------------------------------------------------------------------------------
 

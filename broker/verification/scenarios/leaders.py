@@ -63,7 +63,7 @@ def not_enough_replicas(stage: Stage, calm: Calm) -> Script:
     stage.cluster.shrink_isr_to(leader)
     stage.release(HELD)
     yield Wait(lambda: stage.observer.refusals[ErrorCode.NOT_ENOUGH_REPLICAS] >= REFUSALS)
-    stage.cluster.let_followers_go_on()
+    stage.cluster.resume_followers()
 
 
 def unclean_election(stage: Stage, calm: Calm) -> Script:

@@ -23,7 +23,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 TIMEOUT_MS = 30_000
 NOT_READY_S = 30.0
-LOOK_S = 0.002
+POLL_S = 0.002
 PRODUCE_VERSION = 9
 INIT_VERSION = 4
 READ_BYTES = 65_536
@@ -58,7 +58,7 @@ def producers(bootstrap: str, count: int) -> list[RawProducer]:
             elif not ErrorCode(given.error_code).retriable or time.perf_counter() > deadline:
                 raise LoadFailed(f"InitProducerId answers {ErrorCode(given.error_code).name}")
             else:
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
     return found
 
 

@@ -15,7 +15,7 @@ FIRST_ACK, IDLE_MEMORY, LOADED_MEMORY = "start to first ack", "memory idle", "me
 CREATED, RESTARTED, PARTITIONS_MEMORY = "created", "stopped and started again", "memory with them"
 START_TIMEOUT_S = 60.0
 SETTLE_S = 1.0
-LOOK_S = 0.005
+POLL_S = 0.005
 MEBIBYTE = 1024 * 1024
 RECORD_BYTES = 1_024
 TOPIC = "bench-life"
@@ -48,7 +48,7 @@ def _first_ack(broker: BrokerProcess, deadline: float, *, by_request: bool) -> N
         except (LoadFailed, OSError):
             if time.perf_counter() > deadline:
                 raise
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
     with dial(broker.bootstrap) as peer:
         one_by_one(peer, frames(TOPIC, RECORD_BYTES, 1, producers(broker.bootstrap, 1)[0], timestamp_ms=int(time.time() * 1_000)))
 

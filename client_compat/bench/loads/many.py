@@ -22,7 +22,7 @@ from typing import Any
 from client_compat.bench.loads.frames import (
     ACKS_ALL,
     FRAME_BYTES_MAX,
-    LOOK_S,
+    POLL_S,
     TIMEOUT_MS,
     RawProducer,
     dial,
@@ -135,7 +135,7 @@ def _await_coordinator(client: Client) -> None:
             return
         if time.perf_counter() > deadline:
             _must(found.error_code, "FindCoordinator")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 # --- load ------------------------------------------------------------------------------------------------------------------------

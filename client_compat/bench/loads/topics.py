@@ -26,7 +26,7 @@ DELETE_VERSION = 4
 LIST_OFFSETS_VERSION = 6
 LATEST = -1
 TIMEOUT_S = 120.0
-LOOK_S = 0.005
+POLL_S = 0.005
 
 
 def connect(bootstrap: str) -> Client:
@@ -74,4 +74,4 @@ def await_leaders(client: Client, names: Sequence[str], partitions: int) -> None
         if time.perf_counter() > deadline:
             raise LoadFailed(f"{led} of {wanted} partitions have a leader after {TIMEOUT_S:.0f} s")
         if led < wanted:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)

@@ -16,7 +16,7 @@ from client_compat.matrix.rights import Operation, Resource, Right
 from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same
 from client_compat.matrix.scenarios.security import COUNT, PASSWORD, scenario, user
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 """Clients may cache an error: librdkafka retries after `topic.metadata.refresh.interval` or its backoff."""
 POLL_MS = 3_000
 FETCH_MS = 6_000
@@ -45,14 +45,14 @@ def _sent(producer: Producer, topic: str, timeout_ms: int = 10_000) -> ClientErr
 
 
 def _until_refused(what: str, ask: Callable[[], ClientError | None], *, refused: bool) -> ClientError | None:
-    """Repeat `ask` until it fails, or, without `refused`, until it succeeds; return the last error. Raises `Broken` after PATIENCE_S
+    """Repeat `ask` until it fails, or, without `refused`, until it succeeds; return the last error. Raises `Broken` after TIMEOUT_S
     seconds."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while True:
         error = ask()
         if (error is not None) == refused:
             return error
-        expect(time.monotonic() < until, f"{what}: {error or 'no error'}, after {PATIENCE_S:.0f} s")
+        expect(time.monotonic() < until, f"{what}: {error or 'no error'}, after {TIMEOUT_S:.0f} s")
 
 
 def _refused_write(context: ScenarioContext, name: str, topic: str) -> None:
@@ -158,7 +158,7 @@ def read_taken_away_and_given_back(context: ScenarioContext) -> None:
     context.note(first or second, "without")
     same(taken, [], "what was read without the right")
     context.rights.give(right)
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     ended: ClientError | None = None
     while len(taken) < COUNT and time.monotonic() < until:
         ended = _said(lambda: _read(consumer, taken, POLL_MS))

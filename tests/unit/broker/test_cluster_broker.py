@@ -18,7 +18,7 @@ from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.formatting import format_directory
-from tests.support.member_cluster import run_in_a_cluster
+from tests.support.broker_cluster import run_in_a_cluster
 from tests.support.owned_cluster import OwnedCluster
 from tests.support.simulation import TimelessLoop, settle
 

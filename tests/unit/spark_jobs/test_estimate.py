@@ -19,10 +19,10 @@ from ottla.spark_jobs.audit import audit, audit_command
 from ottla.spark_jobs.estimate import estimate
 from ottla.spark_jobs.filesystem import Location, RandomAccess
 from ottla.spark_jobs.logs import find_logs
-from ottla.spark_jobs.steps import Question
+from ottla.spark_jobs.steps import AuditSpec
 from tests.support.shares import SharedJudge
 
-QUESTION = Question((), None, False, False, 10, {})
+SPEC = AuditSpec((), None, False, False, 10, {})
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_the_audit_makes_about_as_many_requests_and_tasks_as_estimated(
 ) -> None:
     logs.big(tmp_path, 80_000_000, partitions=4)
     logs.many_partitions(tmp_path, 30)
-    estimated = estimate([find_logs(tmp_path)], replace(QUESTION, deep=deep), cores=1)
+    estimated = estimate([find_logs(tmp_path)], replace(SPEC, deep=deep), cores=1)
     requests.clear()
     verdict = audit(tmp_path, engine="duckdb", deep=deep).directories[0]
     assert (estimated.size_bytes, estimated.partitions, estimated.segments) == (verdict.size_bytes, verdict.partitions, verdict.segments)
@@ -73,7 +73,7 @@ def test_the_audit_makes_about_as_many_requests_and_tasks_as_estimated(
 
 def test_an_estimate_reads_no_file_but_checkpoints(tmp_path: Path, requests: Counter[str]) -> None:
     logs.big(tmp_path, 1_000_000)
-    estimate([find_logs(tmp_path)], QUESTION, cores=1)
+    estimate([find_logs(tmp_path)], SPEC, cores=1)
     assert requests["read_at"] == requests["read_into"] == 0
     assert requests["open"] == 3  # the checkpoints, which this directory does not have
 
@@ -81,8 +81,8 @@ def test_an_estimate_reads_no_file_but_checkpoints(tmp_path: Path, requests: Cou
 def test_records_and_keys_cost_more_than_batches(tmp_path: Path) -> None:
     logs.big(tmp_path, 1_000_000)
     found = [find_logs(tmp_path)]
-    questions = [QUESTION, replace(QUESTION, deep=True), replace(QUESTION, key_place="value", deep=True)]
-    hours = [estimate(found, question, cores=2).core_hours for question in questions]
+    questions = [SPEC, replace(SPEC, deep=True), replace(SPEC, key_place="value", deep=True)]
+    hours = [estimate(found, spec, cores=2).core_hours for spec in questions]
     assert hours == sorted(set(hours))
 
 

@@ -10,14 +10,14 @@ from ottla.spark_jobs.corpus.shares import ACCEPTED, AVAILABLE, Queue, Streams, 
 from ottla.spark_jobs.engines.embedded import embedded_engine
 from ottla.spark_jobs.group_views import WIDTH_MAX
 from ottla.spark_jobs.logs import find_logs
-from ottla.spark_jobs.steps import Question, make_views
+from ottla.spark_jobs.steps import AuditSpec, make_views
 
-QUESTION = Question((), None, False, False, 10, {"expiration_ms": 1, "transaction_timeout_ms": 1, "replay_ms": 1})
+SPEC = AuditSpec((), None, False, False, 10, {"expiration_ms": 1, "transaction_timeout_ms": 1, "replay_ms": 1})
 
 
 def selected(root: Path, query: str) -> list[tuple[object, ...]]:
     with embedded_engine() as engine:
-        make_views(engine, QUESTION, [find_logs(root)])
+        make_views(engine, SPEC, [find_logs(root)])
         return [tuple(row.values()) for row in engine.rows(query, {})]
 
 

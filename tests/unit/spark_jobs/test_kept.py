@@ -27,10 +27,10 @@ from ottla.spark_jobs.corpus.score import write
 from ottla.spark_jobs.kept import RESULT, Kept, code_digest
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.session import CannotJudge
-from ottla.spark_jobs.steps import Question
+from ottla.spark_jobs.steps import AuditSpec
 from tests.support.shares import SharedJudge
 
-QUESTION = Question((), None, False, False, 10, {})
+SPEC = AuditSpec((), None, False, False, 10, {})
 DEADLINE_S = 300
 
 
@@ -169,7 +169,7 @@ class Planted:
 
 
 def test_code_in_a_result_does_not_run(tmp_path: Path) -> None:
-    kept = Kept.open(tmp_path / "kept", QUESTION, 1)
+    kept = Kept.open(tmp_path / "kept", SPEC, 1)
     hostile = pickle.dumps(Planted(tmp_path / "trace"))
     with pytest.raises(pickle.UnpicklingError, match="mkdir is not a value"):
         list(kept.once(["a"], lambda: [(0, hostile)]))
@@ -178,7 +178,7 @@ def test_code_in_a_result_does_not_run(tmp_path: Path) -> None:
 
 
 def test_a_task_that_fails_leaves_no_result(tmp_path: Path) -> None:
-    kept = Kept.open(tmp_path / "kept", QUESTION, 1)
+    kept = Kept.open(tmp_path / "kept", SPEC, 1)
 
     def failing() -> Iterator[tuple[int, bytes]]:
         yield 0, b"some"
@@ -191,7 +191,7 @@ def test_a_task_that_fails_leaves_no_result(tmp_path: Path) -> None:
 
 def test_what_killed_tasks_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "x.1.partial").touch()
-    Kept.open(tmp_path, QUESTION, 1)
+    Kept.open(tmp_path, SPEC, 1)
     assert list(tmp_path.iterdir()) == []
 
 

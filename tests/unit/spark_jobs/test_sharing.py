@@ -22,11 +22,11 @@ from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.sharing import ANSWER, Work, failures_told, judge_tasks, packed, plan, share_out, shares_of
-from ottla.spark_jobs.steps import HANDED, Question
+from ottla.spark_jobs.steps import HANDED, AuditSpec
 from tests.support.kafka_logs import PartitionWriter
 from tests.support.shares import SharedJudge
 
-QUESTION = Question((), None, False, False, 10, {"expiration_ms": 1, "transaction_timeout_ms": 1, "replay_ms": 1})
+SPEC = AuditSpec((), None, False, False, 10, {"expiration_ms": 1, "transaction_timeout_ms": 1, "replay_ms": 1})
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> SharedJudge:
 
 
 def test_the_whole_corpus_is_judged_alike_in_tasks_and_shares(
-    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, spec: pytest.FixtureRequest
 ) -> None:
     write(CASES, tmp_path)
     single = [tmp_path / name for name, case in CASES.items() if not case.directories]
@@ -128,16 +128,16 @@ def test_a_large_partition_is_read_in_slices_and_judged_by_one_task(tmp_path: Pa
         log.roll()
     PartitionWriter(tmp_path, "u", 0).data()
     found = [find_logs(tmp_path)]
-    assert [len(each) for each in plan(found, QUESTION)[:2]] == [1, 0]
+    assert [len(each) for each in plan(found, SPEC)[:2]] == [1, 0]
     monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1000)
     monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
-    planned = plan(found, QUESTION)
+    planned = plan(found, SPEC)
     assert [sorted(places(task)) for task in planned.tasks] == [[(tmp_path.name, "u", 0)]]
     assert [(each.number, len(each.read[0].segments)) for each in planned.slices] == [(0, 1)] * 4
     assert [each.judged is not None for each in planned.slices] == [True, False, False, False]
     assert sum(len(found.segments) for task in planned.judged for found in task) == 5
-    for question in (replace(QUESTION, deep=True, replicas=True), replace(QUESTION, key_place="key")):
-        assert len(plan(found, question).slices) == 4
+    for audit_request in (replace(SPEC, deep=True, replicas=True), replace(SPEC, key_place="key")):
+        assert len(plan(found, audit_request).slices) == 4
 
 
 def test_the_picture_of_a_large_partition_shows_its_beginning_and_the_batches_of_findings(
@@ -206,11 +206,11 @@ def logs_of(root: Path, *brokers: str) -> list[LogDirectory]:
 
 def test_a_task_has_whole_partitions_and_all_of_a_coordinators_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = logs_of(tmp_path, "a", "b")
-    together = share_out(logs, QUESTION)
+    together = share_out(logs, SPEC)
     assert [len(places(task)) for task in together] == [8]
     monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
     monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
-    apart = sorted(sorted(places(task)) for task in share_out(logs, QUESTION))
+    apart = sorted(sorted(places(task)) for task in share_out(logs, SPEC))
     coordinators = [[(broker, "__consumer_offsets", 3), (broker, "__consumer_offsets", 4)] for broker in "ab"]
     assert apart == sorted([*coordinators, *([(broker, "t", index)] for broker in "ab" for index in (0, 1))])
 
@@ -219,27 +219,27 @@ def test_a_cluster_with_more_cores_gets_more_tasks(tmp_path: Path, monkeypatch: 
     logs = logs_of(tmp_path, "a", "b")
     monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
     monkeypatch.setattr(sharing, "TASKS_WANTED", 1)
-    one, several = share_out(logs, QUESTION, cores=1), share_out(logs, QUESTION, cores=4)
+    one, several = share_out(logs, SPEC, cores=1), share_out(logs, SPEC, cores=4)
     assert len(one) < len(several) == 6
 
 
 def test_copies_of_a_partition_are_in_one_task_where_they_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
     monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
-    question = Question(("t",), None, True, True, 10, QUESTION.args)
-    tasks = [sorted(places(task)) for task in share_out(logs_of(tmp_path, "a", "b"), question)]
+    audit_request = AuditSpec(("t",), None, True, True, 10, SPEC.args)
+    tasks = [sorted(places(task)) for task in share_out(logs_of(tmp_path, "a", "b"), audit_request)]
     assert sorted(tasks) == [[("a", "t", 0), ("b", "t", 0)], [("a", "t", 1), ("b", "t", 1)]]
 
 
 def test_keys_make_more_shares_than_transactions(tmp_path: Path) -> None:
     (found,) = logs_of(tmp_path, "a")
-    assert shares_of([found], QUESTION) == 1
+    assert shares_of([found], SPEC) == 1
     large = LogDirectory("a", [replace(found.segments[0], size_bytes=20 << 30)])
-    assert (shares_of([large], QUESTION), shares_of([large], Question((), "key", False, False, 10, {}))) == (2, 21)
+    assert (shares_of([large], SPEC), shares_of([large], AuditSpec((), "key", False, False, 10, {}))) == (2, 21)
 
 
 def test_each_share_is_given_columns_though_it_has_no_rows(tmp_path: Path) -> None:
-    rows = list(judge_tasks(Work(QUESTION, 3, 512), iter([(0, packed(logs_of(tmp_path, "a")))])))
+    rows = list(judge_tasks(Work(SPEC, 3, 512), iter([(0, packed(logs_of(tmp_path, "a")))])))
     assert [share for share, _ in rows] == [ANSWER, 0, 1, 2]
     given = [pickle.loads(content) for _, content in rows[1:]]
     assert [sorted(blobs) for blobs in given] == [sorted(HANDED.keys() - {"visible_records", "share_ends"})] * 3

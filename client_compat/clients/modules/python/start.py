@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer
 from testcontainers.kafka import KafkaContainer
 
 MESSAGE = b"through the module"
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 mode, image = sys.argv[1:]
 began = time.monotonic()
@@ -22,10 +22,10 @@ with container.with_kraft() if mode == "kraft" else container as kafka:
     bootstrap = kafka.get_bootstrap_server()
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce("msgs", MESSAGE)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(TIMEOUT_S) == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["msgs"])
-    message = consumer.poll(PATIENCE_S)
+    message = consumer.poll(TIMEOUT_S)
     assert message is not None
     assert message.value() == MESSAGE
     consumer.close()

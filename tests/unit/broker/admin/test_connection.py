@@ -19,7 +19,7 @@ from ottla.broker.admin.connection import BoundedConnection
 from ottla.broker.core import limits
 from tests.support.console import HOST, TOKEN, Console, console
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 POST = f"POST /clock/advance HTTP/1.1\r\nhost: {HOST}\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\n"
 GET = f"GET /console HTTP/1.1\r\nhost: {HOST}\r\n\r\n"
 OWED = {
@@ -42,7 +42,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def connected(admin: Console) -> socket.socket:
-    return socket.create_connection((HOST, admin.port), timeout=PATIENCE_S)
+    return socket.create_connection((HOST, admin.port), timeout=TIMEOUT_S)
 
 
 def read_to_its_end(connection: socket.socket) -> bytes:
@@ -71,7 +71,7 @@ def held(admin: Console) -> int:
 
 
 def wait_until_held(admin: Console, count: int) -> None:
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while held(admin) != count and time.monotonic() < until:
         os.sched_yield()
     assert held(admin) == count
@@ -93,7 +93,7 @@ def test_time_runs_for_the_next_request_too(admin: Console) -> None:
 
 
 def test_a_byte_now_and_then_gains_no_time(admin: Console) -> None:
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     with connected(admin) as connection, suppress(ConnectionError):
         connection.sendall(POST.encode() + b"x: ")
         connection.settimeout(0.01)
@@ -152,7 +152,7 @@ def test_who_waits_for_an_answer_owes_nothing() -> None:
             to_idle.close()
             return answer
 
-    assert asyncio.run(asyncio.wait_for(run(), PATIENCE_S)) == b"HTTP/1.1 204"
+    assert asyncio.run(asyncio.wait_for(run(), TIMEOUT_S)) == b"HTTP/1.1 204"
 
 
 def test_who_does_not_take_the_end_of_the_last_answer_is_cut() -> None:
@@ -168,7 +168,7 @@ def test_who_does_not_take_the_end_of_the_last_answer_is_cut() -> None:
                 silent.sendall(GET.encode())
                 await lost.wait()
 
-    asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
+    asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))
 
 
 def test_beyond_the_limit_the_next_one_is_told_and_closed(admin: Console, monkeypatch: pytest.MonkeyPatch) -> None:

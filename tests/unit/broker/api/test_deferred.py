@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.api.deferred import respond_when_all_ready, respond_when_ready
 from ottla.broker.app import Broker
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.core.rejected import Rejected
@@ -28,7 +28,7 @@ LOST = Rejected(ErrorCode.NOT_COORDINATOR)
 
 
 def ask(answer: int | asyncio.Future[int]) -> str | Awaitable[str]:
-    return answered(lambda: answer, str, lambda rejected: rejected.code.name)
+    return respond_when_ready(lambda: answer, str, lambda rejected: rejected.code.name)
 
 
 def refusing() -> int:
@@ -37,7 +37,7 @@ def refusing() -> int:
 
 def test_an_available_result_is_answered_at_once() -> None:
     assert ask(1) == "1"
-    assert answered(refusing, str, lambda rejected: rejected.code.name) == "NOT_COORDINATOR"
+    assert respond_when_ready(refusing, str, lambda rejected: rejected.code.name) == "NOT_COORDINATOR"
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -54,12 +54,12 @@ async def test_a_later_result_is_answered_or_rejected_in_the_same_way(lost: bool
 
 async def test_several_results_are_answered_in_order() -> None:
     futures: list[asyncio.Future[int]] = [asyncio.get_running_loop().create_future() for _ in range(2)]
-    answer = all_answered([ask(futures[0]), ask(2), ask(futures[1])], "/".join)
+    answer = respond_when_all_ready([ask(futures[0]), ask(2), ask(futures[1])], "/".join)
     futures[1].set_exception(LOST)
     futures[0].set_result(1)
     assert isinstance(answer, Awaitable)
     assert await answer == "1/2/NOT_COORDINATOR"
-    assert all_answered([ask(1), ask(2)], "/".join) == "1/2"
+    assert respond_when_all_ready([ask(1), ask(2)], "/".join) == "1/2"
 
 
 COMMIT = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster.acl_index import AclIndex, Question, text_of
+from ottla.broker.cluster.acl_index import AccessRequest, AclIndex, text_of
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.core.acl import Operation, Pattern, Permission, Resource
 
@@ -26,16 +26,16 @@ def acl(name: str = "orders", **fields: Any) -> AccessControlEntryRecord:
 
 def may(acls: list[AccessControlEntryRecord], name: str = "orders", operation: Operation = Operation.READ, **fields: Any) -> bool:
     usual = {"principal": "User:ann", "host": "10.0.0.1", "resource": Resource.TOPIC}
-    return AclIndex(acls).judge(Question(operation=operation, name=name, **(usual | fields))).allowed
+    return AclIndex(acls).judge(AccessRequest(operation=operation, name=name, **(usual | fields))).allowed
 
 
 def test_without_acls_nothing_is_allowed_and_no_resource_has_acls() -> None:
-    verdict = AclIndex([]).judge(Question("User:ann", "10.0.0.1", Operation.READ, Resource.TOPIC, "orders"))
+    verdict = AclIndex([]).judge(AccessRequest("User:ann", "10.0.0.1", Operation.READ, Resource.TOPIC, "orders"))
     assert (verdict.allowed, verdict.acl, verdict.covered) == (False, None, False)
 
 
 def test_another_principals_acl_counts_for_the_resource_and_allows_nothing() -> None:
-    verdict = AclIndex([acl(principal="User:bob")]).judge(Question("User:ann", "10.0.0.1", Operation.READ, Resource.TOPIC, "orders"))
+    verdict = AclIndex([acl(principal="User:bob")]).judge(AccessRequest("User:ann", "10.0.0.1", Operation.READ, Resource.TOPIC, "orders"))
     assert (verdict.allowed, verdict.covered) == (False, True)
 
 
@@ -103,7 +103,7 @@ def test_an_allow_on_any_resource_of_the_type_suffices_unless_all_are_denied() -
 def test_only_acls_of_matching_names_are_examined() -> None:
     many = [acl(f"topic-{number}", principal=f"User:u{number}") for number in range(20_000)]
     index = AclIndex([*many, acl("topic-77", operation=Operation.WRITE)])
-    question = Question("User:ann", "10.0.0.1", Operation.WRITE, Resource.TOPIC, "topic-77")
+    question = AccessRequest("User:ann", "10.0.0.1", Operation.WRITE, Resource.TOPIC, "topic-77")
     assert index.judge(question).allowed
 
 
@@ -131,7 +131,7 @@ def test_an_acls_text_is_kafkas() -> None:
 )
 def test_an_address_range_matches_its_addresses_where_ranges_are_known(host: str, address: str, is_meant: bool) -> None:
     acls = [acl(host=host)]
-    question = Question("User:ann", address, Operation.READ, Resource.TOPIC, "orders")
+    question = AccessRequest("User:ann", address, Operation.READ, Resource.TOPIC, "orders")
     assert AclIndex(acls, ranges=True).judge(question).allowed is is_meant
     assert AclIndex(acls, ranges=True).any_of_type("User:ann", address, Operation.READ, Resource.TOPIC) is is_meant
     assert not AclIndex(acls).judge(question).allowed
@@ -147,11 +147,11 @@ def test_what_is_removed_has_no_effect_and_what_stays_keeps_it() -> None:
     for operation in (Operation.READ, Operation.WRITE, Operation.ALTER, Operation.DESCRIBE):
         for name in ("orders", "ordinary", "other"):
             for principal in ("User:ann", "User:bob"):
-                question = Question(principal, "10.0.0.1", operation, Resource.TOPIC, name)
+                question = AccessRequest(principal, "10.0.0.1", operation, Resource.TOPIC, name)
                 assert index.judge(question) == left.judge(question)
                 assert index.any_of_type(*question[:4]) == left.any_of_type(*question[:4])
     for each in others:
         index.remove(each)
     assert not list(index.about(Resource.TOPIC, "orders"))
     index.add(ours[0])
-    assert index.judge(Question("User:ann", "10.0.0.1", Operation.READ, Resource.TOPIC, "orders")).allowed
+    assert index.judge(AccessRequest("User:ann", "10.0.0.1", Operation.READ, Resource.TOPIC, "orders")).allowed

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.cluster.image import BrokerRegistration
-from ottla.broker.cluster.life_cycle import MOVES, Incarnation, LifeCycle, Pace, Request, State, must_register_again
+from ottla.broker.cluster.life_cycle import MOVES, Incarnation, LifeCycle, LifecycleTimeouts, Request, State, must_register_again
 from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -20,7 +20,7 @@ class Driver:
     def __init__(self, rack: str | None = None, previous_epoch: int = -1, *, is_resumed: bool = False) -> None:
         listeners = [Endpoint("PLAINTEXT", "h", 9092, 0)]
         incarnation = Incarnation(5, "cluster", b"\x07" * 16, listeners, [DIRECTORY, OTHER], rack, previous_epoch, is_resumed=is_resumed)
-        self.life = LifeCycle(incarnation, Pace(INTERVAL, 60_000, 30_000))
+        self.life = LifeCycle(incarnation, LifecycleTimeouts(INTERVAL, 60_000, 30_000))
         self.now = 1_000
         self.life.start(self.now)
 
@@ -45,14 +45,14 @@ class Driver:
 
     def hears(self, *, caught_up: bool = True, fenced: bool = True, stop: bool = False, error: ErrorCode = ErrorCode.NONE) -> None:
         answer = BrokerHeartbeatResponse(error_code=error, is_caught_up=caught_up, is_fenced=fenced, should_shut_down=stop)
-        self.life.answered(answer, self.now)
+        self.life.handle_response(answer, self.now)
 
     def is_in(self, state: State) -> bool:
         return self.life.state is state
 
     def registered(self) -> Driver:
         self.registers()
-        self.life.answered(BrokerRegistrationResponse(broker_epoch=EPOCH), self.now)
+        self.life.handle_response(BrokerRegistrationResponse(broker_epoch=EPOCH), self.now)
         return self
 
     def recovering(self) -> Driver:
@@ -112,7 +112,7 @@ def test_a_caught_up_broker_reports_cordoned_directories_from_metadata_version_3
 def test_a_failed_registration_is_retried_after_the_interval(error: ErrorCode | None) -> None:
     driver = Driver()
     first = driver.registers()
-    driver.life.answered(None if error is None else BrokerRegistrationResponse(error_code=error), driver.now)
+    driver.life.handle_response(None if error is None else BrokerRegistrationResponse(error_code=error), driver.now)
     assert driver.registers(INTERVAL) == first
     assert driver.is_in(State.STARTING)
 
@@ -228,7 +228,7 @@ def test_a_failed_directory_that_cannot_be_reported_stops_the_broker() -> None:
     driver.life.directory_failed(OTHER, driver.now)
     end = driver.now + 30_000
     driver.beats()
-    driver.life.answered(None, driver.now)
+    driver.life.handle_response(None, driver.now)
     assert driver.life.gives_up(end - 1) is None
     assert "log.dir.failure.timeout.ms=30000" in str(driver.life.gives_up(end))
     driver.beats(INTERVAL)
@@ -249,7 +249,7 @@ def test_a_repeated_registration_keeps_the_incarnation_id() -> None:
     driver = Driver().running()
     driver.life.register_again(driver.now)
     assert driver.registers().incarnation_id == b"\x07" * 16
-    driver.life.answered(BrokerRegistrationResponse(broker_epoch=EPOCH), driver.now)
+    driver.life.handle_response(BrokerRegistrationResponse(broker_epoch=EPOCH), driver.now)
     assert not driver.beats().want_fence
     assert (driver.life.state, driver.life.gives_up_ms) == (State.RUNNING, None)
 

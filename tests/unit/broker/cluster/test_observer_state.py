@@ -120,20 +120,20 @@ def test_a_log_with_a_newer_epoch_than_quorum_state_counts() -> None:
 
 def test_a_new_observer_learns_the_leader_from_the_first_error() -> None:
     state = observer(epoch=0, log=Log([]))
-    assert state.answered(SEED, answer(ErrorCode.FENCED_LEADER_EPOCH), 0) == [SaveElection(Election(5, 1))]
+    assert state.handle_response(SEED, answer(ErrorCode.FENCED_LEADER_EPOCH), 0) == [SaveElection(Election(5, 1))]
     assert next_request(state).peer == ONE
 
 
 def test_a_response_of_the_current_epoch_sets_the_leader_and_its_records_count() -> None:
     state = observer()
-    actions = state.answered(SEED, answer(records=b"r"), 0)
+    actions = state.handle_response(SEED, answer(records=b"r"), 0)
     assert actions == [SaveElection(Election(5, 1)), AppendRecords(b"r", 5, 15)]
 
 
 def test_a_response_of_a_newer_epoch_only_sets_the_leader() -> None:
     state = follower()
-    assert state.answered(ONE, answer(epoch=6, leader=2, endpoints=(TWO,), records=b"r"), 0) == [SaveElection(Election(6, 2))]
-    assert state.answered(TWO, answer(ErrorCode.FENCED_LEADER_EPOCH, epoch=7, leader=-1), 0) == [SaveElection(Election(7, -1))]
+    assert state.handle_response(ONE, answer(epoch=6, leader=2, endpoints=(TWO,), records=b"r"), 0) == [SaveElection(Election(6, 2))]
+    assert state.handle_response(TWO, answer(ErrorCode.FENCED_LEADER_EPOCH, epoch=7, leader=-1), 0) == [SaveElection(Election(7, -1))]
     assert (state.leader, state.epoch) == (None, 7)
 
 
@@ -150,7 +150,7 @@ def test_a_response_of_a_newer_epoch_only_sets_the_leader() -> None:
 )
 def test_a_response_without_news_is_followed_by_a_20_ms_pause(response: FetchResponse) -> None:
     state = follower()
-    assert state.answered(ONE, response, 100) == []
+    assert state.handle_response(ONE, response, 100) == []
     assert next_request(state, 119).peer == TWO
     assert next_request(state, 120).peer == ONE
 
@@ -162,7 +162,7 @@ def test_a_response_without_news_is_followed_by_a_20_ms_pause(response: FetchRes
 )
 def test_a_retriable_error_is_logged_and_retried(response: FetchResponse) -> None:
     state = follower()
-    (action,) = state.answered(ONE, response, 0)
+    (action,) = state.handle_response(ONE, response, 0)
     assert isinstance(action, LogWarning)
     assert next_request(state, 20).peer == ONE
 
@@ -182,7 +182,7 @@ def test_a_retriable_error_is_logged_and_retried(response: FetchResponse) -> Non
 def test_a_fatal_error_stops_the_observer(response: FetchResponse) -> None:
     state = follower(Log(high_watermark=12))
     with pytest.raises(QuorumFault):
-        state.answered(ONE, response, 0)
+        state.handle_response(ONE, response, 0)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_fatal_error_stops_the_observer(response: FetchResponse) -> None:
     ids=["same epoch", "longer", "an epoch that is not here", "an older one", "a newer one", "the first"],
 )
 def test_a_diverging_log_is_truncated(epoch: int, end: int, offset: int) -> None:
-    assert follower().answered(ONE, answer(diverging_epoch=EpochEndOffset(epoch, end)), 0) == [TruncateTo(offset)]
+    assert follower().handle_response(ONE, answer(diverging_epoch=EpochEndOffset(epoch, end)), 0) == [TruncateTo(offset)]
 
 
 def test_the_high_watermark_is_limited_to_the_log_and_never_decreases() -> None:
@@ -202,21 +202,21 @@ def test_the_high_watermark_is_limited_to_the_log_and_never_decreases() -> None:
     assert state.appended(40) == 20
     assert state.high_watermark == 20
     assert state.committed is None
-    state.answered(ONE, answer(high_watermark=40), 0)
+    state.handle_response(ONE, answer(high_watermark=40), 0)
     assert state.committed == 40
 
 
 def test_a_snapshot_is_fetched_in_consecutive_parts() -> None:
     state = follower()
     wanted = answer(snapshot_id=NamedSnapshot(30, 4))
-    assert state.answered(ONE, wanted, 0) == [BeginDownload(SnapshotId(30, 4))]
-    assert state.answered(ONE, wanted, 0) == []
-    assert state.answered(ONE, part(), 0) == [WritePart(b"abc", is_last=False)]
+    assert state.handle_response(ONE, wanted, 0) == [BeginDownload(SnapshotId(30, 4))]
+    assert state.handle_response(ONE, wanted, 0) == []
+    assert state.handle_response(ONE, part(), 0) == [WritePart(b"abc", is_last=False)]
     request = next_request(state).request
     assert isinstance(request, k59.FetchSnapshotRequest)
     (wants,) = request.topics[0].partitions
     assert (wants.position, wants.snapshot_id, wants.current_leader_epoch) == (3, k59.SnapshotId(30, 4), 5)
-    assert state.answered(ONE, part(position=3), 0) == [WritePart(b"abc", is_last=True)]
+    assert state.handle_response(ONE, part(position=3), 0) == [WritePart(b"abc", is_last=True)]
     assert isinstance(next_request(state).request, FetchRequest)
 
 
@@ -232,22 +232,22 @@ def test_a_snapshot_is_fetched_in_consecutive_parts() -> None:
 )
 def test_a_failed_snapshot_fetch_is_dropped_or_retried(response: k59.FetchSnapshotResponse, actions: list[object]) -> None:
     state = follower()
-    state.answered(ONE, answer(snapshot_id=NamedSnapshot(30, 4)), 0)
-    assert state.answered(ONE, response, 0) == actions
+    state.handle_response(ONE, answer(snapshot_id=NamedSnapshot(30, 4)), 0)
+    assert state.handle_response(ONE, response, 0) == actions
 
 
 @pytest.mark.parametrize("response", [part(position=1), part(end=31), part(size=2)], ids=["position", "id", "more than all"])
 def test_a_wrong_snapshot_part_stops_the_observer(response: k59.FetchSnapshotResponse) -> None:
     state = follower()
-    state.answered(ONE, answer(snapshot_id=NamedSnapshot(30, 4)), 0)
+    state.handle_response(ONE, answer(snapshot_id=NamedSnapshot(30, 4)), 0)
     with pytest.raises(QuorumFault):
-        state.answered(ONE, response, 0)
+        state.handle_response(ONE, response, 0)
 
 
 @pytest.mark.parametrize("response", [NamedSnapshot(-1, 4), NamedSnapshot(30, -1), NamedSnapshot(9, 3)], ids=["end", "epoch", "known"])
 def test_an_invalid_or_present_snapshot_is_not_fetched(response: NamedSnapshot) -> None:
     state = follower(Log(snapshots={SnapshotId(9, 3)}))
-    (action,) = state.answered(ONE, answer(snapshot_id=response), 0)
+    (action,) = state.handle_response(ONE, answer(snapshot_id=response), 0)
     assert isinstance(action, LogWarning)
     assert isinstance(next_request(state, 20).request, FetchRequest)
 
@@ -261,7 +261,7 @@ def test_a_silent_leader_is_retried_with_backoff_and_others_are_asked() -> None:
     state.failed(TWO, 1100)
     assert state.next_step(1101) == WaitUntil(1120)
     assert (next_request(state, 1499).peer, next_request(state, 1500).peer) == (TWO, ONE)
-    state.answered(ONE, answer(), 1500)
+    state.handle_response(ONE, answer(), 1500)
     state.failed(ONE, 2000)
     assert next_request(state, 2020).peer == ONE
 
@@ -275,9 +275,9 @@ def test_observers_start_with_different_bootstrap_servers() -> None:
 
 def test_the_voters_record_provides_a_missing_leader_endpoint() -> None:
     state = observer()
-    assert state.answered(SEED, answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, endpoints=()), 0) == []
+    assert state.handle_response(SEED, answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, endpoints=()), 0) == []
     state.know({1: ONE})
-    assert state.answered(SEED, answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, endpoints=()), 0) == [SaveElection(Election(5, 1))]
+    assert state.handle_response(SEED, answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, endpoints=()), 0) == [SaveElection(Election(5, 1))]
 
 
 def test_a_leader_without_endpoint_is_used_when_the_voters_are_known() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.controller.broker_sessions import BrokerSessions, BrokerState, Contact
+from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch, BrokerSessions, BrokerState
 
 
 @pytest.fixture
@@ -13,29 +13,29 @@ def sessions() -> BrokerSessions:
 
 
 def test_a_session_expires_after_its_timeout(sessions: BrokerSessions) -> None:
-    sessions.touch(Contact(1, 5), 100)
-    assert sessions.is_valid(Contact(1, 5), 9_100)
+    sessions.touch(BrokerIdAndEpoch(1, 5), 100)
+    assert sessions.is_valid(BrokerIdAndEpoch(1, 5), 9_100)
     assert sessions.expired(9_100) is None
-    assert not sessions.is_valid(Contact(1, 5), 9_101)
-    assert sessions.expired(9_101) == Contact(1, 5)
+    assert not sessions.is_valid(BrokerIdAndEpoch(1, 5), 9_101)
+    assert sessions.expired(9_101) == BrokerIdAndEpoch(1, 5)
 
 
 def test_a_heartbeat_of_another_epoch_extends_no_session(sessions: BrokerSessions) -> None:
-    sessions.touch(Contact(1, 5), 0)
-    sessions.touch(Contact(1, 4), 9_000)
-    assert not sessions.is_valid(Contact(1, 5), 9_001)
-    assert sessions.expired(9_001) == Contact(1, 5)
+    sessions.touch(BrokerIdAndEpoch(1, 5), 0)
+    sessions.touch(BrokerIdAndEpoch(1, 4), 9_000)
+    assert not sessions.is_valid(BrokerIdAndEpoch(1, 5), 9_001)
+    assert sessions.expired(9_001) == BrokerIdAndEpoch(1, 5)
 
 
 def test_sessions_expire_in_the_order_of_their_last_heartbeat(sessions: BrokerSessions) -> None:
     for broker_id in 1, 2, 3:
-        sessions.touch(Contact(broker_id, 0), broker_id)
-    sessions.touch(Contact(1, 0), 4)
-    assert sessions.expired(20_000) == Contact(2, 0)
-    sessions.forget(Contact(2, 0))
-    assert sessions.expired(20_000) == Contact(3, 0)
-    sessions.forget(Contact(3, 0))
-    assert sessions.expired(20_000) == Contact(1, 0)
+        sessions.touch(BrokerIdAndEpoch(broker_id, 0), broker_id)
+    sessions.touch(BrokerIdAndEpoch(1, 0), 4)
+    assert sessions.expired(20_000) == BrokerIdAndEpoch(2, 0)
+    sessions.forget(BrokerIdAndEpoch(2, 0))
+    assert sessions.expired(20_000) == BrokerIdAndEpoch(3, 0)
+    sessions.forget(BrokerIdAndEpoch(3, 0))
+    assert sessions.expired(20_000) == BrokerIdAndEpoch(1, 0)
 
 
 def test_a_shutdown_completes_when_active_brokers_have_the_metadata(sessions: BrokerSessions) -> None:
@@ -85,19 +85,19 @@ def test_a_broker_in_controlled_shutdown_gets_no_new_replicas(sessions: BrokerSe
 
 
 def test_a_controller_stall_expires_no_session(sessions: BrokerSessions) -> None:
-    sessions.touch(Contact(1, 0), 0)
-    sessions.touch(Contact(2, 0), 5_000)
+    sessions.touch(BrokerIdAndEpoch(1, 0), 0)
+    sessions.touch(BrokerIdAndEpoch(2, 0), 5_000)
     sessions.not_listened(20_000, 25_000)
     assert sessions.expired(25_000) is None
     assert sessions.expired(29_000) is None
-    assert sessions.expired(29_001) == Contact(1, 0)
-    sessions.forget(Contact(1, 0))
+    assert sessions.expired(29_001) == BrokerIdAndEpoch(1, 0)
+    sessions.forget(BrokerIdAndEpoch(1, 0))
     assert sessions.expired(34_000) is None
-    assert sessions.expired(34_001) == Contact(2, 0)
+    assert sessions.expired(34_001) == BrokerIdAndEpoch(2, 0)
 
 
 def test_a_heartbeat_after_a_stall_starts_its_session_now(sessions: BrokerSessions) -> None:
-    sessions.touch(Contact(1, 0), 20_000)
+    sessions.touch(BrokerIdAndEpoch(1, 0), 20_000)
     sessions.not_listened(15_000, 20_100)
-    assert sessions.is_valid(Contact(1, 0), 29_100)
-    assert sessions.expired(29_101) == Contact(1, 0)
+    assert sessions.is_valid(BrokerIdAndEpoch(1, 0), 29_100)
+    assert sessions.expired(29_101) == BrokerIdAndEpoch(1, 0)

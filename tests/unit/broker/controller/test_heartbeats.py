@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.cluster.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord, PartitionChangeRecord
-from ottla.broker.controller.broker_sessions import BrokerState, Contact
-from ottla.broker.controller.heartbeats import Beat, fence_stale, heartbeat
+from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch, BrokerState
+from ottla.broker.controller.heartbeats import HeartbeatReply, fence_stale, heartbeat
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
@@ -18,11 +18,13 @@ FENCED, UNFENCED = BrokerState.FENCED, BrokerState.UNFENCED
 SHUTDOWN, NOW = BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
 
 
-def beat(controller: LiveController, broker_id: int, offset: int | None = None, **wants: Any) -> tuple[Beat, list[MetadataRecord]]:
+def beat(
+    controller: LiveController, broker_id: int, offset: int | None = None, **wants: Any
+) -> tuple[HeartbeatReply, list[MetadataRecord]]:
     """Send a heartbeat; return the response and the records that it wrote. By default the broker has read all metadata."""
     epoch = controller.broker(broker_id).epoch
     before = len(controller.log)
-    controller.state.sessions.touch(Contact(broker_id, epoch), controller.now_ms)
+    controller.state.sessions.touch(BrokerIdAndEpoch(broker_id, epoch), controller.now_ms)
     request = BrokerHeartbeatRequest(broker_id, epoch, before - 1 if offset is None else offset, **wants)
     answer = controller.run(heartbeat(controller.state, request))
     return answer, controller.log[before:]
@@ -43,10 +45,10 @@ def test_a_heartbeat_of_another_epoch_or_unknown_broker_is_stale(controller: Liv
 
 def test_a_fenced_broker_is_unfenced_when_it_has_its_registration_and_requests_it(controller: LiveController) -> None:
     epoch = controller.add_broker(1, fenced=True).epoch
-    assert beat(controller, 1, epoch - 1) == (Beat(False, FENCED), [])
-    assert beat(controller, 1, epoch, want_fence=True) == (Beat(True, FENCED), [])
-    assert beat(controller, 1, epoch) == (Beat(True, UNFENCED), [BrokerRegistrationChangeRecord(1, epoch, fenced=-1)])
-    assert beat(controller, 1) == (Beat(True, UNFENCED), [])
+    assert beat(controller, 1, epoch - 1) == (HeartbeatReply(False, FENCED), [])
+    assert beat(controller, 1, epoch, want_fence=True) == (HeartbeatReply(True, FENCED), [])
+    assert beat(controller, 1, epoch) == (HeartbeatReply(True, UNFENCED), [BrokerRegistrationChangeRecord(1, epoch, fenced=-1)])
+    assert beat(controller, 1) == (HeartbeatReply(True, UNFENCED), [])
 
 
 def test_an_unfenced_broker_leads_its_leaderless_partitions(controller: LiveController) -> None:
@@ -89,18 +91,18 @@ def test_a_leading_broker_shuts_down_after_active_brokers_have_the_new_leaders(c
         beat(controller, broker_id)
     topic_id = controller.add_topic("a", replicas(1, 2))
     answer, written = beat(controller, 1, want_shut_down=True)
-    assert answer == Beat(True, SHUTDOWN)
+    assert answer == HeartbeatReply(True, SHUTDOWN)
     assert written == [
         BrokerRegistrationChangeRecord(1, epoch, in_controlled_shutdown=1),
         PartitionChangeRecord(0, topic_id, isr=[2], leader=2),
     ]
     moved_at = controller.next_offset - 1
-    assert beat(controller, 1, want_shut_down=True) == (Beat(True, SHUTDOWN), [])
+    assert beat(controller, 1, want_shut_down=True) == (HeartbeatReply(True, SHUTDOWN), [])
     beat(controller, 2, moved_at)
     beat(controller, 3, moved_at - 1)
     assert beat(controller, 1, want_shut_down=True)[0].state is SHUTDOWN
     beat(controller, 3, moved_at)
-    assert beat(controller, 1, want_shut_down=True) == (Beat(True, NOW), [BrokerRegistrationChangeRecord(1, epoch, fenced=1)])
+    assert beat(controller, 1, want_shut_down=True) == (HeartbeatReply(True, NOW), [BrokerRegistrationChangeRecord(1, epoch, fenced=1)])
 
 
 def test_a_shutdown_of_the_only_alive_replica_leaves_its_partition_without_a_leader(controller: LiveController) -> None:
@@ -155,8 +157,8 @@ def test_silent_brokers_are_fenced_one_at_a_time(controller: LiveController) -> 
     assert controller.run(fence_stale(controller.state, controller.now_ms)) is None
     controller.now_ms = 9_002
     at = controller.next_offset
-    assert controller.run(fence_stale(controller.state, controller.now_ms)) == Contact(2, epochs[2])
-    assert controller.run(fence_stale(controller.state, controller.now_ms)) == Contact(1, epochs[1])
+    assert controller.run(fence_stale(controller.state, controller.now_ms)) == BrokerIdAndEpoch(2, epochs[2])
+    assert controller.run(fence_stale(controller.state, controller.now_ms)) == BrokerIdAndEpoch(1, epochs[1])
     assert controller.run(fence_stale(controller.state, controller.now_ms)) is None
     assert controller.log[at:] == [
         PartitionChangeRecord(0, topic_id, isr=[1, 3]),
@@ -170,9 +172,9 @@ def test_an_expired_session_of_an_old_epoch_fences_no_broker(controller: LiveCon
     old = controller.add_broker(1).epoch
     beat(controller, 1)
     controller.add_broker(1)
-    controller.state.sessions.touch(Contact(2, 0), 0)
+    controller.state.sessions.touch(BrokerIdAndEpoch(2, 0), 0)
     at = controller.next_offset
-    for contact in Contact(1, old), Contact(2, 0):
+    for contact in BrokerIdAndEpoch(1, old), BrokerIdAndEpoch(2, 0):
         assert controller.run(fence_stale(controller.state, 9_001)) == contact
     assert controller.run(fence_stale(controller.state, 9_001)) is None
     assert controller.next_offset == at

@@ -19,7 +19,7 @@ from ottla.broker.cluster.metadata_records import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from ottla.broker.controller.broker_sessions import BrokerState, Contact
+from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch, BrokerState
 from ottla.broker.controller.registrations import register_broker, register_controller, unregister_broker
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
@@ -82,7 +82,7 @@ def test_the_same_incarnation_keeps_its_epoch_and_state(controller: LiveControll
     controller.write(
         BrokerRegistrationChangeRecord(1, epoch, fenced=-1), BrokerRegistrationChangeRecord(1, epoch, in_controlled_shutdown=1)
     )
-    controller.state.sessions.touch(Contact(1, epoch), controller.now_ms)
+    controller.state.sessions.touch(BrokerIdAndEpoch(1, epoch), controller.now_ms)
     assert controller.run(decide(controller, registration(log_dirs=[directory(10), directory(11)]))) == epoch
     broker = controller.broker(1)
     assert (broker.fenced, broker.in_controlled_shutdown, len(broker.directories)) == (False, True, 2)
@@ -90,7 +90,7 @@ def test_the_same_incarnation_keeps_its_epoch_and_state(controller: LiveControll
 
 def test_another_incarnation_waits_until_the_session_expires(controller: LiveController) -> None:
     epoch = controller.run(decide(controller, registration()))
-    controller.state.sessions.touch(Contact(1, epoch), controller.now_ms)
+    controller.state.sessions.touch(BrokerIdAndEpoch(1, epoch), controller.now_ms)
     again = registration(incarnation_id=SECOND)
     assert refusal(controller, again)[0] is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     controller.now_ms += 9_000
@@ -106,7 +106,7 @@ def test_a_broker_without_a_heartbeat_is_replaced_at_once(controller: LiveContro
 
 def test_registration_checks_are_in_kafkas_order(controller: LiveController) -> None:
     epoch = controller.run(decide(controller, registration()))
-    controller.state.sessions.touch(Contact(1, epoch), controller.now_ms)
+    controller.state.sessions.touch(BrokerIdAndEpoch(1, epoch), controller.now_ms)
     wrong: dict[str, Any] = {"incarnation_id": SECOND, "is_migrating_zk_broker": True, "log_dirs": [], "features": {}}
     assert refusal(controller, registration(cluster_id="other", **wrong))[0] is ErrorCode.INCONSISTENT_CLUSTER_ID
     assert refusal(controller, registration(**wrong))[0] is ErrorCode.DUPLICATE_BROKER_REGISTRATION

@@ -12,7 +12,7 @@ from ottla.broker.cluster.metadata_records import (
     EndTransactionRecord,
     UnregisterBrokerRecord,
 )
-from ottla.broker.controller.broker_sessions import BrokerState, Contact
+from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch, BrokerState
 from ottla.broker.controller.state import MIN_ISR, UNCLEAN, ControllerState, SoftEffects
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -70,8 +70,8 @@ def test_a_new_controller_gives_every_unfenced_broker_a_session(controller: Live
     new.load(controller.state.image, 70, now_ms=1_000_000)
     assert new.image == controller.state.image
     assert new.registered_at == {1: 70, 2: 70}
-    assert new.sessions.is_valid(Contact(1, live.epoch), 1_009_000)
-    assert not new.sessions.is_valid(Contact(2, fenced.epoch), 1_000_000)
+    assert new.sessions.is_valid(BrokerIdAndEpoch(1, live.epoch), 1_009_000)
+    assert not new.sessions.is_valid(BrokerIdAndEpoch(2, fenced.epoch), 1_000_000)
     assert (new.sessions.state(1), new.sessions.state(2)) == (BrokerState.UNFENCED, BrokerState.FENCED)
 
 

@@ -50,7 +50,7 @@ def test_kafkas_broker_properties_configure_a_cluster_broker(tmp_path: Path) -> 
     file = tmp_path / "broker.properties"
     file.write_text(BROKER_PROPERTIES)
     loaded = load({}, {}, file)
-    assert loaded.settings.is_member
+    assert loaded.settings.is_cluster_broker
     assert controllers(loaded.settings) == [QuorumAddress(-1, "localhost", 9093)]
     without_effect = {note.partition(" ")[0] for note in loaded.notes}
     assert without_effect == {
@@ -116,7 +116,7 @@ def test_invalid_roles_stop_the_start_with_the_settings_name(given: dict[str, st
 def test_controller_settings_have_an_effect_only_on_a_controller() -> None:
     own = {"broker.session.timeout.ms": "5000", "metadata.max.idle.interval.ms": "0"}
     controller = load({**CONTROLLER, **own}, {}, None)
-    assert (controller.notes, controller.settings.is_controller, controller.settings.is_member) == ([], True, False)
+    assert (controller.notes, controller.settings.is_controller, controller.settings.is_cluster_broker) == ([], True, False)
     assert len(load({**MEMBER, **own}, {}, None).notes) == 2
 
 
@@ -124,7 +124,7 @@ def test_a_node_with_both_roles_is_broker_and_controller() -> None:
     both = {**CONTROLLER, "process.roles": "broker,controller", "listeners": "PLAINTEXT://h:9092,C://h:9093"}
     for quorum in ({}, {"controller.quorum.bootstrap.servers": "", "controller.quorum.voters": "3@one:9093"}):
         loaded = load({**both, "broker.session.timeout.ms": "5000", **quorum}, {}, None)
-        assert (loaded.settings.is_member, loaded.settings.is_controller, loaded.notes) == (True, True, [])
+        assert (loaded.settings.is_cluster_broker, loaded.settings.is_controller, loaded.notes) == (True, True, [])
 
 
 def test_cluster_settings_are_noted_on_a_standalone_node_only() -> None:

@@ -6,7 +6,7 @@ from ottla.broker.core.acl import super_users
 from ottla.broker.core.security_settings import start_problem
 from ottla.broker.core.settings_load import SettingsError, load
 
-LOCKS = [
+SECURED = [
     ("create.topic.policy.class.name", "com.example.Policy"),
     ("alter.config.policy.class.name", "com.example.Policy"),
     ("client.quota.callback.class", "com.example.Quotas"),
@@ -20,7 +20,7 @@ NO_AUTHENTICATION = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), LOCKS)
+@pytest.mark.parametrize(("name", "value"), SECURED)
 def test_an_unsupported_security_setting_stops_the_start_without_printing_its_value(name: str, value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load({name: value}, {}, None)

@@ -103,17 +103,17 @@ LONG_BYTES = sum(map(len, encode_response(3, 9, 0, LONG)))
 
 
 class Lines:
-    """The written lines. Each write by another thread than the test's waits for `go_on`."""
+    """The written lines. Each write by another thread than the test's waits for `resume`."""
 
     def __init__(self) -> None:
         self._testing = threading.get_ident()
         self._lines: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
-        self.go_on = threading.Semaphore(0)
+        self.resume = threading.Semaphore(0)
 
     def write(self, line: str) -> None:
         by_test = threading.get_ident() == self._testing
         self._lines.put((line, by_test))
-        assert by_test or self.go_on.acquire(timeout=TIMEOUT_S)
+        assert by_test or self.resume.acquire(timeout=TIMEOUT_S)
 
     def next(self) -> tuple[str, bool]:
         """Return the next line, and whether the test's thread wrote it."""
@@ -123,7 +123,7 @@ class Lines:
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_line_of_a_long_response_is_complete_and_written_by_a_thread(as_json: bool) -> None:
     lines = Lines()
-    lines.go_on.release()
+    lines.resume.release()
     exchange = exchange_of(MetadataRequest(None), LONG, version=9)
     WireLog(lines.write, as_json=as_json)(exchange)
     assert lines.next() == (json.dumps(document(exchange)) if as_json else line(exchange), False)
@@ -135,7 +135,7 @@ def test_a_long_request_has_a_thread_only_for_its_document() -> None:
     exchange = exchange_of(MetadataRequest([MetadataRequestTopic(name="t")] * 10_000), MetadataResponse(), version=9)
     for as_json in (False, True):
         lines = Lines()
-        lines.go_on.release()
+        lines.resume.release()
         WireLog(lines.write, as_json=as_json)(exchange)
         assert lines.next()[1] is not as_json
 

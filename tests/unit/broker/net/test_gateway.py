@@ -250,7 +250,7 @@ def test_the_first_cluster_address_that_answers_is_used(tmp_path: Path) -> None:
         assert client.call(MetadataRequest([])).brokers
 
 
-LIES = {
+HOSTILE_RESPONSES = {
     "a negative length": struct.pack(">i", -5),
     "a response of two gigabytes that has to be decoded": struct.pack(">ii", 2**31 - 1, 1),
     "another correlation id": struct.pack(">ii", 4, 99),
@@ -259,7 +259,7 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+@pytest.mark.parametrize("lie", HOSTILE_RESPONSES.values(), ids=HOSTILE_RESPONSES)
 def test_a_cluster_that_lies_loses_the_connection_and_no_other(tmp_path: Path, lie: bytes) -> None:
     with scripted(answering_with(lie)) as port, InProcessGateway(f"{HOST}:{port}") as gateway, client_of(gateway) as other:
         with client_of(gateway) as client, pytest.raises(ConnectionError):

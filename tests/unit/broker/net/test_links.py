@@ -28,8 +28,8 @@ CANNOT = "A client SSLEngine created with the provided settings can't connect to
 def linked(settings: BrokerSettings) -> tuple[NodeLinks, Mapping[str, ListenerAuthentication]]:
     clock, timers, random = VirtualClock(), Timers(), Random(1)
     around = AuthenticationContext(lambda _kind, _name, _by_token: None, random.getrandbits, clock, timers)
-    locks = listener_authentication(settings, listeners_of(settings), around)
-    return links_of(settings, locks, network=MemoryNetwork(), clock=clock, timers=timers, random=random), locks
+    authentication = listener_authentication(settings, listeners_of(settings), around)
+    return links_of(settings, authentication, network=MemoryNetwork(), clock=clock, timers=timers, random=random), authentication
 
 
 def test_plaintext_listeners_are_connected_to_without_security() -> None:
@@ -52,8 +52,8 @@ def test_client_contexts_follow_store_changes_that_remain_compatible(tmp_path: P
     made, strangers = Certificates(tmp_path / "made"), Certificates(tmp_path / "strangers")
     both = {"listener.security.protocol.map": "A:SSL,C:SSL", "ssl.allow.dn.changes": "true"}
     settings = member("A", "SSL", ours={**made.pem_settings(), **both})
-    links, locks = linked(settings)
-    changes = StoreChanges(settings, locks, links.client_tls)
+    links, authentication = linked(settings)
+    changes = StoreChanges(settings, authentication, links.client_tls)
     before = {name: key.context for name, key in links.client_tls.items()}
 
     def now() -> set[str]:

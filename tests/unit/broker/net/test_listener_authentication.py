@@ -17,7 +17,7 @@ from tests.support.logins import MODULES, PLAIN_JAAS, plain, secured
 AROUND = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(0), Timers())
 
 
-def locks(
+def authentication(
     given: dict[str, str], env: dict[str, str] | None = None, more: dict[str, str] | None = None, like: str | None = None
 ) -> dict[str, ListenerAuthentication]:
     settings = load(given, env or {}, None, like=like).settings
@@ -31,14 +31,14 @@ def test_a_secured_listener_has_all_its_mechanisms_and_a_plaintext_one_no_securi
         "listeners": "SECURE://h:1,PLAINTEXT://h:2",
         "listener.security.protocol.map": "SECURE:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
     }
-    found = locks(given)
+    found = authentication(given)
     assert list(found) == ["SECURE"]
     assert found["SECURE"].sasl is not None
     assert list(found["SECURE"].sasl.mechanisms) == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 def users(given: dict[str, str], env: dict[str, str] | None = None, more: dict[str, str] | None = None) -> set[str]:
-    sasl = locks(given, env, more)["SECURE"].sasl
+    sasl = authentication(given, env, more)["SECURE"].sasl
     assert sasl is not None
     found = set()
     for user, password in (("ann", "pass word"), ("own", "1"), ("general", "2")):
@@ -68,7 +68,7 @@ def test_users_come_from_the_setting_or_else_from_the_jaas_file(tmp_path: Path) 
 def test_a_security_setting_for_an_unknown_listener_stops_the_start(name: str) -> None:
     setting = f"listener.name.{name}.ssl.client.auth"
     with pytest.raises(SettingsError, match=rf"{setting}: there is no listener {name}: allowed are secure"):
-        locks({**secured(), setting: "required"})
+        authentication({**secured(), setting: "required"})
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_security_setting_for_an_unknown_listener_stops_the_start(name: str) -
 )
 def test_an_invalid_mechanism_configuration_stops_the_start_with_the_settings_name(changed: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
-        locks({**secured(), **changed})
+        authentication({**secured(), **changed})
 
 
 SIGNED = f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
@@ -98,7 +98,7 @@ BEARER = {
 
 
 def test_tokens_are_validated_by_the_brokers_clock_and_the_options() -> None:
-    sasl = locks({**secured(), **BEARER})["SECURE"].sasl
+    sasl = authentication({**secured(), **BEARER})["SECURE"].sasl
     assert sasl is not None
     header, claims = (base64.urlsafe_b64encode(text).decode().rstrip("=") for text in (b'{"alg":"none"}', b'{"sub":"ann","exp":1}'))
     mechanism = sasl.mechanisms["OAUTHBEARER"]()
@@ -136,7 +136,7 @@ JWKS_URL, ALLOWED = "sasl.oauthbearer.jwks.endpoint.url", "org.apache.kafka.sasl
 )
 def test_settings_for_signed_tokens_without_their_handler_stop_the_start(given: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
-        locks(given)
+        authentication(given)
 
 
 ANY = "sasl.oauthbearer.allow.unverified."
@@ -160,27 +160,27 @@ def test_since_4_4_signed_tokens_need_an_expected_audience_and_issuer(tmp_path: 
     file = tmp_path / "keys.json"
     file.write_text('{"keys": []}')
     given = {**WITH_SIGNED_TOKENS, JWKS_URL: file.as_uri(), ALLOWED: file.as_uri(), **claims}
-    assert locks(given, like="4.3")
+    assert authentication(given, like="4.3")
     if lacking is None:
-        assert locks(given)
+        assert authentication(given)
         return
     with pytest.raises(SettingsError, match=rf"sasl\.oauthbearer\.expected\.{lacking} is required at SECURE"):
-        locks(given)
+        authentication(given)
 
 
 def test_jwks_urls_can_be_allowed_by_kafka_opts_or_by_a_setting(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     file.write_text('{"keys": []}')
     given = {**FOR_US, JWKS_URL: file.as_uri()}
-    assert locks(given, {"KAFKA_OPTS": f"-Xmx1g -D{ALLOWED}=http://x,{file.as_uri()}"})
-    assert locks({**given, ALLOWED: file.as_uri()})
+    assert authentication(given, {"KAFKA_OPTS": f"-Xmx1g -D{ALLOWED}=http://x,{file.as_uri()}"})
+    assert authentication({**given, ALLOWED: file.as_uri()})
 
 
 def test_a_mechanism_without_users_stops_the_start_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
     given = secured(sasl_jaas_config=PLAIN_JAAS)  # which applies to no mechanism
     del given["listener.name.secure.plain.sasl.jaas.config"]
     with pytest.raises(SettingsError, match=r"Could not find a 'KafkaServer' or 'secure\.KafkaServer' entry in the JAAS configuration"):
-        locks(given)
+        authentication(given)
     assert "sasl.jaas.config without a SASL mechanism's prefix is ignored" in caplog.text
     assert "pass word" not in caplog.text
 
@@ -198,15 +198,15 @@ def test_gssapi_without_its_library_stops_the_start_with_installation_instructio
     with pytest.raises(
         SettingsError, match=r"sasl\.enabled\.mechanisms=GSSAPI at SECURE needs python-gssapi: pip install 'ottla\[gssapi\]'"
     ):
-        locks({**secured(), "sasl.enabled.mechanisms": "GSSAPI"})
+        authentication({**secured(), "sasl.enabled.mechanisms": "GSSAPI"})
     given = secured()
     del given["sasl.enabled.mechanisms"]
     with pytest.raises(SettingsError, match=r"needs python-gssapi.*\(GSSAPI is Kafka's default: set sasl\.enabled\.mechanisms\)"):
-        locks(given)
+        authentication(given)
 
 
 def test_no_error_message_contains_a_password() -> None:
     for text in (f"{MODULES}.plain.PlainLoginModule required user_ann=1secret", 'X required password="secret";'):
         with pytest.raises(SettingsError) as caught:
-            locks(secured(**{"listener_name_secure_plain_sasl_jaas_config": text}))
+            authentication(secured(**{"listener_name_secure_plain_sasl_jaas_config": text}))
         assert "secret" not in str(caught.value)

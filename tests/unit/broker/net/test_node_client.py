@@ -21,7 +21,7 @@ from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from tests.support.answering_node import HANG_UP, Answer, AnsweringNode
+from tests.support.answering_node import HANG_UP, Answer, ScriptedNode
 from tests.support.node_links import LinkHarness
 from tests.support.simulation import TimelessLoop, settle
 
@@ -42,7 +42,7 @@ class Harness(LinkHarness):
         super().__init__()
         self.link = self.connect(PEER)
 
-    async def peer(self, answer: Answer = same) -> AnsweringNode:
+    async def peer(self, answer: Answer = same) -> ScriptedNode:
         return await self.answering(PEER, answer, SERVED)
 
 

@@ -54,13 +54,13 @@ class Harness:
         settings = load(given, {}, None).settings
         listeners = listeners_of(settings)
         around = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bits: 1, self.clock, self.timers)
-        self._locks = listener_authentication(settings, listeners, around)
+        self._authentication = listener_authentication(settings, listeners, around)
         self.server = Server(Sockets(), listeners, 5)
         self.shared = Shared(cast(Dispatcher, Telling()), self.clock, self.timers, 10_000)
 
     async def start(self) -> None:
         self.server.bind()
-        await self.server.start(self.shared, self._locks)
+        await self.server.start(self.shared, self._authentication)
 
     def pass_ms(self, by_ms: int) -> None:
         self.clock.advance(by_ms)

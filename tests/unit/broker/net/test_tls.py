@@ -204,7 +204,7 @@ def test_sasl_over_tls_works_and_its_rejection_arrives(tmp_path: Path, made: Cer
                 connection.call(MetadataRequest(topics=[]), 1)
 
 
-def lock(made: Certificates, **given: str) -> ListenerTls:
+def listener_tls(made: Certificates, **given: str) -> ListenerTls:
     settings = load({**made.pem_settings(), **{name.replace("_", "."): text for name, text in given.items()}}, {}, None).settings
     return ListenerTls(ListenerSecurity(settings, "S"), "none", lambda path: Path(path).read_bytes())
 
@@ -220,7 +220,7 @@ def lock(made: Certificates, **given: str) -> ListenerTls:
     ],
 )
 def test_tls_versions_follow_the_settings(made: Certificates, given: dict[str, str], oldest: str, newest: str) -> None:
-    context = lock(made, **given).context
+    context = listener_tls(made, **given).context
     assert (context.minimum_version.name, context.maximum_version.name) == (oldest, newest)
 
 
@@ -293,7 +293,7 @@ def test_a_sasl_listener_requests_certificates_only_by_its_own_setting(made: Cer
 
 
 def test_the_principal_is_the_certificates_name_in_javas_format(made: Certificates) -> None:
-    tls = lock(made)
+    tls = listener_tls(made)
     assert tls.principal_name(None) == "ANONYMOUS"
     der = ssl.PEM_cert_to_DER_cert(
         made.client.read_text().partition("-----BEGIN CERTIFICATE")[1]
@@ -325,7 +325,7 @@ def test_a_weak_certificate_that_the_jvm_accepts_is_served(tmp_path: Path, made:
 def test_versions_and_cipher_suites_are_unchanged_by_a_weak_certificate(made: Certificates) -> None:
     weak = str(made.weak("suites", "sha1"))
     for given in ({}, {"ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ssl.enabled.protocols": "TLSv1.2"}):
-        strong, weakened = lock(made, **given).context, lock(made, **{**given, "ssl.keystore.location": weak}).context
+        strong, weakened = listener_tls(made, **given).context, listener_tls(made, **{**given, "ssl.keystore.location": weak}).context
         assert [suite["name"] for suite in weakened.get_ciphers()] == [suite["name"] for suite in strong.get_ciphers()]
         assert (weakened.minimum_version, weakened.maximum_version) == (strong.minimum_version, strong.maximum_version)
         assert (strong.security_level, weakened.security_level) == (2, 0)
@@ -335,4 +335,4 @@ def test_versions_and_cipher_suites_are_unchanged_by_a_weak_certificate(made: Ce
 @pytest.mark.parametrize(("digest", "bits", "why"), [("md5", 2048, "signed with md5"), ("sha256", 768, "RSA key has 768 bits")])
 def test_a_certificate_that_is_too_weak_for_the_jvm_stops_the_start(made: Certificates, digest: str, bits: int, why: str) -> None:
     with pytest.raises(StoreError, match=f"{why}.*renew it"):
-        lock(made, ssl_keystore_location=str(made.weak(f"{digest}-{bits}", digest, bits)))
+        listener_tls(made, ssl_keystore_location=str(made.weak(f"{digest}-{bits}", digest, bits)))

@@ -72,14 +72,14 @@ def test_partitions_of_one_topic_that_follow_each_other_are_named_together() -> 
 def test_who_gave_records_goes_to_the_end() -> None:
     made, logs = plan((T, 0), (U, 0))
     assert named(made.next_request(0)) == [(T, 0), (U, 0)]
-    steps = made.answered(response(((T, 0), 0), ((U, 0), 0), session_id=0), 0)
+    steps = made.handle_response(response(((T, 0), 0), ((U, 0), 0), session_id=0), 0)
     assert [(step.key, step.action) for step in steps] == [((T, 0), AppendFetched(7)), ((U, 0), AppendFetched(7))]
     made.appended((U, 0), None, 0)
     logs[T, 0].append(Entry(7, 0))
     made.appended((T, 0), 7, 2)
     request = made.next_request(0)
     assert named(request) == [(U, 0), (T, 0)]
-    made.answered(response(((T, 0), 0), ((U, 0), 0), session_id=0), 0)
+    made.handle_response(response(((T, 0), 0), ((U, 0), 0), session_id=0), 0)
     made.appended((U, 0), None, 0)
     assert named(made.next_request(0)) == [(U, 0), (T, 0)], "neither gave any this time"
 
@@ -87,30 +87,30 @@ def test_who_gave_records_goes_to_the_end() -> None:
 def test_a_partition_that_pauses_leaves_the_session_and_comes_back() -> None:
     made, _ = plan((T, 0), (U, 0))
     made.next_request(0)
-    steps = made.answered(response(((T, 0), ErrorCode.NOT_LEADER_OR_FOLLOWER), ((U, 0), 0)), 0)
+    steps = made.handle_response(response(((T, 0), ErrorCode.NOT_LEADER_OR_FOLLOWER), ((U, 0), 0)), 0)
     assert [step.action for step in steps] == [FetchAction.BACK_OFF, AppendFetched(7)]
     made.appended((U, 0), None, 0)
     request = made.next_request(1)
     assert (named(request), forgotten(request)) == ([], [(T, 0)])
     assert made.wakes_ms(1) == BACKOFF_MS
-    made.answered(response(), 1)
+    made.handle_response(response(), 1)
     assert named(made.next_request(BACKOFF_MS)) == [(T, 0)]
 
 
 def test_with_nothing_left_the_leader_is_told_once() -> None:
     made, _ = plan((T, 0))
     made.next_request(0)
-    made.answered(response(((T, 0), 0)), 0)
+    made.handle_response(response(((T, 0), 0)), 0)
     made.forget((T, 0))
     assert forgotten(made.next_request(0)) == [(T, 0)]
-    made.answered(response(), 0)
+    made.handle_response(response(), 0)
     assert made.next_request(0) is None
 
 
 def test_a_failed_partition_is_not_fetched_until_it_is_followed_again() -> None:
     made, logs = plan((T, 0))
     made.next_request(0)
-    steps = made.answered(response(((T, 0), ErrorCode.FENCED_LEADER_EPOCH)), 0)
+    steps = made.handle_response(response(((T, 0), ErrorCode.FENCED_LEADER_EPOCH)), 0)
     assert [step.action for step in steps] == [FetchAction.FAIL]
     assert ((T, 0) in made, made.failed) == (False, {(T, 0)})
     made.follow((T, 0), logs[T, 0], 8)
@@ -131,13 +131,13 @@ def test_an_answer_for_a_partition_that_was_given_up_or_changed_meanwhile_is_of_
     made.next_request(0)
     made.forget((T, 0))
     made.follow((U, 0), logs[U, 0], 8)
-    assert made.answered(response(((T, 0), 0), ((U, 0), 0)), 0) == []
+    assert made.handle_response(response(((T, 0), 0), ((U, 0), 0)), 0) == []
 
 
 def test_without_an_answer_all_pause_and_the_session_is_begun_again() -> None:
     made, _ = plan((T, 0), (U, 0))
     made.next_request(0)
-    made.answered(response(((T, 0), 0), ((U, 0), 0)), 0)
+    made.handle_response(response(((T, 0), 0), ((U, 0), 0)), 0)
     made.next_request(0)
     made.request_failed(10)
     assert made.next_request(11) is None
@@ -158,7 +158,7 @@ def test_without_an_answer_all_pause_and_the_session_is_begun_again() -> None:
 def test_a_session_that_is_gone_is_begun_at_once_and_after_another_error_all_pause(error: ErrorCode, at_once: bool) -> None:
     made, _ = plan((T, 0))
     made.next_request(0)
-    assert made.answered(response(error=error), 0) == []
+    assert made.handle_response(response(error=error), 0) == []
     assert (made.next_request(1) is not None) is at_once
 
 
@@ -175,9 +175,9 @@ def test_a_log_without_any_epoch_is_cut_before_it_is_fetched_for() -> None:
 def test_what_is_out_of_range_begins_where_the_leader_does() -> None:
     made, logs = plan((T, 0))
     made.next_request(0)
-    (step,) = made.answered(response(((T, 0), ErrorCode.OFFSET_OUT_OF_RANGE)), 0)
+    (step,) = made.handle_response(response(((T, 0), ErrorCode.OFFSET_OUT_OF_RANGE)), 0)
     assert step == FetchStep((T, 0), PartitionData(0, ErrorCode.OFFSET_OUT_OF_RANGE), FetchAction.ASK_OFFSETS)
-    assert made.offsets_answered((T, 0), made.session_partition((T, 0)), 6, 9, 0) == RestartLog(6)
+    assert made.handle_offsets((T, 0), made.session_partition((T, 0)), 6, 9, 0) == RestartLog(6)
     logs[T, 0].restart_at(6)
     made.truncated((T, 0))
     assert (made[T, 0].fetch_offset, made[T, 0].last_fetched_epoch) == (6, -1)
@@ -190,11 +190,11 @@ def test_a_leader_that_does_not_tell_its_offsets_is_asked_again_or_never(error: 
     made, _ = plan((T, 0))
     made.next_request(0)
     sent = made.session_partition((T, 0))
-    assert made.offsets_refused((T, 0), sent, error, 0) is action
+    assert made.handle_offsets_error((T, 0), sent, error, 0) is action
     assert made.next_request(1) is None
     made.forget((T, 0))
-    assert made.offsets_refused((T, 0), sent, error, 0) is FetchAction.NOTHING
-    assert made.offsets_answered((T, 0), sent, 0, 9, 0) is FetchAction.NOTHING
+    assert made.handle_offsets_error((T, 0), sent, error, 0) is FetchAction.NOTHING
+    assert made.handle_offsets((T, 0), sent, 0, 9, 0) is FetchAction.NOTHING
 
 
 def test_what_cannot_be_used_is_asked_for_again_after_a_pause() -> None:
@@ -223,14 +223,14 @@ def test_a_request_looks_only_at_partitions_that_moved() -> None:
     for key, log in looks.items():
         made.follow(key, cast("ListLog", log), 7)
     made.next_request(0)
-    made.answered(response(*[(key, 0) for key in looks]), 0)
+    made.handle_response(response(*[(key, 0) for key in looks]), 0)
     for key in looks:
         made.appended(key, None, 0)
     assert named(made.next_request(0)) == []
-    made.answered(response(), 0)
+    made.handle_response(response(), 0)
     for log in looks.values():
         log.times = 0
-    made.answered(response(((T, 1), 0)), 0)
+    made.handle_response(response(((T, 1), 0)), 0)
     looks[T, 1].log.append(Entry(7, 0))
     made.appended((T, 1), 7, 2)
     assert named(made.next_request(0)) == [(T, 1)]
@@ -242,11 +242,11 @@ def test_a_request_looks_only_at_partitions_that_moved() -> None:
 def test_a_log_start_that_has_moved_is_in_the_next_request() -> None:
     made, logs = plan((T, 0), (U, 0))
     made.next_request(0)
-    made.answered(response(((T, 0), 0), ((U, 0), 0)), 0)
+    made.handle_response(response(((T, 0), 0), ((U, 0), 0)), 0)
     for key in logs:
         made.appended(key, None, 0)
     made.next_request(0)
-    made.answered(response(), 0)
+    made.handle_response(response(), 0)
     logs[T, 0].log_start_offset = 1
     made.moved((T, 0))
     made.moved((T, 9))
@@ -261,13 +261,13 @@ def test_a_throttled_partition_leaves_the_session_while_it_lags_and_comes_back()
     for key in ((T, 0), (U, 0)):
         made.follow(key, ListLog(1), 7)
     made.next_request(0)
-    made.answered(response(((T, 0), 0), ((U, 0), 0)), 0)
+    made.handle_response(response(((T, 0), 0), ((U, 0), 0)), 0)
     made.appended((T, 0), None, 5)
     made.appended((U, 0), None, 0)
     held.update([(T, 0), (U, 0)])
     request = made.next_request(0)
     assert (named(request), forgotten(request)) == ([], [(T, 0)])
     assert made.wakes_ms(0) == BACKOFF_MS
-    made.answered(response(), 0)
+    made.handle_response(response(), 0)
     held.clear()
     assert named(made.next_request(0)) == [(T, 0)]

@@ -76,7 +76,7 @@ def test_a_log_without_any_epoch_is_cut_at_its_high_watermark_first() -> None:
 )
 def test_a_fetch_response_gives_the_action_and_the_back_off(got: PartitionData, action: Action, paused: bool) -> None:
     made, _ = follower(1, 1, 4)
-    assert made.answered(made.request(0, 1000), got, 100) == action
+    assert made.handle_response(made.request(0, 1000), got, 100) == action
     assert [made.is_delayed(at) for at in (100, 99 + BACKOFF_MS, 100 + BACKOFF_MS)] == [paused, paused, False]
 
 
@@ -88,8 +88,8 @@ def test_a_fetch_response_gives_the_action_and_the_back_off(got: PartitionData, 
 @pytest.mark.parametrize("error", [0, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH])
 def test_an_answer_to_what_is_not_asked_any_more_is_of_no_account(sent: FetchPartition, error: int) -> None:
     made, _ = follower(1, 1, 4)
-    assert made.answered(sent, data(error), 0) is FetchAction.NOTHING
-    assert made.offsets_answered(sent, 0, 1, 0) is FetchAction.NOTHING
+    assert made.handle_response(sent, data(error), 0) is FetchAction.NOTHING
+    assert made.handle_offsets(sent, 0, 1, 0) is FetchAction.NOTHING
     assert made.is_ready(0)
 
 
@@ -97,7 +97,7 @@ def test_an_answer_that_comes_into_a_pause_is_of_no_account() -> None:
     made, _ = follower(1)
     sent = made.request(0, 1000)
     made.back_off(50)
-    assert made.answered(sent, data(), 60) is FetchAction.NOTHING
+    assert made.handle_response(sent, data(), 60) is FetchAction.NOTHING
 
 
 def test_a_pause_is_not_made_longer_by_another_error() -> None:
@@ -123,7 +123,7 @@ def test_a_log_that_does_not_end_where_it_was_fetched_for_fails() -> None:
     made, log = follower(1)
     sent = made.request(0, 1000)
     log.append(Entry(1, 0))
-    assert made.answered(sent, data(), 0) is FetchAction.FAIL
+    assert made.handle_response(sent, data(), 0) is FetchAction.FAIL
 
 
 def test_after_an_append_it_goes_on_at_the_end_with_the_epoch_of_the_last_batch() -> None:
@@ -155,7 +155,7 @@ def test_out_of_range_is_settled_by_where_the_leaders_log_begins_and_ends(
     leader_start: int, leader_end: int, action: Action, lag: int
 ) -> None:
     made, _ = follower(1, 1, 4)
-    assert made.offsets_answered(made.request(0, 1000), leader_start, leader_end, 0) == action
+    assert made.handle_offsets(made.request(0, 1000), leader_start, leader_end, 0) == action
     assert (made.lag, made.fetch_offset) == (lag, 3)
 
 
@@ -196,7 +196,7 @@ def test_two_logs_that_never_saw_each_others_epochs_meet_in_several_rounds() -> 
         epoch, end = leaders.epochs.end_offset_for(made.last_fetched_epoch, leaders.log_end_offset)
         if epoch == made.last_fetched_epoch and end >= made.fetch_offset:
             break
-        action = made.answered(made.request(0, 1000), data(diverging=EpochEndOffset(epoch, end)), 0)
+        action = made.handle_response(made.request(0, 1000), data(diverging=EpochEndOffset(epoch, end)), 0)
         assert isinstance(action, TruncateLog)
         log.truncate_to(action.offset)
         made.truncated()

@@ -19,7 +19,7 @@ def asks(offset: int) -> FetchPartition:
 def begun(session_id: int = 5) -> FollowerSession:
     session = FollowerSession()
     session.next({A: asks(0), B: asks(0)})
-    assert session.answered(0, session_id, [A, B])
+    assert session.handle_response(0, session_id, [A, B])
     return session
 
 
@@ -33,10 +33,10 @@ def test_the_next_names_what_is_new_or_changed_and_what_is_gone() -> None:
     session = begun()
     assert (session.session_id, session.epoch) == (5, 1)
     assert session.next({A: asks(0), C: asks(3), B: None}) == ({C: asks(3)}, [B])
-    assert session.answered(0, 5, [C])
+    assert session.handle_response(0, 5, [C])
     assert session.epoch == 2
     assert session.next({A: asks(1), C: asks(3)}) == ({A: asks(1)}, [])
-    assert session.answered(0, 5, [])
+    assert session.handle_response(0, 5, [])
     assert session.next({A: asks(1), C: asks(3)}) == ({}, [])
     assert session.next({}) == ({}, []), "what may not have changed need not be looked at"
     assert session.session_partitions == {A: asks(1), C: asks(3)}
@@ -46,7 +46,7 @@ def test_a_partition_that_is_not_to_be_fetched_is_not_named() -> None:
     session = FollowerSession()
     assert session.names_all
     assert session.next({A: asks(0), B: None}) == ({A: asks(0)}, [])
-    assert session.answered(0, 5, [A])
+    assert session.handle_response(0, 5, [A])
     assert not session.names_all
     assert session.next({B: None, C: None}) == ({}, [])
 
@@ -60,7 +60,7 @@ def test_a_leader_that_gives_no_session_is_told_everything_each_time() -> None:
 def test_a_session_that_the_leader_ends_is_begun_again() -> None:
     session = begun()
     session.next({A: asks(0)})
-    assert session.answered(0, 0, [A])
+    assert session.handle_response(0, 0, [A])
     assert (session.session_id, session.epoch) == (0, 0)
 
 
@@ -71,7 +71,7 @@ def test_a_session_that_the_leader_ends_is_begun_again() -> None:
 def test_after_an_error_the_next_request_closes_the_session_and_begins_another(error: ErrorCode, session_id: int) -> None:
     session = begun()
     session.next({A: asks(0)})
-    assert not session.answered(error, 0, [])
+    assert not session.handle_response(error, 0, [])
     assert (session.session_id, session.epoch) == (session_id, 0)
     assert session.next({A: asks(0)}) == ({A: asks(0)}, [])
 
@@ -88,14 +88,14 @@ def test_after_a_request_of_which_nothing_is_known_all_is_named_again() -> None:
 def test_an_answer_to_a_whole_request_is_for_all_that_it_named(keys: list[tuple[bytes, int]]) -> None:
     session = FollowerSession()
     session.next({A: asks(0), B: asks(0)})
-    assert not session.answered(0, 5, keys)
+    assert not session.handle_response(0, 5, keys)
     assert session.epoch == 0
 
 
 def test_an_answer_for_a_partition_that_is_not_in_the_session_is_not_used() -> None:
     session = begun()
     session.next({B: None})
-    assert not session.answered(0, 5, [B])
+    assert not session.handle_response(0, 5, [B])
     assert session.epoch == 0
 
 
@@ -103,5 +103,5 @@ def test_epochs_begin_again_with_one() -> None:
     session = begun()
     session.epoch = 2**31 - 1
     session.next({A: asks(0)})
-    assert session.answered(0, 5, [])
+    assert session.handle_response(0, 5, [])
     assert session.epoch == 1

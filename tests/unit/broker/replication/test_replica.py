@@ -209,20 +209,20 @@ def shrinking() -> tuple[Replica, Proposal]:
 def test_the_high_watermark_rises_when_a_shrinkage_is_committed_and_not_before() -> None:
     replica, proposal = shrinking()
     assert (replica.high_watermark, replica.look_for_laggards(LATER)) == (10, NOTHING)
-    assert replica.answered(proposal, Accepted(3, 6, frozenset({1, 2})), LATER) == COMMITTED
+    assert replica.proposal_completed(proposal, Accepted(3, 6, frozenset({1, 2})), LATER) == COMMITTED
     assert (replica.high_watermark, replica.partition_epoch, replica.proposal) == (12, 6, None)
 
 
 def test_an_answer_of_the_same_partition_epoch_settles_the_set_too() -> None:
     replica, proposal = shrinking()
-    assert replica.answered(proposal, Accepted(3, 5, frozenset({1, 2, 3})), LATER) == NOTHING
+    assert replica.proposal_completed(proposal, Accepted(3, 5, frozenset({1, 2, 3})), LATER) == NOTHING
     assert (replica.leadership.in_sync.committed, replica.proposal) == ({1, 2, 3}, None)
 
 
 @pytest.mark.parametrize("answer", [Accepted(4, 6, frozenset({1})), Accepted(2, 6, frozenset({1})), Accepted(3, 4, frozenset({1}))])
 def test_an_answer_for_another_leadership_or_an_older_partition_epoch_changes_nothing(answer: Accepted) -> None:
     replica, proposal = shrinking()
-    assert replica.answered(proposal, answer, LATER) == NOTHING
+    assert replica.proposal_completed(proposal, answer, LATER) == NOTHING
     assert (replica.leadership.in_sync.committed, replica.proposal, replica.partition_epoch) == ({1, 2, 3}, proposal, 5)
 
 
@@ -244,7 +244,7 @@ def test_an_answer_for_another_leadership_or_an_older_partition_epoch_changes_no
 )
 def test_an_error_leads_back_or_waits_for_metadata_or_is_tried_again(code: ErrorCode, effects: int, still_pending: bool) -> None:
     replica, proposal = shrinking()
-    assert replica.answered(proposal, code, LATER) == effects
+    assert replica.proposal_completed(proposal, code, LATER) == effects
     assert replica.proposal is (proposal if still_pending else None)
     assert (replica.leadership.in_sync.committed, replica.high_watermark) == ({1, 2, 3}, 10)
 
@@ -258,7 +258,7 @@ def test_who_was_not_let_in_holds_nothing_back_any_more() -> None:
     replica.appended(12, LATER)
     fetch(replica, 2, 12)
     assert replica.high_watermark == 10
-    assert replica.answered(proposal, ErrorCode.INELIGIBLE_REPLICA, LATER) == COMMITTED
+    assert replica.proposal_completed(proposal, ErrorCode.INELIGIBLE_REPLICA, LATER) == COMMITTED
     assert replica.high_watermark == 12
 
 
@@ -266,8 +266,8 @@ def test_newer_metadata_wins_over_a_proposal_and_its_answer() -> None:
     replica, proposal = shrinking()
     replica.lead(registration(1, 2, 3, partition_epoch=6), LATER)
     assert replica.proposal is None
-    assert replica.answered(proposal, Accepted(3, 7, frozenset({1})), LATER) == NOTHING
-    assert replica.answered(proposal, ErrorCode.UNKNOWN_SERVER_ERROR, LATER) == NOTHING
+    assert replica.proposal_completed(proposal, Accepted(3, 7, frozenset({1})), LATER) == NOTHING
+    assert replica.proposal_completed(proposal, ErrorCode.UNKNOWN_SERVER_ERROR, LATER) == NOTHING
     assert (replica.leadership.in_sync.committed, replica.partition_epoch) == ({1, 2, 3}, 6)
 
 
@@ -281,7 +281,7 @@ def test_the_record_of_an_answer_that_came_first_leaves_what_was_proposed_since_
     replica.lead(registration(1, 2, partition_epoch=5, replicas=(1, 2, 3, 4)), LATER)
     assert replica.proposal is proposal is not None
     assert (replica.high_watermark, list(replica.leadership.followers)) == (10, [2, 3, 4]), "3 may be in sync already"
-    assert replica.answered(proposal, Accepted(3, 6, frozenset({1, 2, 3})), LATER) == NOTHING
+    assert replica.proposal_completed(proposal, Accepted(3, 6, frozenset({1, 2, 3})), LATER) == NOTHING
     assert replica.leadership.in_sync.committed == {1, 2, 3}
 
 
@@ -289,7 +289,7 @@ def test_who_leads_no_more_proposes_nothing() -> None:
     replica, proposal = shrinking()
     replica.follow(registration(1, 2, epoch=4, partition_epoch=6, leader=2))
     assert replica.look_for_laggards(LATER) == NOTHING
-    assert replica.answered(proposal, Accepted(4, 7, frozenset({1})), LATER) == NOTHING
+    assert replica.proposal_completed(proposal, Accepted(4, 7, frozenset({1})), LATER) == NOTHING
 
 
 # --- acks=all ------------------------------------------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ def test_a_leaders_high_watermark_never_goes_back_and_never_passes_an_in_sync_re
             proposal = replica.proposal
             if proposal is None:
                 continue
-            effects = replica.answered(proposal, Accepted(*epochs, frozenset(m.node for m in proposal.members)), now_ms)
+            effects = replica.proposal_completed(proposal, Accepted(*epochs, frozenset(m.node for m in proposal.members)), now_ms)
         elif what == "elect":
             effects = replica.lead(registration(1, 2, 3, epoch=epochs[0] + 1, partition_epoch=epochs[1]), now_ms)
         else:

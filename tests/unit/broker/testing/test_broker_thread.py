@@ -45,7 +45,7 @@ def test_the_end_of_the_loop_cancels_what_runs_on_it_and_ends_the_thread() -> No
 
 def test_a_condition_that_never_holds_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     with InProcessBroker() as broker:
-        monkeypatch.setattr("ottla.broker.testing.broker_thread.PATIENCE_S", 0.05)
+        monkeypatch.setattr("ottla.broker.testing.broker_thread.TIMEOUT_S", 0.05)
         with pytest.raises(TimeoutError):
             broker.call_until(lambda _: False)
         monkeypatch.undo()

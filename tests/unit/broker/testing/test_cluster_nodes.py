@@ -14,7 +14,7 @@ def cluster() -> Iterator[InProcessCluster]:
 
 
 def test_what_never_holds_is_told(cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.testing.broker_thread.PATIENCE_S", 0.05)
+    monkeypatch.setattr("ottla.broker.testing.broker_thread.TIMEOUT_S", 0.05)
     with pytest.raises(TimeoutError, match="waiting until it rains"):
         cluster.wait_until(lambda: False, "it rains")
     monkeypatch.undo()

@@ -40,7 +40,7 @@ def test_rules_can_be_loaded_before_the_start_and_as_fields() -> None:
 
 def test_a_wait_in_vain_says_for_what_and_what_the_rules_saw(monkeypatch: pytest.MonkeyPatch) -> None:
     with InProcessBroker(faults=["hold-response:api=Produce,name=h"]) as broker:
-        monkeypatch.setattr("ottla.broker.testing.broker_thread.PATIENCE_S", 0.05)  # its start may take longer
+        monkeypatch.setattr("ottla.broker.testing.broker_thread.TIMEOUT_S", 0.05)  # its start may take longer
         with pytest.raises(TimeoutError, match=r"waiting for 2 held; the rules: hold-response:api=PRODUCE,name=h: 0 of 0 hit"):
             broker.faults.wait_until_held(2)
         with pytest.raises(TimeoutError, match="waiting for h hit 1 times"):

@@ -75,7 +75,7 @@ def test_a_leader_that_is_left_alone_refuses_until_its_followers_are_back(cluste
     cluster.shrink_isr_to(LEADER)
     assert not cluster.is_whole
     assert produce_to(leader, b"a").error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    cluster.let_followers_go_on()
+    cluster.resume_followers()
     cluster.host.wait_in_sync("t")
     assert cluster.is_whole
     assert produce_to(leader, b"b").error_code == ErrorCode.NONE
@@ -111,9 +111,9 @@ def test_a_broker_alone_that_crashed_is_brought_back(tmp_path: Path) -> None:
     deployment.start()
     try:
         deployment.create("t", 1)
-        assert not deployment.bring_back()
+        assert not deployment.restart_broken()
         deployment.host.call(lambda _: deployment.host.script.on_crash())
-        assert deployment.bring_back()
+        assert deployment.restart_broken()
         assert deployment.host.topics.names() == ["t"]
     finally:
         deployment.stop()

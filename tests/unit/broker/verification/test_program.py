@@ -96,8 +96,8 @@ def test_last_words_are_the_end_without_colours(tmp_path: Path) -> None:
     talk = "import sys; sys.stderr.write(''.join(f'line {n}\\n' for n in range(100_000)) + '\\x1b[31mred\\x1b[0m\\x00\\n')"
     talking = start(Program([sys.executable, "-c", talk]), "127.0.0.1:9", tmp_path, 1, 1)
     talking.process.wait(30)
-    assert talking.last_words()[-2:] == ["line 99999", "red"]
-    assert len(talking.last_words()) == 12
+    assert talking.error_tail()[-2:] == ["line 99999", "red"]
+    assert len(talking.error_tail()) == 12
 
 
 def test_a_consumers_effects_are_its_own_lines_or_those_of_the_result_command(tmp_path: Path) -> None:

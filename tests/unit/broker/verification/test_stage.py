@@ -14,7 +14,7 @@ from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 from tests.support.verifications import program, stage
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 def once(on: Stage) -> Script:
@@ -85,7 +85,7 @@ def test_what_a_program_left_behind_writes_nothing_while_it_is_judged(tmp_path: 
     with stage(tmp_path, program("leaves-a-child")) as on:
         on.play(once(on))
         left = int((on.directory / "work" / "pids").read_text())
-        until = time.monotonic() + PATIENCE_S  # a signal has been sent; when it has done its work is the kernel's to say
+        until = time.monotonic() + TIMEOUT_S  # a signal has been sent; when it has done its work is the kernel's to say
         while runs(left) and time.monotonic() < until:
             os.sched_yield()
         assert not runs(left)

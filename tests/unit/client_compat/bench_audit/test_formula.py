@@ -9,7 +9,7 @@ from ottla.spark_jobs import sharing
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.sharing import plan
-from ottla.spark_jobs.steps import Question
+from ottla.spark_jobs.steps import AuditSpec
 
 
 def test_a_log_from_a_formula_is_sound() -> None:
@@ -31,7 +31,7 @@ def test_each_segment_is_read_by_one_task(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sharing, "TASKS_MAX", 50)
     formula.register()
     logs = find_logs(f"formula://20x50x{1 << 30}")
-    plans = plan([logs], Question((), None, False, False, 10, {}), 100)
+    plans = plan([logs], AuditSpec((), None, False, False, 10, {}), 100)
     tasks = plans.tasks + [each.read for each in plans.slices]
     read = [segment.path for task in tasks for found in task for segment in found.segments]
     assert sorted(read) == sorted(segment.path for segment in logs.segments)

@@ -63,7 +63,7 @@ class InMemory(PipelineInstance):
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FAILURE_PAUSE_S", "STALL_S"):
         monkeypatch.setattr(module, name, 0)
-    monkeypatch.setattr(module, "PATIENCE_S", (0, 0))
+    monkeypatch.setattr(module, "TAKEOVER_PAUSE_S", (0, 0))
 
 
 async def run(instance: InMemory) -> Board:

@@ -14,21 +14,21 @@ from client_compat.support.links import Links
 
 ONE, TWO = 1, 2
 A_MOMENT_S = 0.2
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with socket.create_server((HOST, 0)) as made:
-        made.settimeout(PATIENCE_S)
+        made.settimeout(TIMEOUT_S)
         yield made
 
 
 def connected(links: Links, port: int, listener: socket.socket) -> tuple[socket.socket, socket.socket]:
     """Return both ends of a connection: that of node 1, which opened it, and that of node 2."""
-    dialled = socket.create_connection((HOST, port), PATIENCE_S)
+    dialled = socket.create_connection((HOST, port), TIMEOUT_S)
     accepted, _ = listener.accept()
-    accepted.settimeout(PATIENCE_S)
+    accepted.settimeout(TIMEOUT_S)
     return dialled, accepted
 
 
@@ -39,7 +39,7 @@ def nothing_comes(end: socket.socket) -> bool:
     except TimeoutError:
         return True
     finally:
-        end.settimeout(PATIENCE_S)
+        end.settimeout(TIMEOUT_S)
 
 
 def test_a_way_that_is_cut_carries_nothing_and_the_other_does_and_what_was_sent_arrives_in_the_end(listener: socket.socket) -> None:
@@ -87,12 +87,12 @@ def test_who_is_no_node_is_not_let_through_and_a_node_that_is_down_refuses(liste
     port = listener.getsockname()[1]
     links = Links(dict)
     at = links.to(TWO, port)
-    with links, socket.create_connection((HOST, at), PATIENCE_S) as stranger:
+    with links, socket.create_connection((HOST, at), TIMEOUT_S) as stranger:
         assert ended(stranger)
     listener.close()
     links = Links(lambda: {ONE: os.getpid()})
     at = links.to(TWO, port)
-    with links, socket.create_connection((HOST, at), PATIENCE_S) as one:
+    with links, socket.create_connection((HOST, at), TIMEOUT_S) as one:
         assert ended(one)
 
 

@@ -8,7 +8,7 @@ from ottla.spark_jobs.corpus import CASES
 from ottla.spark_jobs.engines.in_process import embedded_judge
 from ottla.spark_jobs.judging import together
 from ottla.spark_jobs.logs import find_logs
-from ottla.spark_jobs.steps import Question
+from ottla.spark_jobs.steps import AuditSpec
 
 ARGS = {"expiration_ms": 86_400_000, "transaction_timeout_ms": 900_000, "replay_ms": 1}
 
@@ -16,10 +16,10 @@ ARGS = {"expiration_ms": 86_400_000, "transaction_timeout_ms": 900_000, "replay_
 def test_both_steps_answer_and_the_views_are_still_there_to_draw(tmp_path: Path) -> None:
     CASES["gap"].write(tmp_path)
     logs, reported = [find_logs(tmp_path)], []
-    question = Question((), None, False, False, 10, ARGS, draws=True)
+    spec = AuditSpec((), None, False, False, 10, ARGS, draws=True)
     with embedded_judge(0, 128, lambda step, done, total: reported.append((step, done, total))) as judge:
-        answer = together(judge.judge(question, logs))
-        drawn = together(judge.draw(question, logs, [(str(tmp_path), "t", 0)], []))
+        answer = together(judge.judge(spec, logs))
+        drawn = together(judge.draw(spec, logs, [(str(tmp_path), "t", 0)], []))
     assert reported == [("judging", 1, 3), ("judging across partitions", 2, 3)]
     assert [row["kind"] for row in answer["findings"]] == ["sequence gap"]
     assert [(row["topic"], row["partition"]) for row in answer["extents"]] == [("t", 0)]

@@ -25,7 +25,7 @@ from ottla.broker.replication.purgatory import Condition
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
-from tests.support.member_dirs import MemberDir, TopicPartition, broker, change, partition
+from tests.support.member_dirs import ClusterBrokerDir, TopicPartition, broker, change, partition
 from tests.support.metadata_images import level
 
 ID, NEW_ID = b"i" * 16, b"n" * 16
@@ -33,13 +33,13 @@ START = [level(30), broker(1), broker(2), TopicRecord("t", ID)]
 
 
 @pytest.fixture
-async def member(tmp_path: Path) -> AsyncIterator[MemberDir]:
-    member = MemberDir(tmp_path / "data")
+async def member(tmp_path: Path) -> AsyncIterator[ClusterBrokerDir]:
+    member = ClusterBrokerDir(tmp_path / "data")
     yield member
     member.close()
 
 
-async def test_only_partitions_with_a_replica_here_are_led_or_followed(member: MemberDir) -> None:
+async def test_only_partitions_with_a_replica_here_are_led_or_followed(member: ClusterBrokerDir) -> None:
     await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]), partition(ID, 2, [2, 3]))
     assert member.roles() == {("t", 0): True, ("t", 1): False}
     assert member.fetchers.leaders == {("t", 1): 2}
@@ -47,14 +47,14 @@ async def test_only_partitions_with_a_replica_here_are_led_or_followed(member: M
     assert member.catalog.partition_count("t") == 3
 
 
-async def test_a_later_topic_is_served_like_one_of_the_first_image(member: MemberDir) -> None:
+async def test_a_later_topic_is_served_like_one_of_the_first_image(member: ClusterBrokerDir) -> None:
     await member.publish(*START)
     await member.publish(partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     assert member.roles() == {("t", 0): True, ("t", 1): False}
     assert member.partitions.get("t", 0).replica.shared
 
 
-async def test_a_replaced_leader_follows_and_can_be_elected_again(member: MemberDir) -> None:
+async def test_a_replaced_leader_follows_and_can_be_elected_again(member: ClusterBrokerDir) -> None:
     await member.publish(*START, partition(ID, 0, [1, 2]))
     await member.publish(change(ID, 0, leader=2))
     assert (member.roles(), member.fetchers.leaders) == ({("t", 0): False}, {("t", 0): 2})
@@ -65,7 +65,7 @@ async def test_a_replaced_leader_follows_and_can_be_elected_again(member: Member
     assert member.partitions.get("t", 0).leader_epoch == 2
 
 
-async def test_fetching_restarts_with_a_leader_epoch_and_not_with_an_isr_change(member: MemberDir) -> None:
+async def test_fetching_restarts_with_a_leader_epoch_and_not_with_an_isr_change(member: ClusterBrokerDir) -> None:
     await member.publish(*START, partition(ID, 0, [2, 1]))
     await member.publish(change(ID, 0, isr=[2]))
     assert member.fetchers.begun == 1
@@ -73,13 +73,13 @@ async def test_fetching_restarts_with_a_leader_epoch_and_not_with_an_isr_change(
     assert member.fetchers.begun == 2
 
 
-async def test_a_partition_without_a_leader_is_not_fetched(member: MemberDir) -> None:
+async def test_a_partition_without_a_leader_is_not_fetched(member: ClusterBrokerDir) -> None:
     await member.publish(*START, partition(ID, 0, [2, 1]))
     await member.publish(change(ID, 0, leader=-1))
     assert (member.roles(), member.fetchers.leaders) == ({("t", 0): False}, {})
 
 
-async def test_only_in_sync_replicas_fetch_during_a_controlled_shutdown(member: MemberDir) -> None:
+async def test_only_in_sync_replicas_fetch_during_a_controlled_shutdown(member: ClusterBrokerDir) -> None:
     """KAFKA-14296, scenario 37: during its controlled shutdown a broker keeps fetching only where it is in the ISR."""
     await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     member.publisher.shutting_down = True
@@ -87,7 +87,7 @@ async def test_only_in_sync_replicas_fetch_during_a_controlled_shutdown(member: 
     assert member.fetchers.leaders == {("t", 0): 2}
 
 
-async def test_a_reassigned_replica_is_deleted_and_no_other(member: MemberDir) -> None:
+async def test_a_reassigned_replica_is_deleted_and_no_other(member: ClusterBrokerDir) -> None:
     await member.publish(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [1, 2]))
     deleted: list[str] = []
     member.publisher.on_deleted.append(lambda topic: deleted.append(topic.name))
@@ -97,7 +97,7 @@ async def test_a_reassigned_replica_is_deleted_and_no_other(member: MemberDir) -
     assert deleted == [], "the topic is there, elsewhere"
 
 
-async def test_a_topic_recreated_in_one_batch_has_an_empty_log(member: MemberDir) -> None:
+async def test_a_topic_recreated_in_one_batch_has_an_empty_log(member: ClusterBrokerDir) -> None:
     """Scenario 30: the deletion and the creation are in one batch of metadata records."""
     await member.publish(*START, partition(ID, 0, [1, 2]))
     old = member.partitions.get("t", 0)
@@ -109,7 +109,7 @@ async def test_a_topic_recreated_in_one_batch_has_an_empty_log(member: MemberDir
 
 @pytest.mark.parametrize(("leaders", "led"), [((2, 1), True), ((2, 1, 2), False), ((2, -1, 1), True)])
 async def test_the_last_record_of_a_partition_in_a_batch_applies_with_every_epoch(
-    member: MemberDir, leaders: tuple[int, ...], led: bool
+    member: ClusterBrokerDir, leaders: tuple[int, ...], led: bool
 ) -> None:
     """KAFKA-13790, scenario 30: one batch elects `leaders` in turn; the last one leads, and each election counts as a leader epoch."""
     await member.publish(*START, partition(ID, 0, [1, 2]))
@@ -121,14 +121,14 @@ async def test_the_last_record_of_a_partition_in_a_batch_applies_with_every_epoc
     assert (found.leader_epoch, found.replica.partition_epoch, elected) == (len(leaders), len(leaders) + 1, [len(leaders)] if led else [])
 
 
-async def test_an_isr_change_reaches_new_and_current_leaders(member: MemberDir) -> None:
+async def test_an_isr_change_reaches_new_and_current_leaders(member: ClusterBrokerDir) -> None:
     """KAFKA-13161, scenario 30: one record changes only the ISR, the other one also the leader."""
     await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     await member.publish(change(ID, 0, isr=[1]), change(ID, 1, leader=1, isr=[1]))
     assert [member.partitions.get("t", index).replica.leadership.in_sync.committed for index in range(2)] == [{1}, {1}]
 
 
-async def test_many_elections_are_applied_and_reverted(member: MemberDir) -> None:
+async def test_many_elections_are_applied_and_reverted(member: ClusterBrokerDir) -> None:
     """Scenario 40: a controller elects a thousand preferred leaders in one batch."""
     many = range(1_000)
     await member.publish(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
@@ -142,7 +142,7 @@ async def test_many_elections_are_applied_and_reverted(member: MemberDir) -> Non
 class Turns:
     """Records the state of the broker's partitions in each turn of the event loop while it applies a change."""
 
-    def __init__(self, member: MemberDir) -> None:
+    def __init__(self, member: ClusterBrokerDir) -> None:
         self.looks: list[dict[TopicPartition, bool]] = []
         self._member = member
 
@@ -155,7 +155,7 @@ class Turns:
         return [*self.looks, self._member.roles()]
 
 
-async def test_many_elections_yield_to_the_event_loop(member: MemberDir) -> None:
+async def test_many_elections_yield_to_the_event_loop(member: ClusterBrokerDir) -> None:
     many = range(100)
     await member.publish(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
     looks = await Turns(member).of(*(change(ID, index, leader=1) for index in many))
@@ -164,7 +164,7 @@ async def test_many_elections_yield_to_the_event_loop(member: MemberDir) -> None
     assert max(after - before for before, after in pairwise(led)) <= limits.ELECTIONS_AT_ONCE
 
 
-async def test_a_new_topic_is_visible_only_as_a_whole_during_elections(member: MemberDir) -> None:
+async def test_a_new_topic_is_visible_only_as_a_whole_during_elections(member: ClusterBrokerDir) -> None:
     many = range(50)
     await member.publish(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
     new = (partition(NEW_ID, index, [1, 2], leader=1 + index % 2) for index in many)
@@ -173,7 +173,7 @@ async def test_a_new_topic_is_visible_only_as_a_whole_during_elections(member: M
     assert len(looks) > len(many) // limits.ELECTIONS_AT_ONCE
 
 
-async def test_listeners_are_notified_of_a_deleted_topic_without_local_replicas(member: MemberDir) -> None:
+async def test_listeners_are_notified_of_a_deleted_topic_without_local_replicas(member: ClusterBrokerDir) -> None:
     deleted: list[bytes] = []
     member.publisher.on_deleted.append(lambda topic: deleted.append(topic.topic_id))
     await member.publish(*START, partition(ID, 0, [2, 3]))
@@ -181,7 +181,7 @@ async def test_listeners_are_notified_of_a_deleted_topic_without_local_replicas(
     assert deleted == [ID]
 
 
-async def test_coordinators_are_notified_of_every_leadership_change(member: MemberDir) -> None:
+async def test_coordinators_are_notified_of_every_leadership_change(member: ClusterBrokerDir) -> None:
     heard: list[tuple[object, ...]] = []
     member.publisher.on_elected.append(lambda *given: heard.append(("elected", *given)))
     member.publisher.on_resigned.append(lambda *given: heard.append(("resigned", *given)))
@@ -197,7 +197,7 @@ async def test_coordinators_are_notified_of_every_leadership_change(member: Memb
     assert heard == [("resigned", "t", 0, None), ("resigned", "t", 1, None)]
 
 
-async def test_leaders_know_every_brokers_current_registration(member: MemberDir) -> None:
+async def test_leaders_know_every_brokers_current_registration(member: ClusterBrokerDir) -> None:
     await member.publish(level(30), broker(1, epoch=5), broker(2, epoch=6, fenced=True))
     assert member.brokers.liveness == {1: BrokerLiveness(5), 2: BrokerLiveness(6, fenced=True)}
     await member.publish(
@@ -209,7 +209,7 @@ async def test_leaders_know_every_brokers_current_registration(member: MemberDir
     assert list(member.brokers.liveness) == [1]
 
 
-async def test_topic_configs_reach_open_and_later_logs(member: MemberDir) -> None:
+async def test_topic_configs_reach_open_and_later_logs(member: ClusterBrokerDir) -> None:
     await member.publish(*START, partition(ID, 0, [1, 2]), ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "7"))
     await member.publish(ConfigRecord(ResourceType.BROKER, "", "message.max.bytes", "99"), partition(ID, 1, [2, 1]))
     for index in range(2):
@@ -217,7 +217,7 @@ async def test_topic_configs_reach_open_and_later_logs(member: MemberDir) -> Non
         assert (config.retention_ms, config.max_message_bytes) == (7, 99)
 
 
-async def test_listeners_are_notified_of_changed_client_metrics_subscriptions(member: MemberDir) -> None:
+async def test_listeners_are_notified_of_changed_client_metrics_subscriptions(member: ClusterBrokerDir) -> None:
     heard: list[tuple[str, dict[str, str]]] = []
     configs = member.catalog.configs
     member.publisher.on_subscriptions.append(lambda name: heard.append((name, dict(configs(ResourceType.CLIENT_METRICS, name)))))
@@ -230,13 +230,13 @@ async def test_listeners_are_notified_of_changed_client_metrics_subscriptions(me
 
 
 async def test_a_log_that_the_first_image_lacks_is_renamed_stray_and_kept(tmp_path: Path) -> None:
-    member = MemberDir(tmp_path)
+    member = ClusterBrokerDir(tmp_path)
     await member.publish(*START, *(partition(ID, index, [1, 2]) for index in range(3)))
     for index in range(3):
         member.partitions.get("t", index).append_records([SimpleRecord(None, b"x")])
     member.close()
     (tmp_path / "t-2" / "partition.metadata").unlink()
-    again = MemberDir(tmp_path)
+    again = ClusterBrokerDir(tmp_path)
     await again.publish(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [2, 3]), partition(ID, 2, [2, 1]))
     assert sorted(again.roles()) == [("t", 0), ("t", 2)]
     strays = sorted(path.name.rpartition(".")[0] for path in tmp_path.iterdir() if path.name.endswith("-stray"))
@@ -245,23 +245,23 @@ async def test_a_log_that_the_first_image_lacks_is_renamed_stray_and_kept(tmp_pa
 
 
 async def test_the_metadata_log_without_partition_metadata_is_not_stray(tmp_path: Path) -> None:
-    member = MemberDir(tmp_path)
+    member = ClusterBrokerDir(tmp_path)
     member.log_dir.create_log("__cluster_metadata", 0, METADATA_TOPIC_ID, LogConfig(), at_once=True)
     member.close()
     (tmp_path / "__cluster_metadata-0" / "partition.metadata").write_bytes(b"")
-    again = MemberDir(tmp_path)
+    again = ClusterBrokerDir(tmp_path)
     await again.publish(*START)
     assert again.log_dir.logs["__cluster_metadata", 0].failure is None
     again.close()
 
 
 async def test_an_existing_log_continues_at_its_end(tmp_path: Path) -> None:
-    member = MemberDir(tmp_path)
+    member = ClusterBrokerDir(tmp_path)
     await member.publish(*START, partition(ID, 0, [1]))
     member.partitions.get("t", 0).append_records([SimpleRecord(None, b"x")])
     end = member.partitions.get("t", 0).log.log_end_offset
     member.close()
-    again = MemberDir(tmp_path)
+    again = ClusterBrokerDir(tmp_path)
     await again.publish(*START, partition(ID, 0, [1], epoch=3))
     found = again.partitions.get("t", 0)
     assert (found.leader_epoch, found.log.log_end_offset) == (3, end)
@@ -270,7 +270,7 @@ async def test_an_existing_log_continues_at_its_end(tmp_path: Path) -> None:
 
 async def test_a_partition_with_a_disk_error_is_offline_and_blocks_no_other(tmp_path: Path) -> None:
     files = MemoryFiles()
-    member = MemberDir(tmp_path, files=files)
+    member = ClusterBrokerDir(tmp_path, files=files)
 
     await member.publish(*START)
     files.make_dir(tmp_path / "t-0")  # somebody else's
@@ -286,7 +286,7 @@ async def test_a_partition_with_a_disk_error_is_offline_and_blocks_no_other(tmp_
     member.close()
 
 
-async def test_waiting_requests_of_a_removed_replica_or_topic_are_failed(member: MemberDir) -> None:
+async def test_waiting_requests_of_a_removed_replica_or_topic_are_failed(member: ClusterBrokerDir) -> None:
     await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [1, 2]))
     waits = []
     for index in range(2):
@@ -297,7 +297,7 @@ async def test_waiting_requests_of_a_removed_replica_or_topic_are_failed(member:
     assert [wait.exception().code for wait in waits] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-async def test_a_bug_in_one_step_does_not_stop_the_others(member: MemberDir, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_in_one_step_does_not_stop_the_others(member: ClusterBrokerDir, caplog: pytest.LogCaptureFixture) -> None:
     def bug(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -312,7 +312,9 @@ async def test_a_bug_in_one_step_does_not_stop_the_others(member: MemberDir, cap
     assert caplog.text.count("notifying components of a change failed") == 1
 
 
-async def test_a_bug_in_leading_one_partition_leaves_the_others_their_leaders(member: MemberDir, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_leading_one_partition_leaves_the_others_their_leaders(
+    member: ClusterBrokerDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def bug(*_: object) -> None:
         raise ZeroDivisionError
 

@@ -98,10 +98,10 @@ async def test_a_request_waits_until_a_controller_is_known(cluster: Cluster) -> 
     cluster.controller = None
     call = cluster.ask(beat(1))
     await settle()
-    await cluster.pass_ms(5 * limits.CONTROLLER_LOOK_MS)
+    await cluster.pass_ms(5 * limits.CONTROLLER_DISCOVERY_MS)
     assert await cluster.outcome(call) is None
     cluster.controller = FIRST
-    await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
+    await cluster.pass_ms(limits.CONTROLLER_DISCOVERY_MS)
     assert (await call).throttle_time_ms == 1
 
 
@@ -156,18 +156,18 @@ async def test_the_same_controller_is_retried_only_after_a_pause(cluster: Cluste
     await settle()
     for times in range(1, 5):
         assert len(first.requests) == times
-        await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
+        await cluster.pass_ms(limits.CONTROLLER_DISCOVERY_MS)
     first.answer = same
-    await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
+    await cluster.pass_ms(limits.CONTROLLER_DISCOVERY_MS)
     assert (await call).throttle_time_ms == 1
 
 
 async def test_a_refused_connection_is_retried_until_it_is_accepted(cluster: Cluster) -> None:
     call = cluster.ask(beat(1))
     await settle()
-    await cluster.pass_ms(3 * limits.CONTROLLER_LOOK_MS)
+    await cluster.pass_ms(3 * limits.CONTROLLER_DISCOVERY_MS)
     await cluster.answering(FIRST, same, SERVED)
-    await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
+    await cluster.pass_ms(limits.CONTROLLER_DISCOVERY_MS)
     assert (await call).throttle_time_ms == 1
 
 
@@ -184,7 +184,7 @@ async def test_a_request_that_waits_too_long_fails_and_the_next_is_served(cluste
     assert isinstance(await cluster.outcome(early), ControllerUnreachable)
     first = await cluster.answering(FIRST, same, SERVED)
     cluster.controller = FIRST
-    await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
+    await cluster.pass_ms(limits.CONTROLLER_DISCOVERY_MS)
     assert (await late).throttle_time_ms == 2
     assert [request.body.broker_id for request in first.requests] == [2]
 
@@ -209,7 +209,7 @@ async def test_a_request_in_flight_at_its_deadline_may_still_be_answered(cluster
     await settle()
     await cluster.pass_ms(59_000)
     cluster.controller = FIRST
-    await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
+    await cluster.pass_ms(limits.CONTROLLER_DISCOVERY_MS)
     assert len(first.requests) == 1
     await cluster.pass_ms(2_000)
     held.set_result(BrokerHeartbeatResponse(throttle_time_ms=1))
@@ -223,7 +223,7 @@ async def test_without_a_retry_time_a_request_waits_for_ever() -> None:
     await settle()
     for _ in range(5):
         await cluster.pass_ms(limits.CONTROLLER_SOCKET_MS)
-        await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
+        await cluster.pass_ms(limits.CONTROLLER_DISCOVERY_MS)
     assert len(first.requests) == 6
     assert await cluster.outcome(call) is None
     cluster.channel.close()
@@ -251,7 +251,7 @@ async def test_the_controllers_api_versions_stay_known_while_there_is_no_control
     first.stop()
     call = cluster.ask(beat(2))
     await settle()
-    await cluster.pass_ms(10 * limits.CONTROLLER_LOOK_MS)
+    await cluster.pass_ms(10 * limits.CONTROLLER_DISCOVERY_MS)
     assert cluster.channel.versions(ApiKey.ALTER_PARTITION) == (2, 3)
     assert cluster.channel.versions(ApiKey.VOTE) is None
     call.cancel()
@@ -288,7 +288,7 @@ async def test_a_failed_authentication_fails_the_request_at_once_and_the_next_ca
     client = Peer("10.0.0.9", "10.0.0.1", 9092, Listener("PLAINTEXT", "10.0.0.1", 9092))
     forwarded = asyncio.ensure_future(EnvelopeForwarding(cluster.channel).forward(beat(1), 2, None, client))
     await settle()
-    await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
+    await cluster.pass_ms(limits.CONTROLLER_DISCOVERY_MS)
     failure = await cluster.outcome(forwarded)
     assert isinstance(failure, Rejected)
     assert failure.code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -9,12 +9,12 @@ import pytest
 
 from ottla.broker.cluster.image import EMPTY, BrokerRegistration, MetadataImage
 from ottla.broker.cluster.image_changes import difference
-from ottla.broker.cluster.life_cycle import Incarnation, Pace, State
+from ottla.broker.cluster.life_cycle import Incarnation, LifecycleTimeouts, State
 from ottla.broker.cluster.metadata_loader import Provenance, Published
 from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
-from ottla.broker.runtime.nodes.life import BrokerLife, StartupAborted, incarnation_of, pace_of
+from ottla.broker.runtime.nodes.life import BrokerLifecycleManager, StartupAborted, incarnation_of, timeouts_of
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.api_keys import ApiKey
@@ -41,12 +41,12 @@ class Living(LinkHarness):
         self.requests: list[Any] = []
         self.refuses = ErrorCode.NONE
         self.lets_go = False
-        self.life = BrokerLife(
+        self.life = BrokerLifecycleManager(
             ControllerChannel(
                 self.connect, lambda: CONTROLLER, clock=self.clock, timers=self.timers, name="life", retry_timeout_ms=INTERVAL
             ),
             Incarnation(5, "cluster", b"\x07" * 16, [Endpoint("PLAINTEXT", "h", 9092, 0)], [DIRECTORY]),
-            Pace(INTERVAL, registration_timeout_ms=60_000),
+            LifecycleTimeouts(INTERVAL, registration_timeout_ms=60_000),
             nursery=self.nursery,
             published_offset=lambda: self.published_offset,
             on_registered=self.registered.append,
@@ -237,4 +237,4 @@ async def test_a_registration_contains_listeners_features_and_directory(tmp_path
         assert (one.directories, one.previous_epoch) == ([log_dir.meta.directory_id], epoch)
         log_dir.broker_epoch = 12
         log_dir.close()
-    assert pace_of(settings) == Pace(7, 60_000, 30_000)
+    assert timeouts_of(settings) == LifecycleTimeouts(7, 60_000, 30_000)

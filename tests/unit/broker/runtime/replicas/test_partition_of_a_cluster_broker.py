@@ -201,7 +201,7 @@ def test_followers_watchers_hear_of_an_in_sync_set_that_the_controller_has_accep
     assert proposal is not None
     woken: list[int] = []
     partition.end_watchers["follower"] = woken.append
-    partition.answered(proposal, Accepted(1, 2, frozenset({LEADER, FOLLOWER})))
+    partition.proposal_completed(proposal, Accepted(1, 2, frozenset({LEADER, FOLLOWER})))
     assert set(woken) == {LATER}
 
 
@@ -215,7 +215,7 @@ def test_who_lags_for_too_long_is_proposed_to_leave_and_who_has_caught_up_to_joi
     proposal = partition.replica.proposal
     assert proposal is not None
     assert [one.node for one in proposal.members] == [LEADER]
-    partition.answered(proposal, Accepted(1, 2, frozenset({LEADER})))
+    partition.proposal_completed(proposal, Accepted(1, 2, frozenset({LEADER})))
     member.fetched_by(FOLLOWER, 1)
     proposal = partition.replica.proposal
     assert proposal is not None
@@ -403,7 +403,7 @@ def test_a_partition_is_looked_at_for_laggards_from_an_append_until_all_in_sync_
     partition.look_for_laggards()
     proposal = partition.replica.proposal
     assert proposal is not None
-    partition.answered(proposal, Accepted(1, 2, frozenset({LEADER})))
+    partition.proposal_completed(proposal, Accepted(1, 2, frozenset({LEADER})))
     partition.look_for_laggards()
     assert not behind, "nobody else is in sync"
 

@@ -1,6 +1,6 @@
-"""The answers of a hostile cluster to requests that a gateway forwards. Each lie gets the connection and the request's header.
+"""The false responses of a hostile cluster to requests that a gateway forwards. Each gets the connection and the request's header.
 
-When a lie has sent its bytes it returns; its connection is then kept open until the gateway closes it.
+When a function has sent its bytes it returns; its connection is then kept open until the gateway closes it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Answer = Callable[[socket.socket, RequestHeader], None]
 HUGE: Final = 100 * 1024 * 1024
 CHUNK: Final = bytes(1024 * 1024)
 FIRST_NODE: Final = 5_000
-"""Node ids of lies begin here, so that none takes the place of a good broker."""
+"""Node ids of false responses begin here, so that none takes the place of a good broker."""
 CLOSED_PORT: Final = 1
 """Nothing listens here."""
 METADATA: Final = (MetadataRequest([]), 12)
 
 
 @dataclass(frozen=True, slots=True)
-class Lie:
+class HostileResponse:
     """A false response of a hostile cluster. `request` is sent through the gateway in `version`, and `answer` sends the false response to
     it. If `is_refused`, the gateway must close the client's connection."""
 
@@ -65,7 +65,7 @@ def _brokers(*brokers: tuple[int, str, int]) -> Answer:
 
 
 def _filled(head: bytes, element: bytes, size: int = HUGE) -> Answer:
-    """Return an `answer` for a lie (a false response) of `size` bytes: `head`, the count of an array in compact form, and as many elements
+    """Return an `answer` for a false response of `size` bytes: `head`, the count of an array in compact form, and as many elements
     as fit."""
 
     def answer(connection: socket.socket, header: RequestHeader) -> None:
@@ -127,30 +127,30 @@ _API_VERSIONS: Final = (ApiVersionsRequest("x", "1"), 3)
 _TAG: Final = b"\0"
 
 
-def _elements() -> Iterator[tuple[str, Lie]]:
-    """Yield lies (false responses) whose bytes are as many of the smallest array elements as fit, each with its name."""
+def _elements() -> Iterator[tuple[str, HostileResponse]]:
+    """Yield false responses whose bytes are as many of the smallest array elements as fit, each with its name."""
     broker = struct.pack(">i", FIRST_NODE) + b"\2h" + struct.pack(">i", CLOSED_PORT) + b"\0" + _TAG
-    yield "100 MB of brokers", Lie(_filled(bytes(5), broker))
+    yield "100 MB of brokers", HostileResponse(_filled(bytes(5), broker))
     smallest, largest = (_TOPIC[:2] + uvarint(size + 1) + b"t" * size + _TOPIC[4:] + b"\1" + bytes(4) + _TAG for size in (1, 30_000))
-    yield "100 MB of long topics", Lie(_filled(_TOPICS, largest))
-    yield "20 MB of topics", Lie(_filled(_TOPICS, smallest, HUGE // 5))
+    yield "100 MB of long topics", HostileResponse(_filled(_TOPICS, largest))
+    yield "20 MB of topics", HostileResponse(_filled(_TOPICS, smallest, HUGE // 5))
     partition = bytes(14) + b"\1\1\1" + _TAG
-    yield "20 MB of partitions", Lie(_filled(_TOPICS + b"\2" + _TOPIC, partition, HUGE // 5))
+    yield "20 MB of partitions", HostileResponse(_filled(_TOPICS + b"\2" + _TOPIC, partition, HUGE // 5))
     coordinator = b"\1" + struct.pack(">i", -1) + b"\1" + struct.pack(">ih", -1, 15) + b"\0" + _TAG
-    yield "100 MB of coordinators", Lie(_filled(bytes(5), coordinator), *_FIND)
+    yield "100 MB of coordinators", HostileResponse(_filled(bytes(5), coordinator), *_FIND)
     node = struct.pack(">i", FIRST_NODE) + b"\2h" + struct.pack(">i", CLOSED_PORT) + b"\0" + _TAG
-    yield "100 MB of nodes", Lie(_filled(bytes(5) + bytes(2) + b"\0" + b"\2c" + bytes(4), node), *_CLUSTER)
-    yield "100 MB of APIs", Lie(_filled(bytes(2), struct.pack(">hhh", 999, 0, 1) + _TAG), *_API_VERSIONS)
-    yield "100 MB of mechanisms", Lie(_mechanisms, SaslHandshakeRequest("PLAIN"), 1)
+    yield "100 MB of nodes", HostileResponse(_filled(bytes(5) + bytes(2) + b"\0" + b"\2c" + bytes(4), node), *_CLUSTER)
+    yield "100 MB of APIs", HostileResponse(_filled(bytes(2), struct.pack(">hhh", 999, 0, 1) + _TAG), *_API_VERSIONS)
+    yield "100 MB of mechanisms", HostileResponse(_mechanisms, SaslHandshakeRequest("PLAIN"), 1)
     topics = b"\2t\1" + _TAG
-    yield "100 MB of produced topics", Lie(_filled(bytes(1), topics), *_ASKS["Produce"])
+    yield "100 MB of produced topics", HostileResponse(_filled(bytes(1), topics), *_ASKS["Produce"])
     fetched = bytes(16) + b"\1" + _TAG
-    yield "100 MB of fetched topics", Lie(_filled(bytes(11), fetched), *_ASKS["Fetch"])
+    yield "100 MB of fetched topics", HostileResponse(_filled(bytes(11), fetched), *_ASKS["Fetch"])
     yield (
         "as many fetched topics as are decoded",
-        Lie(_filled(bytes(11), fetched, 49_000 * len(fetched)), *_ASKS["Fetch"], is_refused=False),
+        HostileResponse(_filled(bytes(11), fetched, 49_000 * len(fetched)), *_ASKS["Fetch"], is_refused=False),
     )
-    yield "100 MB of fetched share topics", Lie(_filled(bytes(7) + b"\0" + bytes(4), fetched), *_ASKS["ShareFetch"])
+    yield "100 MB of fetched share topics", HostileResponse(_filled(bytes(7) + b"\0" + bytes(4), fetched), *_ASKS["ShareFetch"])
 
 
 def _mechanisms(connection: socket.socket, header: RequestHeader) -> None:
@@ -160,29 +160,31 @@ def _mechanisms(connection: socket.socket, header: RequestHeader) -> None:
         connection.sendall(b"\0\1x" * min(len(CHUNK), count - at))
 
 
-LIES: Final[Mapping[str, Lie]] = {
-    "a negative length": Lie(_bytes(lambda _: struct.pack(">i", -5))),
-    "a length of two gigabytes": Lie(_bytes(lambda header: struct.pack(">ii", 2**31 - 1, header.correlation_id))),
-    "a length without a correlation id": Lie(_bytes(lambda _: struct.pack(">ihh", 2, 1, 1))),
-    "a length that ends in the response": Lie(_bytes(lambda header: _frame(header, b"\0\0\0"))),
-    "another correlation id": Lie(_bytes(lambda header: struct.pack(">ii", 4, header.correlation_id + 1))),
-    "a negative correlation id": Lie(_bytes(lambda _: struct.pack(">ii", 4, -1))),
-    "noise": Lie(_bytes(lambda _: b"\xff\xfe\xfd\xfc" * 1_000)),
-    "two answers": Lie(_bytes(_twice)),
-    "no answer": Lie(_never, is_refused=False),
-    "an end in mid-frame": Lie(_mid_frame),
-    "half an answer, then a half-open connection": Lie(_half_open),
-    "a reset": Lie(_reset),
-    "negative node ids": Lie(_brokers((-1, HOST, CLOSED_PORT), (-(2**31), HOST, CLOSED_PORT)), is_refused=False),
-    "one node id twice": Lie(_brokers((FIRST_NODE, HOST, CLOSED_PORT), (FIRST_NODE, HOST, CLOSED_PORT + 1)), is_refused=False),
-    "the largest node id": Lie(_brokers((2**31 - 1, HOST, CLOSED_PORT)), is_refused=False),
-    "ports 0, 70000 and below 0": Lie(_brokers(*((FIRST_NODE, HOST, port) for port in (0, 70_000, -1))), is_refused=False),
-    "a host name of 32 KB": Lie(_brokers((FIRST_NODE + 1, "h" * 32_767, CLOSED_PORT))),
-    "a host name of 64 KB": Lie(_bytes(_long_host)),
-    "a host name with a label of 100 letters": Lie(_brokers((FIRST_NODE + 2, "h" * 100, CLOSED_PORT)), is_refused=False),
-    "a host name with a NUL": Lie(_brokers((FIRST_NODE + 3, "a\0b", CLOSED_PORT))),
-    "10,000 nodes": Lie(_brokers(*((FIRST_NODE + number, HOST, CLOSED_PORT) for number in range(10_000)))),
-    "APIs that do not exist": Lie(_versions((999, 0, 9), (-1, 0, 32_767), (32_767, -5, 5), (3, 9, 0)), *_API_VERSIONS, is_refused=False),
+HOSTILE_RESPONSES: Final[Mapping[str, HostileResponse]] = {
+    "a negative length": HostileResponse(_bytes(lambda _: struct.pack(">i", -5))),
+    "a length of two gigabytes": HostileResponse(_bytes(lambda header: struct.pack(">ii", 2**31 - 1, header.correlation_id))),
+    "a length without a correlation id": HostileResponse(_bytes(lambda _: struct.pack(">ihh", 2, 1, 1))),
+    "a length that ends in the response": HostileResponse(_bytes(lambda header: _frame(header, b"\0\0\0"))),
+    "another correlation id": HostileResponse(_bytes(lambda header: struct.pack(">ii", 4, header.correlation_id + 1))),
+    "a negative correlation id": HostileResponse(_bytes(lambda _: struct.pack(">ii", 4, -1))),
+    "noise": HostileResponse(_bytes(lambda _: b"\xff\xfe\xfd\xfc" * 1_000)),
+    "two answers": HostileResponse(_bytes(_twice)),
+    "no answer": HostileResponse(_never, is_refused=False),
+    "an end in mid-frame": HostileResponse(_mid_frame),
+    "half an answer, then a half-open connection": HostileResponse(_half_open),
+    "a reset": HostileResponse(_reset),
+    "negative node ids": HostileResponse(_brokers((-1, HOST, CLOSED_PORT), (-(2**31), HOST, CLOSED_PORT)), is_refused=False),
+    "one node id twice": HostileResponse(_brokers((FIRST_NODE, HOST, CLOSED_PORT), (FIRST_NODE, HOST, CLOSED_PORT + 1)), is_refused=False),
+    "the largest node id": HostileResponse(_brokers((2**31 - 1, HOST, CLOSED_PORT)), is_refused=False),
+    "ports 0, 70000 and below 0": HostileResponse(_brokers(*((FIRST_NODE, HOST, port) for port in (0, 70_000, -1))), is_refused=False),
+    "a host name of 32 KB": HostileResponse(_brokers((FIRST_NODE + 1, "h" * 32_767, CLOSED_PORT))),
+    "a host name of 64 KB": HostileResponse(_bytes(_long_host)),
+    "a host name with a label of 100 letters": HostileResponse(_brokers((FIRST_NODE + 2, "h" * 100, CLOSED_PORT)), is_refused=False),
+    "a host name with a NUL": HostileResponse(_brokers((FIRST_NODE + 3, "a\0b", CLOSED_PORT))),
+    "10,000 nodes": HostileResponse(_brokers(*((FIRST_NODE + number, HOST, CLOSED_PORT) for number in range(10_000)))),
+    "APIs that do not exist": HostileResponse(
+        _versions((999, 0, 9), (-1, 0, 32_767), (32_767, -5, 5), (3, 9, 0)), *_API_VERSIONS, is_refused=False
+    ),
     **dict(_elements()),
 }
 

@@ -35,7 +35,7 @@ PATIENCE_MS = 120_000
 class Member:
     """A broker with its disk, which outlives the broker's process. `exit_codes` are the codes with which its process would have ended."""
 
-    def __init__(self, node_id: int, cluster: MemberCluster, settings: dict[str, str]) -> None:
+    def __init__(self, node_id: int, cluster: BrokerCluster, settings: dict[str, str]) -> None:
         self.node_id = node_id
         self.host = f"node{node_id}"
         self.exit_codes: list[int] = []
@@ -54,7 +54,7 @@ class Member:
         }
         self.format(cluster)
 
-    def format(self, cluster: MemberCluster) -> None:
+    def format(self, cluster: BrokerCluster) -> None:
         """Give the broker a new disk with a formatted data directory, which has a new directory id."""
         self.files = MemoryFiles()
         directory, levels = Path(self._settings["log.dir"]), bootstrap_levels({}, None, dynamic_quorum=True)
@@ -93,7 +93,7 @@ class Member:
         return self.broker
 
 
-class MemberCluster:
+class BrokerCluster:
     """A cluster of `size` brokers, with ids from 1, and one controller. Everything follows from the seed."""
 
     def __init__(self, size: int = 3, seed: int = 1, **settings: str) -> None:
@@ -193,13 +193,13 @@ async def _gathered(works: Iterable[Awaitable[object]]) -> None:
     await asyncio.gather(*works)
 
 
-def in_a_cluster(body: Callable[[MemberCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
+def in_a_cluster(body: Callable[[BrokerCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
     """Run the test in a started cluster of `size` brokers, then stop the cluster. Asserts that no broker has ended its process."""
 
-    run_in_a_cluster(lambda: MemberCluster(size, seed, **settings), body)
+    run_in_a_cluster(lambda: BrokerCluster(size, seed, **settings), body)
 
 
-C = TypeVar("C", bound=MemberCluster)
+C = TypeVar("C", bound=BrokerCluster)
 
 
 def run_in_a_cluster(make: Callable[[], C], body: Callable[[C], Awaitable[None]]) -> None:
