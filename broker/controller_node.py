@@ -114,6 +114,7 @@ class ControllerPart:
             stop_at_once=self._stop_at_once,
             authorizer=authorizer_of(settings, lambda: role.newest.image.acls, environment.clock),
             controller=role,
+            compute=self._flusher.compute,
         )
         load(controller_routes())
         self._dispatcher = ControllerDispatcher(services, self._flusher.compute)

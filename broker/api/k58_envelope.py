@@ -4,20 +4,25 @@
 Only a broker may send one, with CLUSTER_ACTION; the request inside is authorized for the client that the envelope names. A request that
 must not be forwarded is INVALID_REQUEST. A request that cannot be parsed, or has an unsupported version, is UNSUPPORTED_VERSION; the
 broker then closes that client's connection (Kafka's `EnvelopeUtils`). The broker's own connection is never closed because of a client's
-request.
+request. Kafka's brokers forward requests with any number of elements, so the limits and the handling in parts of clients' requests apply
+to the request inside, too.
 """
 
 from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
 from typing import Final
 
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.large_requests import LargeRequests
+from ottla.broker.api.request_parts import split_of, too_many
 from ottla.broker.api.routes import FORWARDABLE, controller_routes
 from ottla.broker.api.services import ControllerServices
+from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.principal import Principal
 from ottla.protocol.codec import decode_request, encode_response
@@ -40,15 +45,17 @@ async def handle(ctx: Context[ControllerServices], request: EnvelopeRequest) -> 
         return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     if len(request.client_host_address) not in _ADDRESS_BYTES:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    compute = ctx.services.compute if len(request.request_data) > limits.SPLIT_REQUEST_BYTES else None
+    decode = partial(decode_request, request.request_data)
     try:
-        inside = decode_request(request.request_data)
+        inside = decode() if compute is None else await compute(decode)
     except ProtocolError:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     header = inside.header
     if header.api_key not in FORWARDABLE:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     route = controller_routes().get(header.api_key)
-    if route is None or not route.min_version <= header.api_version <= route.max_version:
+    if route is None or not route.min_version <= header.api_version <= route.max_version or too_many(inside.body) is not None:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     client = replace(
         ctx.peer,
@@ -59,10 +66,15 @@ async def handle(ctx: Context[ControllerServices], request: EnvelopeRequest) -> 
     )
     inner = Context(header.api_version, header.client_id, client, ctx.services, header.api_key)
     try:
-        answer = route.handle(inner, inside.body)
+        way = None if compute is None else split_of(inside.body)
+        if way is None or compute is None:
+            answer = route.handle(inner, inside.body)
+        else:
+            answer = LargeRequests(ctx.services.clock, ctx.services.turns, compute, None).handled(inner, route.handle, inside.body, way)
         response = await answer if inspect.isawaitable(answer) else answer
     except CloseConnection:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     assert response is not None  # every forwardable request has a response
-    written = b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, response))
+    encode = partial(encode_response, header.api_key, header.api_version, header.correlation_id, response)
+    written = b"".join(encode() if compute is None else await compute(encode))
     return EnvelopeResponse(written[PREFIX_BYTES:])

@@ -6,9 +6,9 @@ listeners share is typed by `NodeServices`, which both have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ottla.broker.api.context import Forwarding, Listener, Traffic
 from ottla.broker.api.served_api import ListenerType
@@ -127,6 +127,8 @@ class ControllerServices(NodeServices):
 
     listener_type = ListenerType.CONTROLLER
     controller: QuorumController
+    compute: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
+    """Runs long computations on a thread; None where no Envelope arrives."""
 
     @property
     def active(self) -> ActiveController:

@@ -1,15 +1,25 @@
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ottla.broker.api import k58_envelope
+from ottla.broker.api.context import Context, Listener, Peer
+from ottla.broker.api.routes import Route
 from ottla.broker.core import limits
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
-from ottla.protocol.codec import encode_request
+from ottla.broker.core.clock import Clock
+from ottla.broker.runtime.upkeep.turns import Turns
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest
@@ -96,3 +106,36 @@ async def test_a_clients_request_never_closes_its_brokers_connection(cluster: Ow
     largest = acls(limits.STRUCTURED_REQUEST_BYTES)
     made = await handed_on(cluster, largest, "ann", CREATE_ACLS_VERSION)
     assert len(made.results) == len(largest.creations)
+
+
+def test_a_forwarded_request_with_many_elements_is_handled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def deleted(_: object, request: Message) -> Message:
+        assert isinstance(request, DeleteTopicsRequest)
+        sizes.append(len(request.topic_names))
+        return DeleteTopicsResponse(responses=[DeletableTopicResult(name) for name in request.topic_names])
+
+    async def on_this_thread(work: Callable[[], Any]) -> Any:
+        return work()
+
+    route = Route(0, 99, 0, lambda: deleted)
+    monkeypatch.setattr(k58_envelope, "controller_routes", lambda: {ApiKey.DELETE_TOPICS: route})
+    services = SimpleNamespace(clock=Clock(), turns=Turns(Clock()), compute=on_this_thread, authorizer=None)
+    broker = Peer("127.0.0.1", "127.0.0.1", 9093, Listener("CONTROLLER", "127.0.0.1", 9093))
+    names = [f"topic-{number}" for number in range(1_000)]
+    sent = EnvelopeRequest(framed(DeleteTopicsRequest(topic_names=names), 5), principal_bytes("User", "ann"), LOOPBACK)
+    answer = asyncio.run(k58_envelope.handle(Context(0, None, broker, cast(Any, services)), sent))
+    assert answer.error_code == 0
+    assert answer.response_data is not None
+    _, response = decode_response(ApiKey.DELETE_TOPICS, 5, answer.response_data)
+    assert [topic.name for topic in response.responses] == names
+    assert sizes == [50] * 20
+
+
+@played_by(run_owned, 0)
+async def test_a_forwarded_request_with_too_many_elements_is_not_handled(cluster: OwnedCluster) -> None:
+    many = CreateAclsRequest([AclCreation(2, "t", 3, "User:ann", "*", 2, 3)] * 10_001)
+    sent = framed(many, CREATE_ACLS_VERSION)
+    answer = await cluster.ask_controller(EnvelopeRequest(sent, principal_bytes("User", "ann"), LOOPBACK))
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
