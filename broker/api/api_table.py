@@ -18,7 +18,7 @@ APIS: Final = (
     ServedApi(ApiKey.OFFSET_COMMIT, 2, 10, 2, ListenerType.BROKER, splits=(Split('topics.partitions', 'topics.partitions'), )),
     ServedApi(ApiKey.OFFSET_FETCH, 1, 10, 1, ListenerType.BROKER, splits=(Split('groups.topics.partition_indexes', 'groups.topics.partitions'), Split('topics.partition_indexes', 'topics.partitions'), )),
     ServedApi(ApiKey.FIND_COORDINATOR, 0, 6, 0, ListenerType.BROKER, splits=(Split('coordinator_keys', 'coordinators'), )),
-    ServedApi(ApiKey.JOIN_GROUP, 0, 9, 0, ListenerType.BROKER, array_limits={'protocols': 1000}),
+    ServedApi(ApiKey.JOIN_GROUP, 0, 9, 0, ListenerType.BROKER, array_limits={'protocols': 100}),
     ServedApi(ApiKey.HEARTBEAT, 0, 4, 0, ListenerType.BROKER),
     ServedApi(ApiKey.LEAVE_GROUP, 0, 5, 0, ListenerType.BROKER, array_limits={'members': 10000}),
     ServedApi(ApiKey.SYNC_GROUP, 0, 5, 0, ListenerType.BROKER, array_limits={'assignments': 50000}),

@@ -28,7 +28,7 @@ from ottla.broker.runtime.coordination.group_service import new_member_id
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
-API = Api(JoinGroupRequest, array_limits={"protocols": 1_000})
+API = Api(JoinGroupRequest, array_limits={"protocols": 100})
 
 
 @API.on_broker()

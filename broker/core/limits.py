@@ -162,6 +162,11 @@ LOADED_AT_ONCE_RECORDS = 1_000
 FLUSH_THREADS = 2
 """Threads that run fsync, each for one log at a time. Two saturate a disk's queue and leave a 2-core host responsive."""
 
+PENDING_MEMBERS = 2_000
+"""Member ids of a classic group whose clients have not joined with them yet: 64 MiB at the 32 KiB of the longest client id. Clients join
+with their id at once, but an id that a client does not use is kept for its session timeout, of up to 30 minutes.
+"""
+
 STREAMS_TASKS = 10_000
 """Active tasks of a streams group, which are assigned in one turn of the loop: 0.2 s at 20 us each, 0.5 s with two standby replicas.
 Applications have dozens.

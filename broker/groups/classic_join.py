@@ -11,6 +11,7 @@ and would choose the same protocol.
 
 from dataclasses import dataclass, replace
 
+from ottla.broker.core import limits
 from ottla.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, ClassicOutcome
 from ottla.broker.groups.results import Caller, JoinGroupResult, Reply
 from ottla.broker.groups.roster import JoinProtocol, Member
@@ -93,6 +94,8 @@ class _Join:
             else:
                 self._add(joining.new_member_id)
         elif joining.require_known_member_id:
+            if len(group.pending) >= limits.PENDING_MEMBERS:
+                del group.pending[next(iter(group.pending))]  # the oldest; its client gets UNKNOWN_MEMBER_ID and asks for another id
             group.pending[joining.new_member_id] = self.now.mono_ms + joining.session_timeout_ms
             self._answer(JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=joining.new_member_id))
         else:

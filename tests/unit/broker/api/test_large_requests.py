@@ -162,7 +162,7 @@ async def test_a_request_with_too_many_elements_for_one_step_is_rejected() -> No
 
     tested = dispatcher(lambda ctx, request: pytest.fail("it is handled"))
     assert await reply_of(tested, join(MANY), 5) is CLOSE
-    with pytest.raises(TooManyElements, match="more than 1000 protocols"):  # so small that it is decoded on the loop
+    with pytest.raises(TooManyElements, match="more than 100 protocols"):  # so small that it is decoded on the loop
         tested.handle(peer(), frame(join(1_001), 5))
 
 

@@ -142,8 +142,8 @@ def test_results_of_a_split_topic_are_joined() -> None:
 
 
 def test_arrays_handled_in_one_step_have_a_maximum() -> None:
-    assert too_many(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 1_000)) is None
-    assert too_many(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 1_001)) == "more than 1000 protocols"
+    assert too_many(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 100)) is None
+    assert too_many(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 101)) == "more than 100 protocols"
     configs = [CreatableTopicConfigs("k", "v")] * 1_000
     assert too_many(CreateTopicsRequest([CreatableTopic("a", configs=configs), CreatableTopic("b", configs=configs)])) is None
     assert too_many(CreateTopicsRequest([CreatableTopic("a", configs=configs * 2)])) == "more than 1000 topics.configs"

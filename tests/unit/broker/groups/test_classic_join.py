@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.core import limits
 from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState
@@ -112,6 +113,15 @@ def test_a_pending_member_can_leave() -> None:
     pending = driver.joined(driver.join(require_known_member_id=True)).member_id
     assert driver.leave(Leaving(pending)) == [ErrorCode.NONE]
     assert driver.joined(driver.join(pending)).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_oldest_pending_member_ids_are_forgotten() -> None:
+    driver = GroupDriver()
+    ids = [driver.joined(driver.join(require_known_member_id=True)).member_id for _ in range(limits.PENDING_MEMBERS + 1)]
+    assert list(driver.group.pending) == ids[1:]
+    assert driver.joined(driver.join(ids[0])).error is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.join(ids[1])
+    assert ids[1] in driver.group.members
 
 
 def test_a_pending_id_with_an_instance_id_is_unknown(driver: GroupDriver) -> None:
