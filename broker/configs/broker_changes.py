@@ -36,6 +36,13 @@ _OF_ANY_TEXT: Final = frozenset({"ssl.enabled.protocols", "ssl.protocol"})
 """Kafka stores any text for these on a running broker; in a file, a text that names no TLS version prevents the start."""
 _OF_ANY_BROKER: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """Listener settings that can be set for all brokers."""
+_ABOVE_ZERO: Final = frozenset({"max.connections", "max.connection.creation.rate"})
+"""Settings, also of single listeners, with which 0 would keep out every client, also the one that could correct it."""
+_PER_IP: Final = "max.connections.per.ip"
+_PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
+_RETENTION_MS: Final = "log.retention.ms"
+_CLEANUP_POLICY: Final = "log.cleanup.policy"
+_ASSIGNMENT_INTERVAL: Final = re.compile(r"group\.(consumer|share|streams)\.assignment\.interval\.ms")
 _CLEANER_BYTES_MIN: Final = 1024 * 1024
 
 
@@ -116,6 +123,31 @@ def check_threads(now: Mapping[str, str], then: Mapping[str, str], settings: Bro
     _refuse(_cleaner_problem(before, after))
     if after and _number(CLEANER_BUFFER, then, settings) // after <= _CLEANER_BYTES_MIN:
         _refuse(f"{CLEANER_BUFFER} must be at least 1MB per cleaner thread.")
+
+
+def check_values(then: Mapping[str, str], named: Iterable[str], settings: BrokerSettings) -> None:
+    """Raise `Rejected(INVALID_REQUEST)` if one of the `named` settings gets a value in `then` that Kafka accepts in a file only, or that
+    contradicts another setting (ConnectionQuotas, KafkaConfig.validateValues, GroupCoordinatorConfig.validate)."""
+    for name in sorted(name for name in named if name in then and not settings.like.lacks(name)):
+        base, interval = base_name(name) or name, _ASSIGNMENT_INTERVAL.fullmatch(name)
+        if base in _ABOVE_ZERO and _number(name, then, settings) <= 0:
+            _refuse(f"Invalid {base} {then[name]}")
+        elif name == _PER_IP and not _number(name, then, settings) and not then.get(_PER_IP_OVERRIDES, settings.value(_PER_IP_OVERRIDES)):
+            _refuse(f"{_PER_IP} can be set to zero only if {_PER_IP_OVERRIDES} property is set.")
+        elif name == _RETENTION_MS and _number(name, then, settings) == 0:
+            _refuse(f"{_RETENTION_MS} must be unlimited (-1) or, greater than or equal to 1")
+        elif name == _CLEANUP_POLICY and len(_items(then[name])) > len(set(_items(then[name]))):
+            _refuse(f"Configuration '{_CLEANUP_POLICY}' values must not be duplicated.")
+        elif interval is not None:
+            low, high = (f"group.{interval[1]}.{bound}.assignment.interval.ms" for bound in ("min", "max"))
+            if _number(name, then, settings) < _number(low, {}, settings):
+                _refuse(f"{name} must be greater than or equal to {low}")
+            if _number(name, then, settings) > _number(high, {}, settings):
+                _refuse(f"{name} must be less than or equal to {high}")
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",")]
 
 
 def _number(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> int:

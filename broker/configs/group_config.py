@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.broker.core.config_keys import (
+    JAVA_TRIMS,
     ConfigKey,
     ConfigType,
     InvalidConfig,
@@ -145,7 +146,9 @@ def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
         )
         if session <= heartbeat:
             raise Rejected(ErrorCode.INVALID_CONFIG, f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
-    tags = [tag.strip() for tag in overrides.get(RACK_TAGS, "").split(",")]
+    tags = [tag.strip(JAVA_TRIMS) for tag in overrides.get(RACK_TAGS, "").split(",")]
+    if len(tags) > 1 and not all(tags):
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"Configuration '{RACK_TAGS}' values must not be empty.")
     if len(set(tags)) < len(tags):
         raise Rejected(ErrorCode.INVALID_CONFIG, f"{RACK_TAGS} must not contain duplicate tag keys.")
     if is_reserved_dead_letter_topic(str(values.get(DEAD_LETTER_TOPIC, ""))):

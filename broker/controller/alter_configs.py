@@ -24,6 +24,7 @@ from ottla.broker.configs.broker_changes import (
     check_cordoned,
     check_is_this_broker,
     check_threads,
+    check_values,
     is_of_kafka,
 )
 from ottla.broker.configs.client_metrics_config import check_metrics_configs
@@ -164,6 +165,7 @@ def _broker_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSet
     of_this = catalog.configs(ResourceType.BROKER, str(settings.node_id))
     then = {**wanted, **of_this} if resource.name == CLUSTER_DEFAULT else {**of_all, **wanted}
     check_threads({**of_all, **of_this}, then, settings)
+    check_values(then, {op.name for op in resource.ops}, settings)
     return wanted
 
 
@@ -178,7 +180,7 @@ def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str], like:
 def _group_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
     current = catalog.configs(ResourceType.GROUP, resource.name)
     keys = group_keys(settings)
-    wanted = wanted_overrides(resource, current, keys, {})
+    wanted = wanted_overrides(resource, current, {}, {})  # lists of groups only change as a whole (KafkaConfigSchema.isSplittable)
     if not resource.name:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     named = {op.name for op in resource.ops}

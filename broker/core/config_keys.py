@@ -7,10 +7,11 @@ items; a boolean is `true` or `false` in any case.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -66,6 +67,12 @@ class Synonym:
     factor: int = 1
 
 
+JAVA_TRIMS: Final = "".join(map(chr, range(0x21)))
+"""The characters that Java's String.trim removes. Python also strips spaces of Unicode, with which a value is invalid in Kafka."""
+_DOUBLE: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?)")
+"""A decimal number as Java's Double.parseDouble reads it. Python's float also reads digits of other scripts and `1_000`."""
+
+
 class ConfigKey(NamedTuple):
     """One configuration key. A `default` of None means "not set". `synonyms` (topic and group keys only) are tried in order before
     `default`.
@@ -101,7 +108,7 @@ class ConfigKey(NamedTuple):
         """Return `text` as a value of this key's type. Raises InvalidConfig if it is not of the type, or the validator rejects
         the value.
         """
-        value = self._typed(text.strip())
+        value = self._typed(text.strip(JAVA_TRIMS))
         problem = None if self.validator is None else self.validator.problem(value)
         if problem is not None:
             raise self._invalid(text, problem)
@@ -115,17 +122,16 @@ class ConfigKey(NamedTuple):
         if self.type in _WHOLE_BITS:
             return self._whole(text, _WHOLE_BITS[self.type])
         if self.type is ConfigType.DOUBLE:
-            try:
-                return float(text)
-            except ValueError:
-                raise self._invalid(text, "Not a number of type DOUBLE") from None
+            if _DOUBLE.fullmatch(text) is None:
+                raise self._invalid(text, "Not a number of type DOUBLE")
+            return float(text.rstrip("dDfF"))
         if self.type is ConfigType.LIST:
-            return tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text else ()
+            return tuple(dict.fromkeys(item.strip(JAVA_TRIMS) for item in text.split(","))) if text else ()
         return text
 
     def _whole(self, text: str, bits: int) -> int:
         try:
-            value = int(text) if "_" not in text else None
+            value = int(text) if "_" not in text and text == text.strip() else None
         except ValueError:
             value = None
         if value is None or not -(1 << (bits - 1)) <= value < 1 << (bits - 1):

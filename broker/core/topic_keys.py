@@ -6,6 +6,8 @@ set them; tiered storage itself cannot be enabled, as in a Kafka without it.
 
 from __future__ import annotations
 
+import re
+
 from ottla.broker.core.config_keys import (
     INT32_MAX,
     INT64_MAX,
@@ -41,7 +43,7 @@ _OFF = exactly(False)
 
 
 def _is_throttle(value: Value) -> bool:
-    return isinstance(value, tuple) and (value == ("*",) or all(item.count(":") == 1 for item in value))
+    return isinstance(value, tuple) and (value == ("*",) or all(re.fullmatch("([0-9]+:[0-9]+)?", item) for item in value))
 
 
 _THROTTLED = validator(

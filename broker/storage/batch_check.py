@@ -31,6 +31,7 @@ from ottla.protocol.records.batch import (
     MAGIC_V2,
     NO_TIMESTAMP,
     STAMPED_BYTES,
+    TRANSACTIONAL,
     BatchHeader,
     pack_header,
     read_header,
@@ -243,7 +244,7 @@ def _rewrite(
         tail = _recompress(records if scan.sequential else walk.renumber(records, header.record_count), Codec(target), config)
         if HEADER_BYTES + len(tail) > config.max_message_bytes:
             raise _too_large(HEADER_BYTES + len(tail), config)
-        attributes = attributes & ~CODEC_MASK | target
+        attributes = attributes & (LOG_APPEND_TIME | TRANSACTIONAL) | target  # Kafka builds a new batch without the other attributes
     head = pack_header(header._replace(attributes=attributes, max_timestamp=max_timestamp), tail)
     return Checked(read_header(head), (memoryview(head)[STAMPED_BYTES:], tail))
 

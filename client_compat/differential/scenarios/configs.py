@@ -168,12 +168,18 @@ def while_running(probe: Probe) -> None:
         "leader.replication.throttled.rate": ("1000", "-1"),
         "follower.replication.throttled.rate": ("1000",),
         "group.coordinator.cached.buffer.max.bytes": ("1000000", "1"),
-        "max.connection.creation.rate": ("1000",),
+        "max.connection.creation.rate": ("1000", "0"),
         "remote.log.reader.threads": ("11",),
         "follower.fetch.last.tiered.offset.enable": ("true", "maybe"),
         "log.local.retention.ms": ("1000", "-3"),
         "no.such": ("5",),
-        "listener.name.plaintext.max.connections": ("1000", "none"),
+        "max.connections": ("0", "1000"),
+        "max.connections.per.ip": ("0", "1000"),
+        "listener.name.plaintext.max.connections": ("1000", "none", "0"),
+        "log.retention.ms": ("0", "100000"),
+        "log.cleanup.policy": ("compact,delete,compact", "compact"),
+        "group.consumer.assignment.interval.ms": ("15001", "500"),
+        "log.cleaner.io.buffer.load.factor": ("1_000",),
         "listener.name.other.ssl.keystore.location": ("/nowhere",),
         "ssl.keystore.location": ("/nowhere",),
         "process.roles": ("broker",),
@@ -296,10 +302,13 @@ def of_all_kinds_of_groups(probe: Probe) -> None:
         "streams.num.standby.replicas": ("1", "3", "-1"),
         "streams.initial.rebalance.delay.ms": ("100", "-1"),
         "streams.assignment.interval.ms": ("500", "15001"),
+        "streams.rack.aware.assignment.tags": ("zone,", "zone"),
     }.items():
         for value in values:
             config = k44.AlterableConfig(key, SET, value)
             probe.ask(f"{key}={value}", k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(GROUP, "any-kind", [config])]))
+    config = k44.AlterableConfig("streams.rack.aware.assignment.tags", APPEND, "rack")
+    probe.ask("append to a list", k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(GROUP, "any-kind", [config])]))
     then(probe, "all of them", DescribeConfigsRequest([DescribeConfigsResource(GROUP, "any-kind", None)], True))
 
 

@@ -93,6 +93,29 @@ def test_each_cleaner_thread_needs_more_than_one_mebibyte(live: LiveCatalog) -> 
     assert "at least 1MB per cleaner thread" in (refusal(live, "log.cleaner.threads", "2") or (0, ""))[1]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("max.connections", "0", "Invalid max.connections 0"),
+        ("listener.name.external.max.connections", "0", "Invalid max.connections 0"),
+        ("max.connection.creation.rate", "0", "Invalid max.connection.creation.rate 0"),
+        ("max.connections.per.ip", "0", "only if max.connections.per.ip.overrides"),
+        ("log.retention.ms", "0", "must be unlimited (-1) or, greater than or equal to 1"),
+        ("log.cleanup.policy", "delete,compact,delete", "must not be duplicated"),
+        ("group.consumer.assignment.interval.ms", "15001", "less than or equal to group.consumer.max.assignment.interval.ms"),
+    ],
+)
+def test_values_that_a_running_broker_cannot_take_are_refused(live: LiveCatalog, key: str, value: str, words: str) -> None:
+    code, message = refusal(live, key, value) or (ErrorCode.NONE, "")
+    assert code is ErrorCode.INVALID_REQUEST
+    assert words in message
+
+
+def test_addresses_with_an_override_may_be_the_only_ones_with_connections(live: LiveCatalog) -> None:
+    assert refusal(live, "max.connections.per.ip.overrides", "127.0.0.1:5") is None
+    assert refusal(live, "max.connections.per.ip", "0") is None
+
+
 def test_listener_configs_are_per_broker(live: LiveCatalog) -> None:
     name = "listener.name.external.num.io.threads"
     assert refusal(live, name, "5", name="") == (

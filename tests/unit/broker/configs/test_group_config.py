@@ -156,6 +156,11 @@ def test_a_groups_rack_tags_replace_the_brokers(value: str | None, tags: tuple[s
     assert rack_tags(overrides, settings) == tags
 
 
+def test_rack_tags_without_a_name_are_refused() -> None:
+    with pytest.raises(Rejected, match="must not be empty"):
+        check_group_configs({RACK_TAGS: "zone,"}, BrokerSettings())
+
+
 def test_rack_tags_that_are_named_twice_are_refused() -> None:
     with pytest.raises(Rejected, match="must not contain duplicate tag keys"):
         check_group_configs({RACK_TAGS: "zone, zone"}, BrokerSettings())

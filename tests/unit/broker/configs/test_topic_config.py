@@ -36,6 +36,8 @@ def test_an_unknown_topic_config_is_ignored() -> None:
         {"cleanup.policy": "shred"},
         {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"},
         {"message.timestamp.type": "Yesterday"},
+        {"leader.replication.throttled.replicas": "a:b"},
+        {"follower.replication.throttled.replicas": "0:-1"},
     ],
 )
 def test_an_invalid_topic_config_is_refused(overrides: dict[str, str]) -> None:

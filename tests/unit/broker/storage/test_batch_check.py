@@ -266,6 +266,11 @@ def test_the_topics_compression_level_is_used() -> None:
     assert sizes[1] < sizes[0]
 
 
+def test_a_recompressed_batch_keeps_no_attributes_that_clients_may_not_set() -> None:
+    batch = changed(codec=Codec.GZIP, attributes=Codec.GZIP | 0x40 | 0x80 | 0x10)
+    assert check(batch, LogConfig(compression_type="lz4")).header.attributes == Codec.LZ4 | 0x10
+
+
 def test_a_batch_that_grows_over_the_limit_by_another_codec_is_too_large() -> None:
     batch = build_batch([SimpleRecord(None, bytes(5000), NOW)], codec=Codec.GZIP)
     assert refusal(batch, LogConfig(compression_type="uncompressed", max_message_bytes=1000)).code == ErrorCode.MESSAGE_TOO_LARGE
