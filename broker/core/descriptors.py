@@ -15,6 +15,8 @@ iterate over all possible descriptors.
 _OF_MACOS: Final = 10_240
 """The most that macOS grants, whatever hard limit it reports."""
 _OF_WINDOWS: Final = 8_192
+_OPEN_SEGMENTS: Final = 4_096
+_OTHER_FILES_PART: Final = 8
 
 
 if sys.platform == "win32":
@@ -46,3 +48,16 @@ else:
 
     def _capped(limit: int) -> int:
         return ENOUGH if limit == resource.RLIM_INFINITY else min(limit, ENOUGH)
+
+
+def max_open_segments() -> int:
+    """Return how many segments of logs may be open: at most half of the descriptors."""
+    return min(_OPEN_SEGMENTS, max_open_files() // 2)
+
+
+def max_connections() -> int:
+    """Return how many connections leave enough descriptors for open segments and, an eighth of all, for other files.
+
+    A broker that cannot open a file stops, so clients must not be able to use all descriptors.
+    """
+    return max_open_files() - max_open_segments() - max_open_files() // _OTHER_FILES_PART

@@ -13,6 +13,7 @@ from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
+from ottla.broker.core.descriptors import max_connections
 from ottla.broker.core.ip_overrides import ip_overrides
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.settings import BrokerSettings
@@ -40,10 +41,11 @@ class MaxConnections(NamedTuple):
 
 def connection_limits(settings: BrokerSettings, between_brokers: str | None = None) -> Callable[[str, str], MaxConnections]:
     """Return a function that returns the current limits for a listener's name and a client's address. `between_brokers` is the name of the
-    inter-broker listener, if clients use other listeners.
+    inter-broker listener, if clients use other listeners. All connections together leave descriptors for files.
     """
+    for_files = max_connections()
     return lambda listener, host: MaxConnections(
-        settings.max_connections,
+        min(settings.max_connections, for_files),
         settings.max_connections_of(listener),
         ip_overrides(settings.max_connections_per_ip_overrides).get(host, settings.max_connections_per_ip),
         of_brokers=listener == between_brokers,
@@ -102,7 +104,7 @@ class Shared:
             return "the broker is stopping"
         maximum = self.max_connections(listener, host)
         if len(self.connections) >= maximum.in_all and not maximum.of_brokers:
-            return f"max.connections={maximum.in_all} is reached"
+            return f"the maximum of {maximum.in_all} connections (max.connections, or what the limit of open files allows) is reached"
         if self.per_listener[listener] >= maximum.at_listener:
             return f"listener.name.{listener.lower()}.max.connections={maximum.at_listener} is reached"
         if self.per_ip[host] >= maximum.from_address:

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ottla.broker.core.descriptors import max_open_files
+from ottla.broker.core.descriptors import max_open_segments
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
@@ -45,8 +45,6 @@ from ottla.protocol.error_codes import ErrorCode
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1
-OPEN_SEGMENTS_MAX: Final = 4096
-"""Limit of open segments, and at most half of the process's file descriptors: connections and syncs need some, too."""
 CLOSE_THREADS: Final = 8
 """Concurrent syncs in a clean shutdown: enough for the file system to batch their journal commits."""
 CLOSE_AT_ONCE: Final = 64
@@ -86,7 +84,7 @@ class LogDir:
         self._random_bytes = random_bytes
         self._threads = threads
         self._rng = random.Random(random_bytes(8))
-        self._open_files = OpenFiles(min(OPEN_SEGMENTS_MAX, max_open_files() // 2))
+        self._open_files = OpenFiles(max_open_segments())
         self._directories_to_delete: dict[Path, int | None] = {}
         self._with_files_to_delete: set[Key] = set()
         self._checkpoints = itertools.count()

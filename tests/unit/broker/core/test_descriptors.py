@@ -22,3 +22,8 @@ def test_the_soft_limit_is_raised_as_far_as_permitted() -> None:
 
 def test_a_limit_that_cannot_be_raised_is_unchanged() -> None:
     assert in_a_process_with(300, 300, "print(allow_open_files())") == "300"
+
+
+def test_connections_and_segments_leave_descriptors_for_other_files() -> None:
+    assert in_a_process_with(3000, 3000, "print(max_open_segments(), max_connections())") == "1500 1125"
+    assert in_a_process_with(256, 256, "print(max_open_segments(), max_connections())") == "128 96"

@@ -116,6 +116,14 @@ def test_a_changed_connection_limit_applies_at_once(tmp_path: Path) -> None:
                         second.call(MetadataRequest([]))
 
 
+def test_connections_leave_descriptors_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.core.descriptors.max_open_files", lambda: 8)
+    with RunningBroker(tmp_path / "data") as running, running.client() as first, running.client() as second, running.client() as third:
+        assert all(client.call(MetadataRequest([])).brokers for client in (first, second, third))
+        with pytest.raises(ConnectionError), running.client() as fourth:
+            fourth.call(MetadataRequest([]))
+
+
 def test_a_listener_can_have_a_lower_limit_than_the_broker(tmp_path: Path) -> None:
     settings = {
         "listeners": "OUTER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",

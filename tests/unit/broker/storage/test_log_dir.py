@@ -515,7 +515,7 @@ def test_a_partition_that_cannot_be_created_is_a_storage_error(tmp_path: Path) -
 
 
 def test_more_segments_than_descriptors_can_be_used_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.storage.log_dir.OPEN_SEGMENTS_MAX", 3)
+    monkeypatch.setattr("ottla.broker.storage.log_dir.max_open_segments", lambda: 3)
     log_dir = opened(tmp_path)
     logs = [log_dir.create_log("topic", index, TOPIC_ID, LogConfig()) for index in range(10)]
     for _ in range(3):
