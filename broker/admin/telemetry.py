@@ -2,7 +2,7 @@
 
 Rules that hold inside:
 - A payload that cannot be decoded is reported with the reason; the other payloads are still returned.
-- One response decodes at most TELEMETRY_ANSWER_BYTES and TELEMETRY_ANSWER_PARTS. It is decoded and serialized on a thread, so that the
+- One response decodes at most TELEMETRY_RESPONSE_BYTES and TELEMETRY_RESPONSE_PARTS. It is decoded and serialized on a thread, so that the
   broker's loop is not blocked.
 """
 
@@ -61,12 +61,12 @@ async def one(telemetry: ClientTelemetry, payload: Payload) -> str:
     """Return a `TelemetryOut` as JSON: the metrics of one push by a client instance."""
     known = payload.instance_id in telemetry
     return await asyncio.to_thread(
-        lambda: _described(payload, _decoded(payload, limits.TELEMETRY_ANSWER_PARTS), known=known).model_dump_json()
+        lambda: _described(payload, _decoded(payload, limits.TELEMETRY_RESPONSE_PARTS), known=known).model_dump_json()
     )
 
 
 def _page(instances: int, payloads: Sequence[tuple[Payload, bool]]) -> str:
-    left, parts_left, clients = limits.TELEMETRY_ANSWER_BYTES, limits.TELEMETRY_ANSWER_PARTS, []
+    left, parts_left, clients = limits.TELEMETRY_RESPONSE_BYTES, limits.TELEMETRY_RESPONSE_PARTS, []
     for payload, known in payloads:
         left -= payload.size_bytes
         decoded = _Decoded(why=f"left out because the response is full: request /telemetry/{id_text(payload.instance_id)}")

@@ -18,7 +18,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.forwarding import forward
 from ottla.broker.api.served_api import ListenerType
 from ottla.broker.api.services import ClusterServices, ControllerServices, NodeServices
-from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.api.topic_errors import error_fields
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.broker_changes import CheckStores
 from ottla.broker.configs.broker_loggers import check_levels

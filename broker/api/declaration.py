@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     AnyServices: TypeAlias = Services | ControllerServices
 
 RequestT = TypeVar("RequestT", bound=Message)
-AnswerT = TypeVar("AnswerT", bound=Answer)
+ResponseT = TypeVar("ResponseT", bound=Answer)
 ServicesT = TypeVar("ServicesT")
-TypedHandler = Callable[[Context[ServicesT], RequestT], AnswerT]
+TypedHandler = Callable[[Context[ServicesT], RequestT], ResponseT]
 _DENIED_WITH_TEXT: Final = frozenset({ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.DELETE_SHARE_GROUP_STATE})
 """Kafka's broker does not deny these by `getErrorResponse`, but by `toGlobalErrorResponse`, which has a text."""
 
@@ -71,7 +71,7 @@ class Api(Generic[RequestT]):
 
     def on_broker(
         self, *, requires: Operation | None = None
-    ) -> Callable[[TypedHandler[Services, RequestT, AnswerT]], TypedHandler[Services, RequestT, AnswerT]]:
+    ) -> Callable[[TypedHandler[Services, RequestT, ResponseT]], TypedHandler[Services, RequestT, ResponseT]]:
         """Return a decorator that registers the handler for brokers' listeners. With `requires`, every request requires this operation on
         the cluster.
         """
@@ -79,7 +79,7 @@ class Api(Generic[RequestT]):
 
     def on_controller(
         self, *, requires: Operation | None = None
-    ) -> Callable[[TypedHandler[ControllerServices, RequestT, AnswerT]], TypedHandler[ControllerServices, RequestT, AnswerT]]:
+    ) -> Callable[[TypedHandler[ControllerServices, RequestT, ResponseT]], TypedHandler[ControllerServices, RequestT, ResponseT]]:
         """Return a decorator that registers the handler for controllers' listeners. With `requires`, every request requires this operation
         on the cluster.
         """
@@ -87,7 +87,7 @@ class Api(Generic[RequestT]):
 
     def on_both(
         self, *, requires: Operation | None = None
-    ) -> Callable[[TypedHandler[AnyServices, RequestT, AnswerT]], TypedHandler[AnyServices, RequestT, AnswerT]]:
+    ) -> Callable[[TypedHandler[AnyServices, RequestT, ResponseT]], TypedHandler[AnyServices, RequestT, ResponseT]]:
         """Return a decorator that registers the handler for both kinds of listeners. With `requires`, every request requires this operation
         on the cluster.
         """
@@ -113,8 +113,8 @@ class Api(Generic[RequestT]):
         )
 
     def _serve(
-        self, listeners: ListenerType, requires: Operation | None, handle: TypedHandler[ServicesT, RequestT, AnswerT]
-    ) -> TypedHandler[ServicesT, RequestT, AnswerT]:
+        self, listeners: ListenerType, requires: Operation | None, handle: TypedHandler[ServicesT, RequestT, ResponseT]
+    ) -> TypedHandler[ServicesT, RequestT, ResponseT]:
         # A dispatcher calls the handler with the services of its own listener, and with the request that was decoded for this key.
         handler = cast("Handler", handle)
         for listener in listeners:

@@ -17,8 +17,8 @@ from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.pipeline import Call, Handle
 from ottla.broker.api.reply import FinalResponse
 from ottla.broker.api.routes import Answer
-from ottla.broker.faults.answers import committed_in, corrupted, overwrite, records_in, refusal
 from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.responses import committed_in, corrupted, overwrite, records_in, refusal
 from ottla.broker.faults.rules import FaultAction, FaultRule
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import encode_response

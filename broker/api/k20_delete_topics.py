@@ -18,7 +18,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.services import ControllerServices
-from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.api.topic_errors import error_fields
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, delete_topics, find_topic, form_error
 from ottla.broker.core.acl import Operation, Resource

@@ -18,10 +18,10 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.services import CoordinationServices
-from ottla.broker.api.txn_answers import fenced_for
+from ottla.broker.api.txn_errors import fenced_for
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.txn_service import Answer
+from ottla.broker.runtime.coordination.txn_service import TxnResult
 from ottla.broker.runtime.metadata.producer_ids import NoProducerId
 from ottla.broker.txns.decide import Expected
 from ottla.protocol.error_codes import ErrorCode
@@ -44,14 +44,14 @@ def handle(
     expected = None if request.producer_id == -1 else Expected(request.producer_id, request.producer_epoch)
     transactional_id = request.transactional_id
 
-    def respond(answer: Answer) -> InitProducerIdResponse:
-        error = fenced_for(ctx.version, answer.error, since=4)
-        return InitProducerIdResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+    def respond(result: TxnResult) -> InitProducerIdResponse:
+        error = fenced_for(ctx.version, result.error, since=4)
+        return InitProducerIdResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch)
 
     return respond_when_ready(
         lambda: ctx.services.txns.init_producer_id(transactional_id, request.transaction_timeout_ms, expected),
         respond,
-        lambda rejected: respond(Answer(rejected.code)),
+        lambda rejected: respond(TxnResult(rejected.code)),
     )
 
 
@@ -85,8 +85,8 @@ async def _when_there_is_one(ctx: Context[CoordinationServices]) -> InitProducer
         await ctx.services.producer_ids.wait()
     except Rejected as rejected:
         return _refused(rejected.code)
-    answer = _idempotent(ctx)
-    return await answer if isinstance(answer, Awaitable) else answer
+    result = _idempotent(ctx)
+    return await result if isinstance(result, Awaitable) else result
 
 
 def _refused(error: ErrorCode) -> InitProducerIdResponse:

@@ -17,7 +17,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import respond_when_all_ready, respond_when_ready
 from ottla.broker.api.services import CoordinationServices
-from ottla.broker.api.txn_answers import fenced_for
+from ottla.broker.api.txn_errors import fenced_for
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.txns.transaction import TopicPartition

@@ -14,7 +14,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.services import CoordinationServices
-from ottla.broker.api.txn_answers import fenced_for
+from ottla.broker.api.txn_errors import fenced_for
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.java_hash import partition_of

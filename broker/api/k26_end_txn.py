@@ -17,9 +17,9 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.services import CoordinationServices
-from ottla.broker.api.txn_answers import fenced_for
+from ottla.broker.api.txn_errors import fenced_for
 from ottla.broker.core.acl import Operation, Resource
-from ottla.broker.runtime.coordination.txn_service import Answer
+from ottla.broker.runtime.coordination.txn_service import TxnResult
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
@@ -32,9 +32,9 @@ def handle(ctx: Context[CoordinationServices], request: EndTxnRequest) -> EndTxn
     if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
-    def respond(answer: Answer) -> EndTxnResponse:
-        error = fenced_for(ctx.version, answer.error, since=2)
-        return EndTxnResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+    def respond(result: TxnResult) -> EndTxnResponse:
+        error = fenced_for(ctx.version, result.error, since=2)
+        return EndTxnResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch)
 
     return respond_when_ready(
         lambda: ctx.services.txns.end_txn(
@@ -45,5 +45,5 @@ def handle(ctx: Context[CoordinationServices], request: EndTxnRequest) -> EndTxn
             client_version=2 if ctx.version >= 5 else 0,
         ),
         respond,
-        lambda rejected: respond(Answer(rejected.code)),
+        lambda rejected: respond(TxnResult(rejected.code)),
     )

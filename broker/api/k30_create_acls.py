@@ -18,7 +18,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ControllerServices
-from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.api.topic_errors import error_fields
 from ottla.broker.controller.acls import create_acls
 from ottla.broker.core.acl import CLUSTER_NAME, Operation, Pattern, Permission, Resource
 from ottla.broker.core.rejected import Rejected

@@ -17,7 +17,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.services import ControllerServices
-from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.api.topic_errors import error_fields
 from ottla.broker.controller.create_topics import MorePartitions, create_partitions, duplicate_error
 from ottla.broker.controller.placement import Placement
 from ottla.broker.core.acl import Operation, Resource

@@ -11,7 +11,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.services import ControllerServices
-from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.api.topic_errors import error_fields
 from ottla.broker.controller.client_quotas import alter_client_quotas
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected

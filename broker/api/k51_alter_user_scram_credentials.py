@@ -13,7 +13,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ControllerServices
-from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.api.topic_errors import error_fields
 from ottla.broker.controller.scram_users import alter_scram_users
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected

@@ -370,7 +370,7 @@ WIRE_LOG_WAITING_BYTES = 4 * MIB
 WIRE_LOG_NAMES = 100
 """Topics, groups and transactional ids of a kept line by which a later filter finds it."""
 
-WIRE_LOG_ANSWER_BYTES = MIB
+WIRE_LOG_RESPONSE_BYTES = MIB
 """Lines in one response of the console. A page that reads every second follows 1,000 requests a second."""
 
 # --- clients' telemetry -----------------------------------------------------------------------------------------------------
@@ -383,10 +383,10 @@ TELEMETRY_NAMES_BYTES = 16 * MIB
 TELEMETRY_KEPT_BYTES = 32 * MIB
 """Total size of the payloads that are kept, compressed: 2 KiB for each of 16,384 instances, or the last 32 payloads of a megabyte."""
 
-TELEMETRY_ANSWER_BYTES = MIB
+TELEMETRY_RESPONSE_BYTES = MIB
 """Bytes of clients' payloads that one response of the admin port decodes: those of tens of clients."""
 
-TELEMETRY_ANSWER_PARTS = 100_000
+TELEMETRY_RESPONSE_PARTS = 100_000
 """Messages and values that one response of the admin port decodes, about 300 ms on a thread. Without this limit, a megabyte of empty
 messages would take seconds and 170 MB. A client that reports a thousand partitions has 30,000.
 """

@@ -185,7 +185,7 @@ class Faults:
 
     def concern(self, subject: Subject) -> bool:
         """Return whether a rule can take effect on this request or its response, or an observer sees them. Nothing is counted."""
-        return bool(self.observers) or any(rule.matches(subject) or rule.may_hit_answer(subject) for rule in self.rules)
+        return bool(self.observers) or any(rule.matches(subject) or rule.may_hit_response(subject) for rule in self.rules)
 
     def met_by(self, subject: Subject) -> list[FaultRule]:
         """Return the rules that take effect on this request, and count it for each. Of rules that exclude each other, only the first is
@@ -206,7 +206,7 @@ class Faults:
     def candidates(self, subject: Subject) -> list[FaultRule]:
         """Return the rules that may change the response to this request, provided that it contains what they change."""
         spared = subject.client_id in self.spared
-        return [rule for rule in self.rules if rule.may_hit_answer(subject) and not (spared and rule.client_id is None)]
+        return [rule for rule in self.rules if rule.may_hit_response(subject) and not (spared and rule.client_id is None)]
 
     def refuses_connection(self) -> bool:
         """Return whether a `refuse-connection` rule closes the new connection at once; count the connection for every such rule."""

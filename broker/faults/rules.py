@@ -103,7 +103,7 @@ _NEEDED: Final[Mapping[FaultAction, str]] = {
     FaultAction.SLOW: "bytes",
     FaultAction.STALE_METADATA: "ms",
 }
-OF_ANSWERS: Final[Mapping[FaultAction, frozenset[ApiKey]]] = {
+OF_RESPONSES: Final[Mapping[FaultAction, frozenset[ApiKey]]] = {
     FaultAction.CORRUPT: frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH}),
     FaultAction.REDELIVER: frozenset({ApiKey.OFFSET_FETCH}),
     FaultAction.STALE_METADATA: frozenset({ApiKey.METADATA}),
@@ -127,9 +127,9 @@ _MATCHED_BY: Final[Mapping[FaultAction, frozenset[str]]] = {
 """The fields that match for actions that do not apply to requests; a request has all of `_OF_SUBJECTS`."""
 _AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """APIs that neither rules nor observers see, so that no password or token is stored or logged."""
-AnswerKey = tuple[int, bytes]
+ResponseKey = tuple[int, bytes]
 """A request's version and body."""
-_ANSWERS_KEPT: Final = 100
+_RESPONSES_KEPT: Final = 100
 """Answers that one rule keeps for `stale-metadata`: clients ask for few sets of topics."""
 NEEDS_A_BROKER: Final[Mapping[FaultAction, str]] = {
     FaultAction.CRASH: "only a broker can crash at a step of its transaction coordinator",
@@ -169,7 +169,7 @@ class FaultRule:
     name: str = ""
     seen: int = field(default=0, init=False)
     hits: int = field(default=0, init=False)
-    kept: dict[AnswerKey, tuple[int, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    kept: dict[ResponseKey, tuple[int, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """For `stale-metadata`: when a request was answered, and the answer."""
     _random: random.Random = field(init=False, repr=False, compare=False)
     _counting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
@@ -209,7 +209,7 @@ class FaultRule:
                 raise FaultSyntax(f"fault {self.action.value}: {name} has no effect; such rules {known}")
         if self.api is None:
             return
-        apis = OF_ANSWERS.get(self.action)
+        apis = OF_RESPONSES.get(self.action)
         if apis is not None and self.api not in apis:
             wanted = " or ".join(each.camel_case for each in sorted(apis))
             raise FaultSyntax(f"fault {self.action.value}: it changes responses to {wanted} only, not to {self.api.camel_case}")
@@ -232,18 +232,18 @@ class FaultRule:
     def hits_request(self, subject: Subject, *, may_hit: bool = True) -> bool:
         """Return whether the rule takes effect on this request, and count the request if the rule matches it. `may_hit` is False if an
         earlier rule excludes this one."""
-        if self.action in OF_ANSWERS or not self.matches(subject):
+        if self.action in OF_RESPONSES or not self.matches(subject):
             return False
         return self.draw(may_hit=may_hit)
 
-    def may_hit_answer(self, subject: Subject) -> bool:
+    def may_hit_response(self, subject: Subject) -> bool:
         """Return whether the rule applies to the response to this request, provided that it contains what the rule changes (such as records
         to corrupt). The caller then calls `draw`, which counts the match.
 
         A Fetch of a session does not repeat its partitions, and an OffsetFetch may ask for all, so topic and partition of `corrupt` and
         `redeliver` are looked for in the response.
         """
-        if subject.api not in OF_ANSWERS.get(self.action, ()) or not self._matches(subject):
+        if subject.api not in OF_RESPONSES.get(self.action, ()) or not self._matches(subject):
             return False
         return self.action is not FaultAction.STALE_METADATA or self._names_wanted(subject)
 
@@ -255,12 +255,12 @@ class FaultRule:
         """Return whether the rule can take effect on a request of this API, or on the response to it."""
         if self.action in NOT_OF_REQUESTS or (self.api is not None and self.api != api):
             return False
-        return api in OF_ANSWERS.get(self.action, (api,))
+        return api in OF_RESPONSES.get(self.action, (api,))
 
-    def keep(self, key: AnswerKey, at_ms: int, answer: Any) -> None:
-        """Store a response and its time, so that the rule can send it again later; at most the newest `_ANSWERS_KEPT` are stored."""
+    def keep(self, key: ResponseKey, at_ms: int, answer: Any) -> None:
+        """Store a response and its time, so that the rule can send it again later; at most the newest `_RESPONSES_KEPT` are stored."""
         self.kept.pop(key, None)
-        if len(self.kept) >= _ANSWERS_KEPT:
+        if len(self.kept) >= _RESPONSES_KEPT:
             del self.kept[next(iter(self.kept))]
         self.kept[key] = at_ms, answer
 

@@ -37,7 +37,7 @@ STALL_FIRST = 10
 STALL_S = 1.8  # longer than the other instance's pause
 FAILURE_PAUSE_S = 0.05
 TRANSACTION_TIMEOUT_MS = 20_000
-ANSWER_TIMEOUT_S = 30.0
+RESPONSE_TIMEOUT_S = 30.0
 
 
 class Fenced(Exception):

@@ -11,10 +11,10 @@ from aiokafka.errors import IllegalOperation, InvalidProducerEpoch, KafkaError, 
 
 from client_compat.demo_transactions.counting import Chunk, Increment
 from client_compat.demo_transactions.instance import (
-    ANSWER_TIMEOUT_S,
     CHUNK_RECORDS,
     INPUT,
     INPUT_PARTITIONS,
+    RESPONSE_TIMEOUT_S,
     TRANSACTION_TIMEOUT_MS,
     Failed,
     Fenced,
@@ -31,7 +31,7 @@ STOP_S = 2.0
 async def _sorted_errors() -> AsyncIterator[None]:
     """Convert aiokafka's exceptions to `Fenced` and `Failed`; a timeout is a failure too."""
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(RESPONSE_TIMEOUT_S):
             yield
     except (ProducerFenced, InvalidProducerEpoch) as error:
         raise Fenced(repr(error)) from error

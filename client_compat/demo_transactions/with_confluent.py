@@ -11,10 +11,10 @@ from confluent_kafka.cimpl import KafkaError
 
 from client_compat.demo_transactions.counting import Chunk, Increment
 from client_compat.demo_transactions.instance import (
-    ANSWER_TIMEOUT_S,
     CHUNK_RECORDS,
     INPUT,
     INPUT_PARTITIONS,
+    RESPONSE_TIMEOUT_S,
     TRANSACTION_TIMEOUT_MS,
     Failed,
     Fenced,
@@ -74,18 +74,18 @@ class ConfluentInstance(PipelineInstance):
             self._consumer.unassign()
             self._producer = self._new_producer()
             if self._job.transactional:
-                self._producer.init_transactions(ANSWER_TIMEOUT_S)
+                self._producer.init_transactions(RESPONSE_TIMEOUT_S)
             positions = await self.committed()
             self._consumer.assign([TopicPartition(INPUT, partition, offset) for partition, offset in positions.items()])
         return positions
 
     async def ends(self) -> dict[int, int]:
         with _sorted_errors():
-            return {tp.partition: self._consumer.get_watermark_offsets(tp, ANSWER_TIMEOUT_S)[1] for tp in self._partitions}
+            return {tp.partition: self._consumer.get_watermark_offsets(tp, RESPONSE_TIMEOUT_S)[1] for tp in self._partitions}
 
     async def committed(self) -> dict[int, int]:
         with _sorted_errors():
-            return {tp.partition: max(0, tp.offset) for tp in self._consumer.committed(self._partitions, ANSWER_TIMEOUT_S)}
+            return {tp.partition: max(0, tp.offset) for tp in self._consumer.committed(self._partitions, RESPONSE_TIMEOUT_S)}
 
     async def read(self) -> list[Chunk]:
         chunks: dict[int, Chunk] = {}
@@ -112,7 +112,7 @@ class ConfluentInstance(PipelineInstance):
 
             for increment in output:
                 producer.produce(self._job.output, increment.value(), increment.key, on_delivery=delivered)
-            if producer.flush(ANSWER_TIMEOUT_S):
+            if producer.flush(RESPONSE_TIMEOUT_S):
                 raise Failed("not everything was acknowledged in time")
             if refused and not self._job.transactional:  # in a transaction, the commit reports it with the reason
                 raise Failed(str(refused[0]))
@@ -121,8 +121,8 @@ class ConfluentInstance(PipelineInstance):
         offsets = [TopicPartition(INPUT, partition, offset) for partition, offset in positions.items()]
         with self._in_transaction() as producer:
             if self._job.transactional:
-                producer.send_offsets_to_transaction(offsets, self._consumer.consumer_group_metadata(), ANSWER_TIMEOUT_S)
-                producer.commit_transaction(ANSWER_TIMEOUT_S)
+                producer.send_offsets_to_transaction(offsets, self._consumer.consumer_group_metadata(), RESPONSE_TIMEOUT_S)
+                producer.commit_transaction(RESPONSE_TIMEOUT_S)
                 return
             for committed in self._consumer.commit(offsets=offsets, asynchronous=False):
                 if committed.error is not None:
@@ -138,7 +138,7 @@ class ConfluentInstance(PipelineInstance):
                 yield self._producer
             except KafkaException as error:
                 if error.args[0].txn_requires_abort():
-                    self._producer.abort_transaction(ANSWER_TIMEOUT_S)
+                    self._producer.abort_transaction(RESPONSE_TIMEOUT_S)
                 raise
 
     async def close(self) -> None:

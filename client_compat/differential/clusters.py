@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from client_compat.differential.cluster_scenarios import SCENARIOS, ClusterScenario
-from client_compat.differential.cluster_scenarios.common import UnexpectedAnswer, make_coordinators_topics
+from client_compat.differential.cluster_scenarios.common import UnexpectedResponse, make_coordinators_topics
 from client_compat.differential.known import KNOWN_OF_CLUSTERS, KnownDifference
 from client_compat.differential.nodes import Nodes
 from client_compat.differential.probe import Seen, Versions
@@ -69,7 +69,7 @@ def _answers(scenario: ClusterScenario, nodes: Nodes) -> list[Seen]:
     """Return the responses that a scenario collected. If it fails, append a final entry that cannot match the other cluster's."""
     try:
         scenario(nodes)
-    except (TimeoutError, UnexpectedAnswer) as error:
+    except (TimeoutError, UnexpectedResponse) as error:
         nodes.seen.append(Seen("(the end)", "", -1, f"{nodes.cluster.brokers[0].kind}: {error}"))
     finally:
         nodes.close()

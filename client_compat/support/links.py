@@ -23,7 +23,7 @@ import uvloop
 from client_compat.support.brokers import HOST
 from client_compat.support.ports import free_port
 
-ANSWER_TIMEOUT_S = 10.0
+RESPONSE_TIMEOUT_S = 10.0
 Way = tuple[int, int]
 """A direction from one node to another, by their ids."""
 
@@ -50,11 +50,11 @@ class Links:
     def cut(self, ways: Collection[Way]) -> Iterator[None]:
         """Block these directions between two nodes each while the context lasts. A direction that two contexts block works again when both
         have ended."""
-        asyncio.run_coroutine_threadsafe(self._add(ways, 1), self._loop).result(ANSWER_TIMEOUT_S)
+        asyncio.run_coroutine_threadsafe(self._add(ways, 1), self._loop).result(RESPONSE_TIMEOUT_S)
         try:
             yield
         finally:
-            asyncio.run_coroutine_threadsafe(self._add(ways, -1), self._loop).result(ANSWER_TIMEOUT_S)
+            asyncio.run_coroutine_threadsafe(self._add(ways, -1), self._loop).result(RESPONSE_TIMEOUT_S)
 
     def is_cut(self, way: Way) -> bool:
         return self._cuts[way] > 0
@@ -72,13 +72,13 @@ class Links:
 
     def __enter__(self) -> Links:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(ANSWER_TIMEOUT_S)
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(RESPONSE_TIMEOUT_S)
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(ANSWER_TIMEOUT_S)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(RESPONSE_TIMEOUT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(ANSWER_TIMEOUT_S)
+        self._thread.join(RESPONSE_TIMEOUT_S)
         self._loop.close()
 
     async def _add(self, ways: Collection[Way], count: int) -> None:

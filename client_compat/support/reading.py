@@ -16,7 +16,7 @@ from client_compat.support.workers import RunFailed
 READ_RECORDS = 10_000
 READ_S = 0.5
 QUIET_READS_MAX = 40
-ANSWER_TIMEOUT_S = 20.0
+RESPONSE_TIMEOUT_S = 20.0
 STABLE_TIMEOUT_S = 30.0
 POLL_S = 0.05
 _LOGGER = logging.getLogger("client_compat.reading")
@@ -104,10 +104,10 @@ def ends(bootstrap: str, topic: str, partitions: int, isolation: str = "read_com
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:
     """Return an end offset; retry while a new leader does not know yet what is committed (KIP-207)."""
-    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    deadline = time.monotonic() + RESPONSE_TIMEOUT_S
     while True:
         try:
-            found: int = consumer.get_watermark_offsets(place, ANSWER_TIMEOUT_S)[1]
+            found: int = consumer.get_watermark_offsets(place, RESPONSE_TIMEOUT_S)[1]
         except KafkaException as error:
             if error.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE or time.monotonic() > deadline:
                 raise
@@ -125,7 +125,7 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> list[i
     """Return the group's committed offset in each partition, 0 if there is none. Raises KafkaException."""
     consumer = _consumer(bootstrap, "read_committed", group)
     try:
-        found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], ANSWER_TIMEOUT_S)
+        found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], RESPONSE_TIMEOUT_S)
     finally:
         consumer.close()
     return [max(0, tp.offset) for tp in found]

@@ -17,8 +17,8 @@ from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.records.control import ControlType
 from tests.support.broker_cluster import BrokerCluster, in_a_cluster
+from tests.support.cluster_producers import ID, Producer, committed_offset, is_stable, markers, offset_commit, outcomes, sent
 from tests.support.coroutine_tests import played_by
-from tests.support.member_producers import ID, Producer, committed_offset, is_stable, markers, offset_commit, outcomes, sent
 from tests.support.simulation import settle
 
 STATE, OFFSETS = (TRANSACTION_STATE, 0), (CONSUMER_OFFSETS, 0)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.txn_service import Answer
+from ottla.broker.runtime.coordination.txn_service import TxnResult
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.txns.states import PREPARED, TxnState
@@ -37,9 +37,9 @@ STEPS_MAX = 400
 class Observed:
     """The responses that the producer got: None for no response."""
 
-    producer: Answer | None = None
+    producer: TxnResult | None = None
     added: bool = False
-    ended: Answer | None = None
+    ended: TxnResult | None = None
 
 
 def run_transaction(opened: TxnDir, observed: Observed, *, commit: bool, version: int) -> None:
@@ -58,7 +58,7 @@ def run_transaction(opened: TxnDir, observed: Observed, *, commit: bool, version
         observed.ended = answered(opened.end(observed.producer, commit=commit, version=version))
 
 
-def answered(answer: Answer) -> Answer | None:
+def answered(answer: TxnResult) -> TxnResult | None:
     return answer if answer.error is ErrorCode.NONE else None
 
 

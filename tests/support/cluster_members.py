@@ -74,10 +74,10 @@ def made(request: Request) -> EnvelopeResponse:
     return enveloped(inner, CreateTopicsResponse(topics=[CreatableTopicResult(topic.name) for topic in inner.body.topics]))
 
 
-class MemberInMemory(LinkHarness):
+class ClusterBrokerInMemory(LinkHarness):
     """A cluster broker in memory whose requests to the controller are answered by a script."""
 
-    async def begin(self, answer: Callable[[Request], Any], versions: dict[int, tuple[int, int]] | None = None) -> MemberInMemory:
+    async def begin(self, answer: Callable[[Request], Any], versions: dict[int, tuple[int, int]] | None = None) -> ClusterBrokerInMemory:
         self.controller: ScriptedNode = await self.answering(CONTROLLER, answer, versions or {ApiKey.ENVELOPE: (0, 0)})
         self.channel = ControllerChannel(
             self.connect, lambda: CONTROLLER, clock=self.clock, timers=self.timers, name="forwarding", retry_timeout_ms=60_000

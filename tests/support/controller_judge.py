@@ -40,7 +40,7 @@ START_MS = 1_000_000
 SESSION_MS = 9_000
 FIRST_OFFSET = 1
 """The offset of the first record: a leader's first record is a control record, which the controller ignores."""
-ANSWER_TIMEOUT_S = 60
+RESPONSE_TIMEOUT_S = 60
 JVM_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
 MARKS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
@@ -167,7 +167,7 @@ class ControllerJudge:
         self._process.stdin.write(json.dumps(as_json(order)) + "\n")
         self._process.stdin.flush()
         try:
-            line = self._lines.get(timeout=ANSWER_TIMEOUT_S)
+            line = self._lines.get(timeout=RESPONSE_TIMEOUT_S)
         except queue.Empty:
             line = ""
         if not line:

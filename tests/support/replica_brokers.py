@@ -122,7 +122,7 @@ class ReplicaBroker:
             NodeClient, network=cluster.network, clock=clock, timers=timers, random=Random(self.node), client_id=f"broker-{self.node}"
         )
         following = Following(
-            self.node, self.brokers, connect, cluster.endpoint_of, lambda: LEVEL, nursery, FetchLimits(), answer_ms=30_000
+            self.node, self.brokers, connect, cluster.endpoint_of, lambda: LEVEL, nursery, FetchLimits(), request_timeout_ms=30_000
         )
         self.fetchers = Fetchers(following)
         self.running = True

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import Clock
-from ottla.broker.runtime.coordination.txn_service import Answer
+from ottla.broker.runtime.coordination.txn_service import TxnResult
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
@@ -81,7 +81,7 @@ class Transactional:
 
     def end(self, *, commit: bool) -> ErrorCode:
         """Send EndTxn, adopt the producer epoch of its response, and return the error code."""
-        answer: Answer = on_service(
+        answer: TxnResult = on_service(
             self.broker,
             lambda broker: broker.services.txns.end_txn(
                 self.transactional_id, self.producer_id, self.epoch, commit=commit, client_version=self.version

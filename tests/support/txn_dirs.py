@@ -13,7 +13,7 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
-from ottla.broker.runtime.coordination.txn_service import Answer, TxnService
+from ottla.broker.runtime.coordination.txn_service import TxnResult, TxnService
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
 from ottla.broker.storage.files import FILES, Files
@@ -100,18 +100,18 @@ class TxnDir(TopicDir):
 
     # --- a producer's steps ------------------------------------------------------------------------------------------------------
 
-    def init(self, transactional_id: str = "tx", expected: tuple[int, int] | None = None) -> Answer:
+    def init(self, transactional_id: str = "tx", expected: tuple[int, int] | None = None) -> TxnResult:
         return now(self.txns.init_producer_id(transactional_id, 60_000, None if expected is None else Expected(*expected)))
 
-    def add(self, producer: Answer, *places: TopicPartition, version: int = 2, transactional_id: str = "tx") -> ErrorCode:
+    def add(self, producer: TxnResult, *places: TopicPartition, version: int = 2, transactional_id: str = "tx") -> ErrorCode:
         return now(self.txns.add_partitions(transactional_id, producer.producer_id, producer.producer_epoch, frozenset(places), version))
 
-    def end(self, producer: Answer, *, commit: bool, version: int = 2, transactional_id: str = "tx") -> Answer:
+    def end(self, producer: TxnResult, *, commit: bool, version: int = 2, transactional_id: str = "tx") -> TxnResult:
         return now(
             self.txns.end_txn(transactional_id, producer.producer_id, producer.producer_epoch, commit=commit, client_version=version)
         )
 
-    def write(self, producer: Answer, place: TopicPartition, sequence: int = 0) -> int:
+    def write(self, producer: TxnResult, place: TopicPartition, sequence: int = 0) -> int:
         batch = build_batch(
             [SimpleRecord(None, b"x", self.clock.now_ms())],
             producer_id=producer.producer_id,
@@ -121,7 +121,7 @@ class TxnDir(TopicDir):
         )
         return append_verified(self.partitions.get(*place), batch).first_offset
 
-    def commit_offset(self, producer: Answer, offset: int) -> list[ErrorCode]:
+    def commit_offset(self, producer: TxnResult, offset: int) -> list[ErrorCode]:
         commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("in", 0, offset)])
         place = (producer.producer_id, producer.producer_epoch)
         guard = self.groups.offsets_partition("g").start_verification(*place, NO_SEQUENCE)

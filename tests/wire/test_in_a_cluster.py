@@ -22,8 +22,8 @@ from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 from ottla.protocol.messages.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.member_dirs import broker as registered
-from tests.support.member_dirs import change, partition
+from tests.support.cluster_broker_dirs import broker as registered
+from tests.support.cluster_broker_dirs import change, partition
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 

@@ -228,7 +228,7 @@ def _response(lines: Iterable[_Line], last: int, since_ms: int, found: LogFilter
     chosen, size = [], 0
     for text in wanted[: query.limit]:
         size += len(text)
-        if size > limits.WIRE_LOG_ANSWER_BYTES:
+        if size > limits.WIRE_LOG_RESPONSE_BYTES:
             break
         chosen.append(text)
     dropped = last - after - len(kept) if after else 0

@@ -19,7 +19,7 @@ from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core.java_hash import partition_of
-from ottla.broker.runtime.coordination.txn_verification import Answer, TxnPartitions
+from ottla.broker.runtime.coordination.txn_verification import TxnPartitions, VerificationResult
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import OperationBatcher, Peers, PendingOperation
 from ottla.broker.runtime.upkeep.nursery import Nursery
@@ -61,7 +61,7 @@ class RemoteTxns:
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
-    ) -> Answer:
+    ) -> VerificationResult:
         """Open the transaction or add partitions to it. Return the error codes, or a future of them. A remote coordinator ignores
         `client_version` and assumes transaction version 2, because only producers of that version let brokers add partitions.
         """
@@ -69,7 +69,9 @@ class RemoteTxns:
             return self._local.add_partitions(transactional_id, producer_id, epoch, partitions, client_version)
         return self._ask(_TxnOperation(transactional_id, producer_id, epoch, partitions, only_verify=False))
 
-    def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> Answer:
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
+    ) -> VerificationResult:
         """Return the error code of each partition, NONE if it belongs to the open transaction, or a future of the codes from another
         broker. Nothing is changed.
         """

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TxnResult:
     """The coordinator's response to a producer: an error, or the producer id and epoch to use from now on."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -138,16 +138,18 @@ class TxnService:
 
     # --- requests -------------------------------------------------------------------------------------------------------------
 
-    def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None) -> Answer | asyncio.Future[Answer]:
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None
+    ) -> TxnResult | asyncio.Future[TxnResult]:
         """Return the transactional id's producer id with its next epoch, or an error, or a future of that. Older epochs are fenced, and
         their open transaction is aborted.
         """
         if transactional_id and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             # Kafka checks the timeout before it looks for the coordinator.
-            return _answer(decide.Decision(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            return _result(decide.Decision(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         return self._run(
             transactional_id,
-            _answer,
+            _result,
             lambda stored: decide.init_producer_id(
                 stored,
                 transactional_id,
@@ -189,13 +191,13 @@ class TxnService:
 
     def end_txn(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
-    ) -> Answer | asyncio.Future[Answer]:
+    ) -> TxnResult | asyncio.Future[TxnResult]:
         """Commit or abort the transaction. Return the producer id and epoch of the next transaction, or an error, or a future of that until
         the decision is committed; it does not wait for the markers.
         """
         return self._run(
             transactional_id,
-            _answer,
+            _result,
             lambda stored: decide.end_txn(
                 stored,
                 transactional_id,
@@ -233,8 +235,8 @@ class TxnService:
             await self._producer_ids.wait()
         except Rejected as error:
             return reply(decide.Decision(error.code))
-        answer = self._run(transactional_id, reply, decided)
-        return await answer if isinstance(answer, asyncio.Future) else answer
+        result = self._run(transactional_id, reply, decided)
+        return await result if isinstance(result, asyncio.Future) else result
 
     def _write(self, shard: _Shard, txn: Transaction) -> Durable:
         """Append the new state of the transaction `txn`. If it is PrepareCommit or PrepareAbort, start to send the
@@ -304,8 +306,8 @@ class TxnService:
         return self._timers.schedule(self._clock.mono_ms() + self._settings.request_timeout_ms, callback)
 
 
-def _answer(decision: decide.Decision) -> Answer:
-    return Answer(decision.error, decision.producer_id, decision.producer_epoch)
+def _result(decision: decide.Decision) -> TxnResult:
+    return TxnResult(decision.error, decision.producer_id, decision.producer_epoch)
 
 
 def _error(decision: decide.Decision) -> ErrorCode:

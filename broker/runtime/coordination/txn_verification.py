@@ -33,7 +33,7 @@ Verdicts = dict[TopicPartition, VerificationGuard | Rejected]
 Errors = ErrorCode | Mapping[TopicPartition, ErrorCode]
 """One error for all partitions, or one per partition."""
 
-Answer = Errors | asyncio.Future[ErrorCode] | asyncio.Future[dict[TopicPartition, ErrorCode]]
+VerificationResult = Errors | asyncio.Future[ErrorCode] | asyncio.Future[dict[TopicPartition, ErrorCode]]
 
 ADDING_VERSION = 2
 """From this transaction version on, a write adds its partition to the transaction."""
@@ -44,13 +44,15 @@ class TxnPartitions(Protocol):
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
-    ) -> Answer:
+    ) -> VerificationResult:
         """Open the transaction or add partitions to it. Return one error code for all partitions or one for each, or a future of that,
         which fails with Rejected if the coordinator cannot be reached.
         """
         ...
 
-    def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> Answer:
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
+    ) -> VerificationResult:
         """Return the error code of each partition: NONE if it belongs to the open transaction. Nothing is changed. A returned future fails
         with Rejected if the coordinator cannot be reached.
         """
@@ -115,13 +117,13 @@ class TxnVerification:
             return False
         return (answer if isinstance(answer, ErrorCode) else answer[place]) is ErrorCode.NONE
 
-    def _ask(self, writer: Writer, partitions: frozenset[TopicPartition]) -> Answer:
+    def _ask(self, writer: Writer, partitions: frozenset[TopicPartition]) -> VerificationResult:
         producer = (writer.transactional_id, writer.producer_id, writer.epoch)
         if writer.adds:
             return self._coordinator.add_partitions(*producer, partitions, ADDING_VERSION)
         return self._coordinator.verify_partitions(*producer, partitions)
 
-    async def _settle(self, writer: Writer, batches: Batches, verdicts: Verdicts, answer: Answer) -> Verdicts:
+    async def _settle(self, writer: Writer, batches: Batches, verdicts: Verdicts, answer: VerificationResult) -> Verdicts:
         for _ in range(limits.ADD_PARTITIONS_TRIES - 1):
             errors = await _outcome(answer)
             if not _is_early(writer, errors):
@@ -176,7 +178,7 @@ def _as_writer_sees(error: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
 
 
-async def _outcome(answer: Answer) -> Errors:
+async def _outcome(answer: VerificationResult) -> Errors:
     if not isinstance(answer, asyncio.Future):
         return answer
     try:

@@ -61,7 +61,7 @@ class ControllerChannel:
         self._timers = timers
         self._name = name
         self._retry_timeout_ms = retry_timeout_ms
-        self._answer_ms = socket_timeout_ms if retry_timeout_ms is None else min(socket_timeout_ms, retry_timeout_ms)
+        self._timeout_ms = socket_timeout_ms if retry_timeout_ms is None else min(socket_timeout_ms, retry_timeout_ms)
         self._turns: deque[asyncio.Future[None]] = deque()
         self._busy = False
         self._node: Node | None = None
@@ -157,7 +157,7 @@ class ControllerChannel:
                 await self._until_news(deadline_ms)
                 continue
             try:
-                response = await link.call(request, timeout_ms=self._answer_ms)
+                response = await link.call(request, timeout_ms=self._timeout_ms)
             except AuthenticationFailed as error:
                 self._leave(str(error))
                 raise ControllerAuthenticationFailed(str(error)) from error

@@ -31,10 +31,10 @@ AddressOf = Callable[[int], "Node | None"]
 class Peers:
     """The links for one purpose, by broker id. A link is made at the first call, and made anew when the broker's address has changed."""
 
-    def __init__(self, connect: Connect, address_of: AddressOf, answer_ms: int) -> None:
+    def __init__(self, connect: Connect, address_of: AddressOf, request_timeout_ms: int) -> None:
         self._connect = connect
         self._address_of = address_of
-        self._answer_ms = answer_ms
+        self._timeout_ms = request_timeout_ms
         self._links: dict[int, tuple[Node, Link]] = {}
 
     def has(self, node: int) -> bool:
@@ -52,7 +52,7 @@ class Peers:
         if link is None or known != address:
             link = self._connect(address)
             self._links[node] = address, link
-        return await link.call(request, timeout_ms=self._answer_ms)
+        return await link.call(request, timeout_ms=self._timeout_ms)
 
     async def ask(self, node: int, request: Message) -> Any:
         """Send `request` and return the broker's response. Raises Rejected with NETWORK_EXCEPTION if there is none."""

@@ -75,7 +75,7 @@ class Following:
     metadata_level: Callable[[], int]
     nursery: Nursery
     limits: FetchLimits
-    answer_ms: int
+    request_timeout_ms: int
     """request.timeout.ms, as in Kafka's BrokerBlockingSender. Kafka uses replica.socket.timeout.ms only for the connection."""
     fetchers: int = 1
     """num.replica.fetchers."""
@@ -216,7 +216,7 @@ class _Fetcher:
         version = fetch_version(self._following.metadata_level())
         request.replica_id = request.replica_state.replica_id  # Fetch versions below 15 carry the replica id here
         try:
-            response: FetchResponse = await self._connected().call(request, timeout_ms=self._following.answer_ms, version=version)
+            response: FetchResponse = await self._connected().call(request, timeout_ms=self._following.request_timeout_ms, version=version)
         except (LinkBroken, UnsupportedByPeer) as error:
             line = "Broker %d cannot be fetched from, and is asked again until it can: %s"
             self._lines.holds(("away", self._leader), logging.WARNING, line, self._leader, error)
@@ -261,7 +261,7 @@ class _Fetcher:
         requested = ListOffsetsPartition(partition.index, sent.current_leader_epoch, which)
         request = ListOffsetsRequest(self._following.node, topics=[ListOffsetsTopic(partition.topic, [requested])])
         version = list_offsets_version(self._following.metadata_level())
-        response = await self._connected().call(request, timeout_ms=self._following.answer_ms, version=version)
+        response = await self._connected().call(request, timeout_ms=self._following.request_timeout_ms, version=version)
         found: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
         if found.error_code:
             raise Rejected(ErrorCode.of(found.error_code))

@@ -31,7 +31,7 @@ DEBUGGING = -2
 """The replica id of a debugging consumer, which reads beyond the high watermark."""
 
 
-class UnexpectedAnswer(Exception):
+class UnexpectedResponse(Exception):
     """Raised when a scenario cannot continue after a broker's response."""
 
 
@@ -46,7 +46,7 @@ def create(nodes: Nodes, name: str, placement: Placement = FIRST, configs: Mappi
     """Create a topic and return its id, once every running broker knows it and all replicas are in sync."""
     response = nodes.at(nodes.living[0]).quietly(CreateTopicsRequest([creatable(name, placement, configs)]), 7)
     if response.topics[0].error_code:
-        raise UnexpectedAnswer(f"{name} was not created: {response.topics[0]}")
+        raise UnexpectedResponse(f"{name} was not created: {response.topics[0]}")
     topic_id = bytes(response.topics[0].topic_id)
     nodes.names.learn(topic_id, f"id of {name}")
     wait_until_in_sync(nodes, name, len(placement))

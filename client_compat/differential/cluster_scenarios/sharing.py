@@ -7,7 +7,7 @@ the same broker coordinates it everywhere.
 from __future__ import annotations
 
 from client_compat.differential.cluster_scenarios.common import (
-    UnexpectedAnswer,
+    UnexpectedResponse,
     create,
     wait_until_coordinated,
     wait_until_in_sync,
@@ -48,7 +48,7 @@ def group_at(nodes: Nodes, prefix: str, topic_id: bytes, node_id: int) -> str:
         if share_coordinator(nodes, group, topic_id, 0) == node_id:
             nodes.names.learn(group, prefix)
             return group
-    raise UnexpectedAnswer(f"{node_id} coordinates no share partition of 500 groups")
+    raise UnexpectedResponse(f"{node_id} coordinates no share partition of 500 groups")
 
 
 def share_coordinator(nodes: Nodes, group: str, topic_id: bytes, partition: int = 0) -> int:

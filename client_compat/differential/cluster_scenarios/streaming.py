@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client_compat.differential.cluster_scenarios.common import (
-    UnexpectedAnswer,
+    UnexpectedResponse,
     create,
     wait_until_coordinated,
     wait_until_in_sync,
@@ -86,7 +86,7 @@ def group_at(nodes: Nodes, prefix: str, node_id: int) -> str:
     for number in range(100):
         if coordinator(nodes, f"{prefix}-{number}", GROUP) == node_id:
             return f"{prefix}-{number}"
-    raise UnexpectedAnswer(f"{node_id} coordinates none of 100 groups")
+    raise UnexpectedResponse(f"{node_id} coordinates none of 100 groups")
 
 
 def wait_until_groups_know(nodes: Nodes, node_id: int, topic: str) -> None:

@@ -62,12 +62,12 @@ def test_what_clients_pushed_last_is_told_the_newest_first(monkeypatch: pytest.M
         assert {key: ann[key] for key in shown} == shown
         assert ann["otlp"]["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]["name"] == "a.metric"
         assert ask(port, f"/telemetry/{id_text(ANN)}") == ann
-        monkeypatch.setattr(limits, "TELEMETRY_ANSWER_BYTES", eve["size_bytes"])
+        monkeypatch.setattr(limits, "TELEMETRY_RESPONSE_BYTES", eve["size_bytes"])
         eve, _, ann = ask(port, "/telemetry")["clients"]
         assert (eve["not_decoded"], ann["otlp"]) == (None, None)
         assert ann["not_decoded"] == f"left out because the response is full: request /telemetry/{id_text(ANN)}"
         assert push(client, b"mat of 16 bytes!", Codec.ZSTD, b"\x0a\x00" * 100_001) == 0
-        monkeypatch.setattr(limits, "TELEMETRY_ANSWER_BYTES", limits.MIB)
+        monkeypatch.setattr(limits, "TELEMETRY_RESPONSE_BYTES", limits.MIB)
         many, *_, ann = ask(port, "/telemetry")["clients"]
         assert (many["otlp"], many["not_decoded"]) == (None, "has more than 100000 messages and values")
         assert ann["not_decoded"].startswith("left out because the response is full")

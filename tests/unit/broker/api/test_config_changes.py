@@ -14,7 +14,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k33_alter_configs as alter
 from ottla.protocol.messages import k44_incremental_alter_configs as incremental
 from ottla.protocol.messages.alter_configs_resource_response import AlterConfigsResourceResponse
-from tests.support.cluster_members import MemberInMemory, enveloped, inside
+from tests.support.cluster_members import ClusterBrokerInMemory, enveloped, inside
 from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
 
@@ -45,8 +45,8 @@ def agrees(request: Request) -> Any:
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[MemberInMemory]:
-    cluster = MemberInMemory()
+async def cluster() -> AsyncIterator[ClusterBrokerInMemory]:
+    cluster = ClusterBrokerInMemory()
     await cluster.begin(agrees)
     yield cluster
     await cluster.end()
@@ -56,7 +56,7 @@ def errors_of(response: Any) -> list[tuple[str, int]]:
     return [(each.resource_name, each.error_code) for each in response.responses]
 
 
-async def test_each_resource_is_decided_by_its_node_and_answered_in_its_position(cluster: MemberInMemory) -> None:
+async def test_each_resource_is_decided_by_its_node_and_answered_in_its_position(cluster: ClusterBrokerInMemory) -> None:
     own = str(cluster.broker.settings.node_id)
     resources = [
         change(TOPIC, "t", "retention.ms", "5"),
@@ -92,7 +92,7 @@ async def test_each_resource_is_decided_by_its_node_and_answered_in_its_position
     assert OWN_LOGGER.level == logging.ERROR
 
 
-async def test_a_request_with_only_loggers_is_not_forwarded(cluster: MemberInMemory) -> None:
+async def test_a_request_with_only_loggers_is_not_forwarded(cluster: ClusterBrokerInMemory) -> None:
     own = str(cluster.broker.settings.node_id)
     request = incremental.IncrementalAlterConfigsRequest([change(LOGGER, own, LOGGER_NAME, "ERROR")], validate_only=True)
     assert errors_of(await cluster.member.ask(request, 1)) == [(own, 0)]
@@ -100,14 +100,14 @@ async def test_a_request_with_only_loggers_is_not_forwarded(cluster: MemberInMem
     assert OWN_LOGGER.level != logging.ERROR
 
 
-async def test_a_resource_named_twice_is_rejected_without_the_controller(cluster: MemberInMemory) -> None:
+async def test_a_resource_named_twice_is_rejected_without_the_controller(cluster: ClusterBrokerInMemory) -> None:
     twice = [change(TOPIC, "t", "retention.ms", "5"), change(TOPIC, "u", "retention.ms", "5"), change(TOPIC, "t", "retention.ms", "6")]
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest(twice), 1)
     assert errors_of(response) == [("t", ErrorCode.INVALID_REQUEST), ("u", 0), ("t", ErrorCode.INVALID_REQUEST)]
     assert [each.resource_name for each in inside(cluster.controller.requests[0]).body.resources] == ["u"]
 
 
-async def test_alter_configs_is_split_and_rejects_loggers(cluster: MemberInMemory) -> None:
+async def test_alter_configs_is_split_and_rejects_loggers(cluster: ClusterBrokerInMemory) -> None:
     own = str(cluster.broker.settings.node_id)
     resources = [
         alter.AlterConfigsResource(TOPIC, "t", [alter.AlterableConfig("retention.ms", "5")]),
@@ -118,7 +118,7 @@ async def test_alter_configs_is_split_and_rejects_loggers(cluster: MemberInMemor
     assert inside(cluster.controller.requests[0]).body.resources == resources[:1]
 
 
-async def test_a_resource_that_the_controller_does_not_answer_is_an_unknown_server_error(cluster: MemberInMemory) -> None:
+async def test_a_resource_that_the_controller_does_not_answer_is_an_unknown_server_error(cluster: ClusterBrokerInMemory) -> None:
     cluster.controller.answer = lambda request: enveloped(inside(request), incremental.IncrementalAlterConfigsResponse())
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest([change(TOPIC, "t", "retention.ms", "5")]), 1)
     assert errors_of(response) == [("t", ErrorCode.UNKNOWN_SERVER_ERROR)]

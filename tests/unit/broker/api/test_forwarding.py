@@ -15,25 +15,25 @@ from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, Elect
 from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.k58_envelope import EnvelopeResponse
 from ottla.protocol.schema import Message
-from tests.support.cluster_members import CREATE, MemberInMemory, enveloped, inside, made
+from tests.support.cluster_members import CREATE, ClusterBrokerInMemory, enveloped, inside, made
 from tests.support.simulation import settle
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[MemberInMemory]:
-    cluster = MemberInMemory()
+async def cluster() -> AsyncIterator[ClusterBrokerInMemory]:
+    cluster = ClusterBrokerInMemory()
     yield cluster
     await cluster.end()
 
 
-async def test_a_forwarded_request_gets_the_controllers_response_without_a_local_decision(cluster: MemberInMemory) -> None:
+async def test_a_forwarded_request_gets_the_controllers_response_without_a_local_decision(cluster: ClusterBrokerInMemory) -> None:
     await cluster.begin(made)
     response = await cluster.member.ask(CREATE, 6)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", 0), ("b", 0)]
     assert cluster.broker.services.topics.topic("a") is None
 
 
-async def test_a_version_that_the_controller_does_not_support_closes_the_clients_connection(cluster: MemberInMemory) -> None:
+async def test_a_version_that_the_controller_does_not_support_closes_the_clients_connection(cluster: ClusterBrokerInMemory) -> None:
     await cluster.begin(lambda request: EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
     assert await cluster.member.ask(CREATE, 7) is CLOSE
 
@@ -48,13 +48,13 @@ async def test_a_version_that_the_controller_does_not_support_closes_the_clients
     ],
     ids=["refused", "empty", "broken", "of another request"],
 )
-async def test_a_failed_envelope_is_an_unknown_server_error_for_every_element(cluster: MemberInMemory, answer: Any) -> None:
+async def test_a_failed_envelope_is_an_unknown_server_error_for_every_element(cluster: ClusterBrokerInMemory, answer: Any) -> None:
     await cluster.begin(answer)
     response = await cluster.member.ask(CREATE, 7)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", -1), ("b", -1)]
 
 
-async def test_a_controller_without_envelopes_is_an_unknown_server_error(cluster: MemberInMemory) -> None:
+async def test_a_controller_without_envelopes_is_an_unknown_server_error(cluster: ClusterBrokerInMemory) -> None:
     await cluster.begin(made, {ApiKey.FETCH: (4, 18)})
     response = await cluster.member.ask(CREATE, 7)
     assert {topic.error_code for topic in response.topics} == {ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -80,7 +80,7 @@ def of_elections(response: ElectLeadersResponse) -> set[int]:
     ids=["of topics", "of the whole", "of partitions"],
 )
 async def test_a_request_without_the_controllers_response_times_out(
-    cluster: MemberInMemory, request_: Message, version: int, errors: Any
+    cluster: ClusterBrokerInMemory, request_: Message, version: int, errors: Any
 ) -> None:
     await cluster.begin(lambda request: None)
     pending = asyncio.ensure_future(cluster.member.ask(request_, version))
@@ -92,7 +92,7 @@ async def test_a_request_without_the_controllers_response_times_out(
     assert errors(await pending) == {ErrorCode.REQUEST_TIMED_OUT}
 
 
-async def test_api_versions_limits_forwarded_apis_to_the_controllers_versions(cluster: MemberInMemory) -> None:
+async def test_api_versions_limits_forwarded_apis_to_the_controllers_versions(cluster: ClusterBrokerInMemory) -> None:
     served = {ApiKey.ENVELOPE: (0, 0), ApiKey.CREATE_TOPICS: (3, 9), ApiKey.ALTER_CONFIGS: (0, 1), ApiKey.FETCH: (4, 5)}
     await cluster.begin(made, served)
 

@@ -32,7 +32,7 @@ with InProcessBroker() as broker:
         broker.record()
     with Client("127.0.0.1", broker.port) as client:
         client.call(MetadataRequest())
-print(*sorted({"ottla.broker.api.pipeline", "ottla.broker.api.faulty", "ottla.broker.faults.answers"}.intersection(sys.modules)))
+print(*sorted({"ottla.broker.api.pipeline", "ottla.broker.api.faulty", "ottla.broker.faults.responses"}.intersection(sys.modules)))
 """
 
 

@@ -106,7 +106,7 @@ def test_a_response_has_the_newest_lines_that_fit_and_counts_the_others(monkeypa
         found = await log.read(after=8, limit=3)
         assert ([each["number"] for each in found["lines"]], found["missed"]) == ([10, 9], 0)
         size = len(json.dumps(found["lines"][0]))
-        monkeypatch.setattr(limits, "WIRE_LOG_ANSWER_BYTES", 2 * size)
+        monkeypatch.setattr(limits, "WIRE_LOG_RESPONSE_BYTES", 2 * size)
         found = await log.read(after=2)
         assert ([each["number"] for each in found["lines"]], found["missed"]) == ([10, 9], 6)
         assert await log.numbers(after=99) == [10, 9], "the broker has started anew since then"

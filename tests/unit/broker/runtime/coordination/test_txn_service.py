@@ -17,7 +17,7 @@ from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.coordination import shards
-from ottla.broker.runtime.coordination.txn_service import Answer
+from ottla.broker.runtime.coordination.txn_service import TxnResult
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.txns import decide
@@ -59,7 +59,7 @@ async def reopened(opened: TxnDir, path: Path, files: MemoryFiles) -> TxnDir:
 async def test_no_transactional_id_is_coordinated_without_the_topic(tmp_path: Path, files: MemoryFiles) -> None:
     opened = await TxnDir(tmp_path, files=files).load()
     assert not opened.txns.shards.exist
-    assert opened.init() == Answer(ErrorCode.NOT_COORDINATOR)
+    assert opened.init() == TxnResult(ErrorCode.NOT_COORDINATOR)
     assert opened.txns.verify_partitions("tx", 1, 0, frozenset({A})) == {A: ErrorCode.NOT_COORDINATOR}
     with pytest.raises(Rejected):
         opened.txns.get("tx")
@@ -69,7 +69,7 @@ async def test_no_transactional_id_is_coordinated_without_the_topic(tmp_path: Pa
 
 
 async def test_an_empty_transactional_id_is_refused_by_every_api(opened: TxnDir) -> None:
-    nobody = Answer(producer_id=1, producer_epoch=0)
+    nobody = TxnResult(producer_id=1, producer_epoch=0)
     assert opened.init("").error is ErrorCode.INVALID_REQUEST
     assert opened.add(nobody, A, transactional_id="") is ErrorCode.INVALID_REQUEST
     assert opened.end(nobody, commit=True, transactional_id="").error is ErrorCode.INVALID_REQUEST
@@ -82,7 +82,7 @@ async def test_a_transaction_without_waits_completes_at_once(opened: TxnDir) -> 
     opened.write(producer, A)
     assert not opened.is_stable(A)
     ended = opened.txns.end_txn("tx", producer.producer_id, producer.producer_epoch, commit=True, client_version=2)
-    assert isinstance(ended, Answer)
+    assert isinstance(ended, TxnResult)
     assert opened.transaction().state is TxnState.COMPLETE_COMMIT
     assert (opened.outcomes(A), opened.outcomes(B)) == ([ControlType.COMMIT], [ControlType.COMMIT])
 
@@ -193,7 +193,7 @@ async def test_a_failed_write_of_the_decision_leaves_the_transaction_open(opened
     opened.add(producer, A)
     files.room = 0
     assert opened.end(producer, commit=True).error is ErrorCode.NOT_COORDINATOR
-    assert opened.init() == Answer(ErrorCode.NOT_COORDINATOR)
+    assert opened.init() == TxnResult(ErrorCode.NOT_COORDINATOR)
     files.room = None
     assert opened.transaction().state is TxnState.ONGOING
     assert opened.end(producer, commit=True).error is ErrorCode.NONE
@@ -250,7 +250,7 @@ async def test_a_producer_id_rotation_survives_a_kill(opened: TxnDir, tmp_path: 
     opened.init()
     (shard,) = opened.txns.shards.serving()
     shard.append([TxnRecord("tx", opened.transaction()._replace(producer_epoch=32_766))])
-    last = Answer(producer_id=opened.transaction().producer_id, producer_epoch=32_766)
+    last = TxnResult(producer_id=opened.transaction().producer_id, producer_epoch=32_766)
     opened.add(last, A)
     marked = opened.partitions.get(*A).log.segments.active.path
 
@@ -284,19 +284,19 @@ async def test_markers_are_sent_after_the_decision_is_flushed(tmp_path: Path) ->
     opened = await TxnDir(tmp_path, settings=BrokerSettings(log_flush_interval_messages=1, **SETTINGS)).load()  # type: ignore[arg-type] # all are ints
     await opened.make_topics(("t", 2))
 
-    async def done(answer: Answer | ErrorCode | asyncio.Future[Answer] | asyncio.Future[ErrorCode]) -> Answer | ErrorCode:
+    async def done(answer: TxnResult | ErrorCode | asyncio.Future[TxnResult] | asyncio.Future[ErrorCode]) -> TxnResult | ErrorCode:
         assert isinstance(answer, asyncio.Future), "answered before it was durable"
         return await answer  # type: ignore[no-any-return] # either of the two
 
     producer = await done(opened.txns.init_producer_id("tx", TIMEOUT_MS, None))
-    assert isinstance(producer, Answer)
+    assert isinstance(producer, TxnResult)
     identity = ("tx", producer.producer_id, producer.producer_epoch)
     assert await done(opened.txns.add_partitions(*identity, frozenset({A}), 2)) is ErrorCode.NONE
     again = opened.txns.add_partitions(*identity, frozenset({A}), 2)
     assert again is ErrorCode.NONE, "nothing to write and nothing to wait for"
     ending = opened.txns.end_txn(*identity, commit=True, client_version=2)
     assert opened.outcomes(A) == []
-    assert await done(ending) == Answer(producer_id=producer.producer_id, producer_epoch=1)
+    assert await done(ending) == TxnResult(producer_id=producer.producer_id, producer_epoch=1)
     async with asyncio.timeout(10):
         while opened.transaction().state is not TxnState.COMPLETE_COMMIT:  # noqa: ASYNC110 # the disk's thread has no event for it
             await asyncio.sleep(0)
@@ -318,7 +318,7 @@ async def test_a_transactional_id_is_loading_until_its_partition_is_loaded(
         await asyncio.sleep(0)
         again.tick(shards.LOAD_BEFORE_SERVING_MS)
     await starting
-    assert again.init() == Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert again.init() == TxnResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     with pytest.raises(Rejected) as loading:
         list(again.txns.all_transactions())
     assert loading.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -358,7 +358,7 @@ async def test_a_damaged_batch_disables_only_its_partitions_transactional_ids(
     files.close(fd)
     await again.load()
     assert "loading of __transaction_state-1 failed" in caplog.text
-    assert again.init("a") == Answer(ErrorCode.NOT_COORDINATOR)
+    assert again.init("a") == TxnResult(ErrorCode.NOT_COORDINATOR)
     assert again.init("b").producer_epoch == 1
     assert [txn.transactional_id for txn in again.txns.all_transactions()] == ["b"]
     again.crash()

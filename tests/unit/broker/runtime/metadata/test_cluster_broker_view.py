@@ -13,7 +13,7 @@ from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.broker.runtime.metadata.cluster_broker_view import NO_CONTROLLER, ClusterBrokerView
 from ottla.broker.runtime.metadata.cluster_view import ClientListener
-from tests.support.member_dirs import ClusterBrokerDir, broker, partition
+from tests.support.cluster_broker_dirs import ClusterBrokerDir, broker, partition
 from tests.support.metadata_images import made_of
 
 ID = b"i" * 16

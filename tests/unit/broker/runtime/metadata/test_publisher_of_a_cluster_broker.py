@@ -25,7 +25,7 @@ from ottla.broker.replication.purgatory import Condition
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
-from tests.support.member_dirs import ClusterBrokerDir, TopicPartition, broker, change, partition
+from tests.support.cluster_broker_dirs import ClusterBrokerDir, TopicPartition, broker, change, partition
 from tests.support.metadata_images import level
 
 ID, NEW_ID = b"i" * 16, b"n" * 16

@@ -6,17 +6,17 @@ import pytest
 
 from ottla.protocol.principal import DefaultPrincipalData
 from ottla.protocol.schema import decode
-from tests.support.cluster_members import CREATE, MemberInMemory, inside, made
+from tests.support.cluster_members import CREATE, ClusterBrokerInMemory, inside, made
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[MemberInMemory]:
-    cluster = MemberInMemory()
+async def cluster() -> AsyncIterator[ClusterBrokerInMemory]:
+    cluster = ClusterBrokerInMemory()
     yield cluster
     await cluster.end()
 
 
-async def test_an_envelope_has_the_clients_request_principal_and_address(cluster: MemberInMemory) -> None:
+async def test_an_envelope_has_the_clients_request_principal_and_address(cluster: ClusterBrokerInMemory) -> None:
     await cluster.begin(made)
     await cluster.member.ask(CREATE, 6, "app")
     (envelope,) = cluster.controller.requests
@@ -30,7 +30,7 @@ async def test_an_envelope_has_the_clients_request_principal_and_address(cluster
 @pytest.mark.parametrize(
     ("host", "packed"), [("::1", bytes(15) + b"\1"), ("fe80::1%eth0", b"\xfe\x80" + bytes(13) + b"\1"), ("node1", bytes(4))]
 )
-async def test_a_clients_address_is_encoded_in_bytes(cluster: MemberInMemory, host: str, packed: bytes) -> None:
+async def test_a_clients_address_is_encoded_in_bytes(cluster: ClusterBrokerInMemory, host: str, packed: bytes) -> None:
     await cluster.begin(made)
     cluster.member.peer.host = host
     await cluster.member.ask(CREATE, 7)

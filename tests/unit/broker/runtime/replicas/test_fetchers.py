@@ -65,7 +65,7 @@ class Follower:
         membership = Membership(brokers, lambda _: None, lambda *_: True)
         self.harness = PartitionHarness(path, self.clock, config, partitions=3, files=files, membership=membership)
         self.following = Following(
-            2, brokers, self.connect, self.endpoints.get, lambda: self.level, self.nursery, FetchLimits(), answer_ms=30_000
+            2, brokers, self.connect, self.endpoints.get, lambda: self.level, self.nursery, FetchLimits(), request_timeout_ms=30_000
         )
         self.fetchers = Fetchers(self.following)
 

@@ -145,7 +145,7 @@ def _mirror(requested: Any, answer: Any, error: ErrorCode) -> None:
             setattr(answer, wire.name, int(error))
         elif isinstance(wire.type, ArrayOf) and dataclasses.is_dataclass(wire.type.element):
             setattr(
-                answer, wire.name, [_answer_for(each, wire.type.element, error) for each in _request_parts(requested, wire.type.element)]
+                answer, wire.name, [_response_for(each, wire.type.element, error) for each in _request_parts(requested, wire.type.element)]
             )
 
 
@@ -167,7 +167,7 @@ def _request_parts(requested: Any, answer_class: Any) -> list[Any]:
     return []
 
 
-def _answer_for(requested: Any, answer_class: Any, error: ErrorCode) -> Any:
+def _response_for(requested: Any, answer_class: Any, error: ErrorCode) -> Any:
     answer = answer_class()
     names = {item.name for item in dataclasses.fields(answer)}
     if dataclasses.is_dataclass(requested):

@@ -7,7 +7,7 @@ import pytest
 
 from client_compat.fuzz.messages import MessageMaker
 from ottla.broker.api.routes import broker_routes
-from ottla.broker.faults.answers import overwrite, refusal
+from ottla.broker.faults.responses import overwrite, refusal
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import encode_response, request_class
 from ottla.protocol.error_codes import ErrorCode
