@@ -134,7 +134,7 @@ def audit(
         }
         judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
         spec = AuditSpec(topics, None if key is None else key.place, judge_records, replicas, samples, args)
-        with _failures_told(chosen, given.paths), open_judge(chosen, total_bytes, master, memory_mb, progress, resume) as judge:
+        with _reporting_failures(chosen, given.paths), open_judge(chosen, total_bytes, master, memory_mb, progress, resume) as judge:
             run(Job(judge, listed, spec, key, verdicts, pictures))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
 
@@ -184,7 +184,7 @@ def _sources(
 
 
 @contextmanager
-def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
+def _reporting_failures(engine: str, paths: Sequence[str]) -> Iterator[None]:
     """Convert read errors and a lack of memory within the block to CannotJudge. The message of CannotJudge is the cause, without the text
     that the engine adds."""
     failures: tuple[type[Exception], ...] = (OSError,)

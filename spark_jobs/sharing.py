@@ -411,7 +411,7 @@ def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
             yield ANSWER, pickle.dumps(judge_across(engine, work.spec, blobs.keys()))
 
 
-def failures_told(rows: Iterable[Row]) -> Iterator[Row]:
+def reporting_failures(rows: Iterable[Row]) -> Iterator[Row]:
     """Yield the rows of a step. On a read error or a lack of memory, end with an answer that contains the exception.
 
     If the Python worker raised the exception instead, the driver would get only a text with the JVM's stack.

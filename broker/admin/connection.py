@@ -37,7 +37,7 @@ class BoundedConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._forgive()
+        self._cancel_deadline()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -59,11 +59,11 @@ class BoundedConnection(H11Protocol):
         """Start the peer's deadline unless it runs already; stop it while the broker owes the response."""
         request_received = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
         if request_received and not self.flow.write_paused and not self.transport.is_closing():
-            self._forgive()
+            self._cancel_deadline()
         elif self._deadline is None:
             self._deadline = self.loop.call_later(limits.ADMIN_PATIENCE_MS / 1_000, self.transport.abort)
 
-    def _forgive(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -21,13 +21,13 @@ from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRe
 
 API = Api(SyncGroupRequest, array_limits={"assignments": 50_000})
 
-PROTOCOL_SAID_SINCE = 5
+PROTOCOL_REQUIRED_SINCE = 5
 
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     """Return the member's assignment, or an awaitable of it until the group leader has sent the assignments."""
-    if ctx.version >= PROTOCOL_SAID_SINCE and None in {request.protocol_type, request.protocol_name}:
+    if ctx.version >= PROTOCOL_REQUIRED_SINCE and None in {request.protocol_type, request.protocol_name}:
         return _response(SyncGroupResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return _response(SyncGroupResult(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))

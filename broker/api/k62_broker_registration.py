@@ -13,7 +13,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 API = Api(BrokerRegistrationRequest, throttled=False)
-_TELLS_LAST_EPOCH = 3
+_PREVIOUS_EPOCH_SINCE = 3
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
@@ -25,7 +25,7 @@ async def handle(ctx: Context[ControllerServices], request: BrokerRegistrationRe
         request=request,
         next_offset=services.active.voter.end_offset,
         now_ms=services.clock.mono_ms(),
-        tells_last_epoch=ctx.version >= _TELLS_LAST_EPOCH,
+        tells_last_epoch=ctx.version >= _PREVIOUS_EPOCH_SINCE,
     )
     try:
         return BrokerRegistrationResponse(broker_epoch=await services.active.run(decide))

@@ -37,7 +37,7 @@ _RENEWED: Final = (0.85, 0.95)
 """
 
 _CUT_OFF: Final = "the peer closed the connection during the TLS handshake: it may not use TLS, or be stopping"
-_SAID_CHARS: Final = 500
+_ERROR_TEXT_CHARS: Final = 500
 
 peer_logger = logging.getLogger(PEERS)
 
@@ -169,7 +169,7 @@ def _on_a_thread(work: Callable[[], bytes | None]) -> asyncio.Future[bytes | Non
 
 def _quoted(what: object) -> str:
     """Return `what`, a text from a peer that is not authenticated, for a log line: escaped and shortened."""
-    return repr(what)[:_SAID_CHARS]
+    return repr(what)[:_ERROR_TEXT_CHARS]
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -25,11 +25,11 @@ from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 from ottla.broker.sim.mutation import Mutation, always, nothing
 
 
-def _whoever(original: Any) -> Callable[..., bool]:
+def _any_replica(original: Any) -> Callable[..., bool]:
     return lambda state, member: member.broker_id in state.image.brokers
 
 
-def _whoever_fetches(original: Any) -> Callable[..., bool]:
+def _any_fetching_replica(original: Any) -> Callable[..., bool]:
     return lambda self, node, epoch: epoch is not None
 
 
@@ -70,7 +70,7 @@ def _same_block(original: Any) -> Callable[..., Effects[MetadataRecord, range]]:
     return allocate_block_to
 
 
-def _told_before_it_is_synced(original: Any) -> Callable[..., None]:
+def _notified_before_sync(original: Any) -> Callable[..., None]:
     def _sync(self: SoleVoter) -> None:
         self._on_disk(self.end_offset)
 
@@ -86,8 +86,8 @@ OF_THE_CONTROLLER: Final = (
         "a fenced broker joins no ISR (controller and leader both check)",
         alter_partition,
         "_is_eligible",
-        _whoever,
-        also=Mutation("the same at the leader", Brokers, "may_join", _whoever_fetches),
+        _any_replica,
+        also=Mutation("the same at the leader", Brokers, "may_join", _any_fetching_replica),
     ),
     Mutation("only an in-sync or eligible replica is elected", partition_change, "_elected", _first_alive),
     Mutation("only a replica that left an ISR below its minimum is eligible to lead", partition_change, "_with_elr", _all_eligible),
@@ -101,6 +101,6 @@ OF_THE_CONTROLLER: Final = (
     Mutation("a restarted broker leaves the ISR until it has caught up", registrations, "broker_restarted", always([])),
     Mutation("a silent broker is fenced", BrokerSessions, "expired", nothing),
     Mutation("a block of producer ids is allocated once", k67_allocate_producer_ids, "allocate_block_to", _same_block),
-    Mutation("metadata is synced before it is published", SoleVoter, "_sync", _told_before_it_is_synced),
+    Mutation("metadata is synced before it is published", SoleVoter, "_sync", _notified_before_sync),
     Mutation("a snapshot has everything that the log before it had", snapshot_maker, "to_records", _without_the_last),
 )

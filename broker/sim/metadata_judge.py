@@ -38,10 +38,10 @@ class MetadataWatch:
             before, self.image = self.image, self._new.pop(0)
             check_step(before, self.image)
             steps.append((before, self.image))
-        self._look_at_log()
+        self._check_log()
         return steps
 
-    def _look_at_log(self) -> None:
+    def _check_log(self) -> None:
         """Check that the committed part of the metadata log never changes, also when the controller restarts from its disk. Raises
         Violation."""
         role = self._cluster.controller.role

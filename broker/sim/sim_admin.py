@@ -79,7 +79,7 @@ class SimAdmin(SimClient):
             await self.random.choice(deeds)()
             await self.pause(self.random.randint(1, 2 * self.pause_ms))
 
-    async def free_what_is_stuck(self) -> None:
+    async def unblock_elections(self) -> None:
         """Unblock what cannot end by itself: cancel reassignments in which a replica is both added and removed, which end in neither Ottla
         nor Kafka (changePartitionReassignment), and elect a leader where no replica is eligible."""
         while True:

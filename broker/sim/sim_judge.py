@@ -67,16 +67,16 @@ class Watch:
 
     def look(self) -> None:
         """Check everything in the cluster that has changed since the last call. Raises Violation."""
-        self._look_at_the_silent()
+        self._check_silent_brokers()
         for before, after in self.metadata.look():
-            self._look_at_partitions(before, after)
+            self._check_partitions(before, after)
         for node in self._cluster.nodes.values():
             # Also while it starts or shuts down: it may lead. It has no services before its logs are open.
             services: Any = getattr(node.broker, "services", None)
             for partition in services.partitions if services is not None else ():
-                self._look_at(node.node_id, partition)
+                self._check_partition(node.node_id, partition)
 
-    def _look_at_the_silent(self) -> None:
+    def _check_silent_brokers(self) -> None:
         """Check that a broker without a process is fenced after its session timeout, if the controller can work."""
         cluster, now_us = self._cluster, self._cluster.loop.now_us
         if not cluster.controller.is_at_work:
@@ -91,7 +91,7 @@ class Watch:
                 if registered is not None and not registered.fenced:
                     raise Violation(f"{node.host} has been silent for {FENCED_AFTER_US // 1_000_000} s, but is not fenced")
 
-    def _look_at_partitions(self, before: MetadataImage, after: MetadataImage) -> None:
+    def _check_partitions(self, before: MetadataImage, after: MetadataImage) -> None:
         """Check that a replica joins the ISR only with every committed record, and that only eligible replicas are elected."""
         for topic_id, topic in after.topics.items():
             old_topic = before.topics.get(topic_id)
@@ -130,13 +130,13 @@ class Watch:
         if end < known.end:
             raise Violation(f"node {node.node_id} joins the ISR of {topic.name}-{index} with log end {end}; committed is up to {known.end}")
 
-    def _look_at(self, node: int, partition: Partition) -> None:
+    def _check_partition(self, node: int, partition: Partition) -> None:
         replica, log = partition.replica, partition.log
         mark, end = replica.high_watermark, log.log_end_offset
         if mark > end:
             raise Violation(f"node {node}: the high watermark {mark} of {_name(partition)} is beyond the log end {end}")
         key = (node, log.topic_id, partition.index)
-        self._look_at_cuts(key, partition, mark)
+        self._check_truncations(key, partition, mark)
         now = (partition, mark, replica.leader_epoch)
         before = self._marks.get(key)
         if before == now:
@@ -145,9 +145,9 @@ class Watch:
         if log.last_stable_offset > mark and replica.leads:
             raise Violation(f"node {node}: the last stable offset {log.last_stable_offset} of {_name(partition)} is beyond {mark}")
         if replica.leads:
-            self._look_at_leader(node, partition, mark)
+            self._check_leader(node, partition, mark)
 
-    def _look_at_cuts(self, key: tuple[int, bytes, int], partition: Partition, mark: int) -> None:
+    def _check_truncations(self, key: tuple[int, bytes, int], partition: Partition, mark: int) -> None:
         """Check that a replica is truncated below its high watermark only after an unclean election.
 
         A follower has the records that its leader reported as committed. Every cleanly elected leader has them too, so none can make the
@@ -164,7 +164,7 @@ class Watch:
                     raise Violation(f"node {key[0]}: {_name(partition)} {text}, without an unclean election")
         self._kept[key] = _Kept(partition, mark, epoch)
 
-    def _look_at_leader(self, node: int, partition: Partition, mark: int) -> None:
+    def _check_leader(self, node: int, partition: Partition, mark: int) -> None:
         known = self._committed.setdefault((partition.log.topic_id, partition.index), _Committed())
         epoch = partition.replica.leader_epoch
         if epoch < known.led[0]:

@@ -52,7 +52,7 @@ class SimMember(SimClient):
         self._committed_up_to: dict[int, int] = {}
         """The committed offsets it knows of; a commit without a response is repeated."""
         self._wanted: set[int] = set()
-        self._says_all = True
+        self._sends_all_fields = True
         """Whether the next heartbeat is a full one; after a heartbeat without a response the coordinator must repeat the assignment."""
         self._topic_id = bytes(16)
 
@@ -67,17 +67,17 @@ class SimMember(SimClient):
     async def _beat(self) -> bool:
         """Send a heartbeat; return whether this client is a member of the group after the response."""
         if self._epoch == 0:
-            self._says_all = True
+            self._sends_all_fields = True
             self._member_id, self._owned, self._wanted = self.random.randbytes(11).hex(), {}, set()
         request = ConsumerGroupHeartbeatRequest(
             GROUP,
             self._member_id,
             self._epoch,
-            rebalance_timeout_ms=_REBALANCE_MS if self._says_all else -1,
-            subscribed_topic_names=[self.topic] if self._says_all else None,
+            rebalance_timeout_ms=_REBALANCE_MS if self._sends_all_fields else -1,
+            subscribed_topic_names=[self.topic] if self._sends_all_fields else None,
             topic_partitions=[TopicPartitions(self._topic_id, sorted(self._owned))] if self._owned else [],
         )
-        self._says_all = True
+        self._sends_all_fields = True
         try:
             answer: ConsumerGroupHeartbeatResponse = await self.ask_coordinator(GROUP, _GROUP_KIND, request, 1)
         except LinkBroken:
@@ -88,7 +88,7 @@ class SimMember(SimClient):
         if answer.error_code:
             self.forget_coordinator(GROUP, _GROUP_KIND)
             return False
-        self._epoch, self._says_all = answer.member_epoch, False
+        self._epoch, self._sends_all_fields = answer.member_epoch, False
         for share in [] if answer.assignment is None else answer.assignment.topic_partitions:
             self._topic_id = share.topic_id
         if answer.assignment is not None:

@@ -280,7 +280,7 @@ class Simulation:
     def _heal(self) -> None:
         self.nemesis.heal()
         self.shared.heal()
-        self.loop.spawn(self.admin.process, self.admin.free_what_is_stuck())
+        self.loop.spawn(self.admin.process, self.admin.unblock_elections())
         for old in self._gone:
             self.loop.resume(old.process)
         for number, copier in enumerate(self.copiers):

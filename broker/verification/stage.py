@@ -95,7 +95,7 @@ class Stage:
         """Acknowledged records that an unclean election may lose, whatever the program does."""
         self._ends: dict[int, int] = {}
         self._looked_at = 0.0
-        self._rest_is_there = program.role is Role.PRODUCER
+        self._remaining_input_written = program.role is Role.PRODUCER
         self._all_read = False
 
     def __enter__(self) -> Stage:
@@ -199,7 +199,7 @@ class Stage:
     def nearly_over(self) -> Wait:
         """Return a condition for the script to wait for: the input was read except for its last records. For producers, which have no
         input, it is always true."""
-        return Wait(lambda: self._rest_is_there)
+        return Wait(lambda: self._remaining_input_written)
 
     def over(self) -> Wait:
         """Return a condition for the script to wait for: every instance that is not expendable has ended, or the whole input was read."""
@@ -223,11 +223,11 @@ class Stage:
         wait = next(script, None)
         while True:
             self.deployment.restart_broken()
-            self._look_at_the_group(script_is_done=wait is None)
+            self._check_group(script_is_done=wait is None)
             if wait is not None and wait.holds():
                 wait = next(script, None)
                 continue
-            if self._only_the_rest_is_left(wait):
+            if self._waits_for_remaining_input(wait):
                 self.deployment.reset()
                 wait = NEVER
             foreign_topic_problem = self.deployment.foreign_topic_problem()
@@ -270,11 +270,11 @@ class Stage:
         working = [instance for instance in self.instances if not instance.expendable]
         return self._all_read or all(instance.exit_code is not None for instance in working)
 
-    def _only_the_rest_is_left(self, wait: Wait | None) -> bool:
-        has_rest = self.program.role is not Role.PRODUCER and self._rest_is_there
+    def _waits_for_remaining_input(self, wait: Wait | None) -> bool:
+        has_rest = self.program.role is not Role.PRODUCER and self._remaining_input_written
         return has_rest and wait is not None and wait is not NEVER and not wait.sure
 
-    def _look_at_the_group(self, *, script_is_done: bool) -> None:
+    def _check_group(self, *, script_is_done: bool) -> None:
         """Check from time to time whether the program's group has read the input to its end; then write the input's last records."""
         if self.program.role is Role.PRODUCER or self._all_read or time.monotonic() < self._looked_at + PROGRESS_POLL_S:
             return
@@ -283,10 +283,10 @@ class Stage:
         self._looked_at = time.monotonic()
         try:
             read = self._is_read()
-            if self._rest_is_there:
+            if self._remaining_input_written:
                 self._all_read = read
             elif read or script_is_done:
-                self._give_the_rest()
+                self._write_remaining_input()
         except OSError:  # a broker is down, as the scenario wants
             self.deployment.verifier_client.close()
 
@@ -296,14 +296,14 @@ class Stage:
             return finished_to_the_end(client, self.program.group, topic)
         return committed_to_the_end(client, sorted(self.observer.groups), topic, self._ends)
 
-    def _give_the_rest(self) -> None:
+    def _write_remaining_input(self) -> None:
         self.observer.work_is_done = True
         for partition, end in self._input_ends().items():
             if end == self._ends[partition]:  # else they were written before the broker crashed
                 records, now_ms = self.program.records, self.deployment.now_ms()
                 fill_rest(self.deployment.verifier_client, self.program.input, partition, records, now_ms)
         self._ends = self._input_ends()
-        self._rest_is_there = True
+        self._remaining_input_written = True
 
     def _input_ends(self) -> dict[int, int]:
         return {partition: self.deployment.end_offset(self.program.input, partition) for partition in range(PARTITIONS)}

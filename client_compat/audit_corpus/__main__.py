@@ -13,7 +13,7 @@ from typing import Annotated, cast
 import typer
 from rich.console import Console
 
-from client_compat.audit_corpus.surgery import OPERATIONS, CannotOperate, copy_logs, read_last_segment
+from client_compat.audit_corpus.corruption import CORRUPTIONS, CannotCorrupt, copy_logs, read_last_segment
 from client_compat.audit_corpus.truth import own_faults
 from client_compat.audit_corpus.workloads import WORKLOADS, AnyBroker, Workload
 from client_compat.kafka.reference import ReferenceBroker
@@ -83,15 +83,15 @@ def audit_findings(directory: Path) -> list[Expected]:
     return [finding for finding in findings(verdict.directories) if finding[1] != Severity.INFO]
 
 
-def operated(log: Path, root: Path) -> Iterator[tuple[str, Path, list[Expected]]]:
-    """Yield copies of a log with one planted anomaly each: (operation, directory, expected findings)."""
-    for name, operate in OPERATIONS.items():
+def corrupted_copies(log: Path, root: Path) -> Iterator[tuple[str, Path, list[Expected]]]:
+    """Yield copies of a log with one planted anomaly each: (corruption, directory, expected findings)."""
+    for name, corrupt in CORRUPTIONS.items():
         target = root / name
         copy_logs(log, target)
         for partition_dir in sorted(target.glob("[a-z]*-0")):
             try:
-                yield name, target, operate(read_last_segment(partition_dir))
-            except CannotOperate:
+                yield name, target, corrupt(read_last_segment(partition_dir))
+            except CannotCorrupt:
                 continue
             break
 
@@ -106,8 +106,8 @@ def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], 
             run(kind, WORKLOADS[name], log)
             faults = own_faults(log, log.with_name(f"{log.name}-kafka.log"))
             score.add(f"{kind}:{name}", faults, audit_findings(log))
-            for operation, directory, expected in operated(log, log.parent / "operated"):
-                score.add(f"{kind}:{name}:{operation}", expected + faults, audit_findings(directory))
+            for corruption, directory, expected in corrupted_copies(log, log.parent / "corrupted"):
+                score.add(f"{kind}:{name}:{corruption}", expected + faults, audit_findings(directory))
             if faults:
                 console.print(f"{kind} {name}: {len(faults)} markers are missing, which the broker itself says it gave up", style="yellow")
             console.print(f"written and judged: {kind} {name} ({time.monotonic() - began:.0f} s)", style="dim")

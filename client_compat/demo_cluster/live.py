@@ -45,7 +45,7 @@ class View:
     act: Act | None = None
     recording: Recording | None = None
     done: list[Judged] = field(default_factory=list)
-    _told_ms: int = 0
+    _printed_ms: int = 0
 
     @property
     def live(self) -> bool:
@@ -60,15 +60,15 @@ class View:
             yield
 
     def begin(self, act: Act) -> None:
-        self.act, self.recording, self._told_ms = act, Recording(()), 0
+        self.act, self.recording, self._printed_ms = act, Recording(()), 0
         if not self.live:
             self.console.print(f"\n{title_of(act)}\n{act.what}", highlight=False)
 
     def on_sample(self, act: Act, recording: Recording) -> None:
         self.recording = recording
         sample = recording.latest
-        if not self.live and sample.at_ms - self._told_ms >= PLAIN_MS:
-            self._told_ms = sample.at_ms
+        if not self.live and sample.at_ms - self._printed_ms >= PLAIN_MS:
+            self._printed_ms = sample.at_ms
             self.console.print(f"{_at(recording, sample.at_ms)}  {plain(recording)}", highlight=False, soft_wrap=True)
 
     def on_event(self, act: Act, recording: Recording, event: Event) -> None:

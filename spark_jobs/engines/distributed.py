@@ -29,7 +29,6 @@ from ottla.spark_jobs.sharing import (
     Row,
     Work,
     draw_tasks,
-    failures_told,
     judge_shares,
     judge_slices,
     judge_tasks,
@@ -38,6 +37,7 @@ from ottla.spark_jobs.sharing import (
     plan,
     plan_rest,
     read_slices,
+    reporting_failures,
     share_out,
     shares_of,
     size_of,
@@ -191,7 +191,7 @@ def _shown(report: Callable[[], None]) -> Iterator[None]:
 
 
 def _careful(step: Step, rows: Iterable[Row]) -> Iterator[Row]:
-    return failures_told(step(rows))
+    return reporting_failures(step(rows))
 
 
 class Split(NamedTuple):

@@ -14,7 +14,6 @@ from ottla.spark_jobs.sharing import (
     Row,
     Work,
     draw_tasks,
-    failures_told,
     judge_shares,
     judge_slices,
     judge_tasks,
@@ -22,6 +21,7 @@ from ottla.spark_jobs.sharing import (
     plan,
     plan_rest,
     read_slices,
+    reporting_failures,
     share_out,
 )
 from ottla.spark_jobs.steps import Answer, AuditSpec
@@ -50,7 +50,7 @@ class SharedJudge:
         rows: list[Row] = []
         for task in tasks:
             rows += judge_tasks(work, iter([(0, packed(task))]))
-        read = [row for each in rest.slices for row in failures_told(read_slices(work, iter([(0, packed(each))])))]
+        read = [row for each in rest.slices for row in reporting_failures(read_slices(work, iter([(0, packed(each))])))]
         rows += judge_slices(work, iter(read))
         answers = [pickle.loads(content) for _, content in judge_shares(work, iter(rows))]
         for failure in answers:

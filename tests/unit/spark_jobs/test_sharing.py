@@ -21,7 +21,7 @@ from ottla.spark_jobs.corpus.score import write
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.reports.pictures import Pictures
-from ottla.spark_jobs.sharing import ANSWER, Work, failures_told, judge_tasks, packed, plan, share_out, shares_of
+from ottla.spark_jobs.sharing import ANSWER, Work, judge_tasks, packed, plan, reporting_failures, share_out, shares_of
 from ottla.spark_jobs.steps import HANDED, AuditSpec
 from tests.support.kafka_logs import PartitionWriter
 from tests.support.shares import SharedJudge
@@ -251,6 +251,6 @@ def test_a_task_that_fails_says_so_in_place_of_an_answer(failure: Exception) -> 
         yield 0, b""
         raise failure
 
-    first, (share, content) = failures_told(failing())
+    first, (share, content) = reporting_failures(failing())
     raised = pickle.loads(content)
     assert (first, share, type(raised), str(raised)) == ((0, b""), ANSWER, type(failure), str(failure))

@@ -2,7 +2,7 @@
 
 Rules:
 - Indexes and producer snapshots are not copied, because they would reveal the change.
-- Each operation returns the findings that the audit has to report.
+- Each corruption returns the findings that the audit has to report.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Batch(NamedTuple):
         return self.header.producer_id >= 0 and not self.header.is_transactional and not self.header.is_control
 
 
-class CannotOperate(Exception):
-    """Raised by an operation that plants an anomaly: the log has no batch of the kind that the operation needs."""
+class CannotCorrupt(Exception):
+    """Raised by a corruption: the log has no batch of the kind that it needs."""
 
 
 def copy_logs(source: Path, target: Path) -> None:
@@ -85,7 +85,7 @@ def _moved(batch: Batch, place: Batch) -> Batch:
 def damage(segment: LastSegment) -> list[Expected]:
     """Flip one bit in the records of the middle batch; return the finding that the audit must report."""
     if not segment.healthy:
-        raise CannotOperate("no batch")
+        raise CannotCorrupt("no batch")
     chosen = segment.healthy[len(segment.healthy) // 2]
     broken = bytearray(chosen.data)
     broken[-1] ^= 0x04
@@ -105,13 +105,13 @@ def duplicate(segment: LastSegment) -> list[Expected]:
             head, tail = stamp(batch.data, last.last_offset + 1, last.partition_leader_epoch)
             segment.write([*segment.batches, Batch(batch.header, head + bytes(tail))])
             return [("duplicate-sequence", "violation", "same batch twice", segment.place(last.last_offset + 1))]
-    raise CannotOperate("no batch of an idempotent producer")
+    raise CannotCorrupt("no batch of an idempotent producer")
 
 
 def lose(segment: LastSegment) -> list[Expected]:
     """Remove a batch between two others of the same producer and epoch; return the findings that the audit must report."""
     if segment.compacted:
-        raise CannotOperate("what is missing here may have been compacted away")
+        raise CannotCorrupt("what is missing here may have been compacted away")
     for batch, following in pairwise(segment.healthy):
         same = [other.header.base_offset for other in segment.healthy if _alike(other, batch)]
         later = [offset for offset in same if offset > batch.header.base_offset]
@@ -121,7 +121,7 @@ def lose(segment: LastSegment) -> list[Expected]:
                 ("sequence-gap", "violation", "sequence gap", segment.place(later[0])),
                 ("offsets", "warning", "offset gap", segment.place(following.header.base_offset)),
             ]
-    raise CannotOperate("no producer with three batches")
+    raise CannotCorrupt("no producer with three batches")
 
 
 def _alike(one: Batch, other: Batch) -> bool:
@@ -135,10 +135,10 @@ def reorder(segment: LastSegment) -> list[Expected]:
             swapped = {first.header.base_offset: _moved(second, first), second.header.base_offset: _moved(first, second)}
             segment.write([swapped.get(batch.header.base_offset, batch) for batch in segment.batches])
             return [("sequence-order", "violation", "arrived late", segment.place(second.header.base_offset))]
-    raise CannotOperate("no producer with two batches in a row")
+    raise CannotCorrupt("no producer with two batches in a row")
 
 
-OPERATIONS: dict[str, Callable[[LastSegment], list[Expected]]] = {
+CORRUPTIONS: dict[str, Callable[[LastSegment], list[Expected]]] = {
     "damage": damage,
     "duplicate": duplicate,
     "lose": lose,
