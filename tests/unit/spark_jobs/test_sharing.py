@@ -43,9 +43,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> SharedJudge:
     return judge
 
 
-def test_the_whole_corpus_is_judged_alike_in_tasks_and_shares(
-    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, spec: pytest.FixtureRequest
-) -> None:
+def test_the_whole_corpus_is_judged_alike_in_tasks_and_shares(tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     write(CASES, tmp_path)
     single = [tmp_path / name for name, case in CASES.items() if not case.directories]
     in_tasks, drawn_in_tasks = _judged(single)
