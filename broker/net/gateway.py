@@ -26,6 +26,7 @@ from ottla.broker.faults.rules import NEEDS_A_BROKER
 from ottla.broker.gateway.address_book import Address, AddressBook
 from ottla.broker.gateway.interception import Interception
 from ottla.broker.net.gateway_connection import GatewayConnections
+from ottla.broker.net.gateway_tls import alerting
 from ottla.broker.net.network import bound_socket, host_and_port
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 
@@ -154,7 +155,7 @@ class Gateway:
         return port
 
     async def _accept(self, bound: socket.socket, node_id: int | None) -> None:
-        tls = self.settings.client_tls
+        tls = None if self.settings.client_tls is None else alerting(self.settings.client_tls)
         patience_s = None if tls is None else limits.TLS_HANDSHAKE_MS / 1000
         server = await asyncio.get_running_loop().create_server(
             partial(self.connections.make, node_id), sock=bound, backlog=limits.ACCEPT_BACKLOG, ssl=tls, ssl_handshake_timeout=patience_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError
 
+from ottla.broker.core.peer_log import PEERS
 from ottla.broker.gateway.address_book import Address
 from ottla.broker.net.gateway import GatewaySettings
 from ottla.broker.testing.in_process import InProcessBroker
@@ -39,6 +41,29 @@ def test_tls_ends_at_the_gateway(tmp_path: Path) -> None:
                     assert client.call(MetadataRequest([])).brokers
             with Client(HOST, gateway.node.ports[0]) as plain, pytest.raises(ConnectionError):
                 plain.call(MetadataRequest([]))
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_that_fails_authentication_gets_an_alert(
+    tmp_path: Path, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger=PEERS)
+    certificates = Certificates(tmp_path / "certificates")
+    demanding = server_tls(certificates)
+    demanding.load_verify_locations(certificates.ca)
+    demanding.verify_mode = ssl.CERT_REQUIRED
+    client = ssl.create_default_context(cafile=certificates.ca)
+    client.maximum_version = version
+    with RunningBroker(tmp_path / "data") as broker:
+        settings = GatewaySettings([Address(HOST, broker.port)], port=0, client_tls=demanding)
+        with (
+            InProcessGateway(settings=settings) as gateway,
+            socket.create_connection((HOST, gateway.node.ports[0])) as plain,
+            pytest.raises(ssl.SSLError, match=r"(?i)alert"),
+            client.wrap_socket(plain, server_hostname=HOST) as connected,
+        ):
+            connected.recv(1)
+    assert "the TLS handshake failed: 'PEER_DID_NOT_RETURN_A_CERTIFICATE'" in caplog.text
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
