@@ -288,6 +288,19 @@ def test_a_timestamp_search_finds_the_first_record_not_older(tmp_path: Path, con
     assert harness.log.offset_for_timestamp(5003) == NOT_FOUND
 
 
+def test_a_timestamp_is_searched_also_behind_a_segment_that_lacks_it(tmp_path: Path) -> None:
+    harness = LogHarness(tmp_path / "topic-0", LogConfig())
+    harness.append(batch(count=2, timestamp=-1))
+    harness.log.roll(NOW_MS)
+    for first in (5000, 1000):
+        harness.append(batch(timestamp=first))
+    harness.log.roll(NOW_MS)
+    harness.append(batch(timestamp=6000))
+    assert harness.log.offset_for_timestamp(4000)[:2] == (5000, 2)
+    harness.log.delete_records_before(3)
+    assert harness.log.offset_for_timestamp(4000)[:2] == (6000, 4)
+
+
 def test_the_special_timestamps_mean_kafkas_offsets(harness: LogHarness) -> None:
     for first in (1000, 3000, 2000):
         harness.append(batch(count=3, timestamp=first))
