@@ -375,10 +375,12 @@ def _lake(context: typer.Context, tables: str | None, table_format: TableFormat)
 
 
 def _check_places(*files: Path) -> None:
-    """Check that the directories of the output files exist, before the audit, which may take long. Raises CannotJudge."""
+    """Check that the output files can be written there, before the audit, which may take long. Raises CannotJudge."""
     for file in files:
         if not file.parent.is_dir():
             raise CannotJudge(f"there is no directory {file.parent} for {file.name}")
+        if file.is_dir():
+            raise CannotJudge(f"{file} is a directory: name a file")
 
 
 def _follow(  # noqa: PLR0917 # the parameters are the command's options

@@ -99,6 +99,8 @@ def run(job: Job) -> None:
         fetched = came_over_the_wire(verdict.path)
         for rule in spec.rules:
             verdict.rules[rule.name].judged = bool(verdict.segments) and not (fetched and rule.view in ONLY_IN_FILES)
+    if spec.replicas:
+        _report_no_replicas(job, logs)
     answers = together(job.judge.judge(spec, logs))
     _count(job, answers)
     for row in sorted(answers["costs"], key=lambda row: (row["log_dir"], row["topic"])):
@@ -137,6 +139,15 @@ def _namesakes(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]
         for verdict in job.verdicts.values():
             verdict.problems.append(reason)
     return namesakes
+
+
+def _report_no_replicas(job: Job, logs: Sequence[LogDirectory]) -> None:
+    """Mark the rule `replicas` as not judged if no partition is in two directories: a comparison of nothing must not give a clean verdict."""
+    copies = Counter(partition for each in logs for partition in _directories(each.of_topics(job.spec.topics)))
+    if max(copies.values(), default=0) < 2:
+        for verdict in job.verdicts.values():
+            verdict.rules["replicas"].judged = False
+            verdict.problems.append(f"{verdict.path}: --replicas has nothing to compare: no partition is in two of the directories")
 
 
 def _directories(logs: LogDirectory) -> dict[tuple[str, int], str]:

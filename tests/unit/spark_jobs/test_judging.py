@@ -38,6 +38,20 @@ def test_a_rule_that_was_not_asked_for_is_not_judged(tmp_path: Path) -> None:
     assert {name for name, result in directory.rules.items() if not result.judged} == {rule.name for rule in RULES if rule.needs}
 
 
+def test_replicas_without_a_second_copy_are_not_judged(tmp_path: Path) -> None:
+    for broker, topics in (("a", ("t",)), ("b", ("u", "v")), ("c", ("t",))):
+        for topic in topics:
+            PartitionWriter(tmp_path / broker, topic, 0).data(rows=["same"])
+    for names in (["a"], ["a", "b"]):
+        verdict = audit([tmp_path / name for name in names], replicas=True, engine="duckdb")
+        assert verdict.exit_code == 2
+        for directory in verdict.directories:
+            assert directory.problems == [f"{directory.path}: --replicas has nothing to compare: no partition is in two of the directories"]
+            assert not directory.rules["replicas"].judged
+    assert audit([tmp_path / name for name in "abc"], replicas=True, engine="duckdb").exit_code == 0
+    assert audit([tmp_path / name for name in "abc"], topics=["u"], replicas=True, engine="duckdb").exit_code == 2
+
+
 def test_replicas_of_different_topics_of_one_name_are_not_compared(tmp_path: Path) -> None:
     for broker, topic_id, row in (("a", "gxLMJmlBRNqRX4Gwo-xQAQ", "old"), ("b", "n7Rk0bBfRk2J1sQ5yTq1mA", "new")):
         for topic in ("t", "u"):
