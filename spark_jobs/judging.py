@@ -142,7 +142,7 @@ def _namesakes(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]
 
 
 def _report_no_replicas(job: Job, logs: Sequence[LogDirectory]) -> None:
-    """Mark the rule `replicas` as not judged if no partition is in two directories: a comparison of nothing must not give a clean verdict."""
+    """Mark the rule `replicas` as not judged if no partition is in two directories: comparing nothing must not give a clean verdict."""
     copies = Counter(partition for each in logs for partition in _directories(each.of_topics(job.spec.topics)))
     if max(copies.values(), default=0) < 2:
         for verdict in job.verdicts.values():

@@ -38,10 +38,14 @@ from ottla.spark_jobs.tables.batches import MARKED, OPENED
 from ottla.spark_jobs.wire.address import Address, address
 
 SERVERS: Final = "bootstrap.servers"
+NUMBERS: Final = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
+OPTIONS: Final = ("path", "level", "topic", "partition", *NUMBERS, "walk", "max_bytes_per_trigger")
+"""The options without a dot in their names; those with one belong to the client that reads a cluster."""
 
 
 class KafkaLogSource(DataSource):
-    """The data source `kafka_log`. Raises ValueError on an unknown level, a missing path, or a numeric option that is not a number."""
+    """The data source `kafka_log`. Raises ValueError on an unknown level or option, a missing path, or a numeric option that is not a
+    number."""
 
     @classmethod
     def name(cls) -> str:
@@ -52,9 +56,16 @@ class KafkaLogSource(DataSource):
         """Return the schema with all columns of the requested level (see `columns`)."""
         return ddl(self._level())
 
+    def _filters(self) -> Filters:
+        # A misspelt option would restrict nothing.
+        unknown = sorted(name for name in self.options if "." not in name and name.lower() not in {*OPTIONS, "paths"})
+        if unknown:
+            raise ValueError(f"unknown option {unknown[0]!r}: one of {', '.join(OPTIONS)}")
+        return filters_of(self.options)
+
     def reader(self, schema: StructType) -> KafkaLogReader:
         """Return a reader of exactly the columns of `schema`."""
-        return KafkaLogReader(self._paths(), self._level(), filters_of(self.options), to_arrow_schema(schema), self._unread())
+        return KafkaLogReader(self._paths(), self._level(), self._filters(), to_arrow_schema(schema), self._unread())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of the stream of appended rows, from the beginning of each log (Spark 4.2 and later)."""
@@ -65,9 +76,9 @@ class KafkaLogSource(DataSource):
         paths = [path for path in self._paths() if isinstance(path, str) and not is_cluster(path)]
         if len(paths) < len(self._paths()):
             raise ValueError("a cluster is no stream here: only files are followed")
-        max_bytes = int(self.options.get("max_bytes_per_trigger", BYTES_MAX))
+        max_bytes = _number("max_bytes_per_trigger", self.options.get("max_bytes_per_trigger", str(BYTES_MAX)))
         return KafkaLogStreamReader(
-            paths, self._level(), filters_of(self.options), to_arrow_schema(schema), unread=self._unread(), max_bytes=max_bytes
+            paths, self._level(), self._filters(), to_arrow_schema(schema), unread=self._unread(), max_bytes=max_bytes
         )
 
     def _paths(self) -> list[str | Address]:
@@ -91,11 +102,17 @@ class KafkaLogSource(DataSource):
 
 def filters_of(options: Mapping[str, str]) -> Filters:
     """Parse the filters from the options. Raises ValueError on a number that cannot be parsed."""
-    names = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
-    ranges = {name: int(options[name]) for name in names if options.get(name)}
+    ranges = {name: _number(name, options[name]) for name in NUMBERS if options.get(name)}
     topics = frozenset(topic for topic in options.get("topic", "").split(",") if topic)
-    partitions = frozenset(int(each) for each in options.get("partition", "").split(",") if each)
+    partitions = frozenset(_number("partition", each) for each in options.get("partition", "").split(",") if each)
     return Filters(topics, partitions, **ranges)
+
+
+def _number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"option {name}: {value!r} is not a number") from None
 
 
 class _PushFilters:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThanOrEqual, Not
+from pyspark.sql.types import StructType
 
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
@@ -99,8 +100,14 @@ def test_ranges_can_be_options(tmp_path: Path) -> None:
     options = {"path": "x", "topic": "a,b", "partition": "3", "start_offset": "5", "end_timestamp": "9"}
     expected = Filters(frozenset({"a", "b"}), frozenset({3}), start_offset=5, end_timestamp=9)
     assert filters_of(options) == expected
-    with pytest.raises(ValueError, match="invalid literal"):
+    with pytest.raises(ValueError, match="option start_offset: 'soon' is not a number"):
         filters_of({"start_offset": "soon"})
+
+
+def test_an_unknown_option_is_refused_because_it_would_restrict_nothing() -> None:
+    with pytest.raises(ValueError, match="unknown option 'topics': one of path, level, topic,"):
+        KafkaLogSource({"topics": "orders", "path": "x"}).reader(StructType([]))
+    KafkaLogSource({"Topic": "orders", "security.protocol": "SSL", "path": "x"}).reader(StructType([]))
 
 
 def test_an_unknown_level_is_refused_by_name() -> None:
