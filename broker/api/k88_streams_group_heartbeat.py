@@ -41,21 +41,23 @@ from ottla.protocol.messages.k88_streams_group_heartbeat import (
 from ottla.protocol.messages.streams_group import TaskIds
 from ottla.protocol.topic_names import name_problem
 
-_OF_SUBTOPOLOGIES = (
+_TOPICS = (
     "source_topics",
     "repartition_sink_topics",
-    "repartition_source_topics.topic_configs",
-    "state_changelog_topics.topic_configs",
+    "repartition_source_topics",
+    "state_changelog_topics",
     "copartition_groups.source_topics",
     "copartition_groups.repartition_source_topics",
 )
+_INTERNAL_TOPICS = ("repartition_source_topics", "state_changelog_topics")
 _WITH_TAGS = 1
 """The version whose clients know the status MISSING_CLIENT_TAGS."""
 _TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
 API = Api(
     StreamsGroupHeartbeatRequest,
     array_limits={"topology.subtopologies": 1_000}
-    | {f"topology.subtopologies.{path}": 10_000 for path in _OF_SUBTOPOLOGIES}
+    | {f"topology.subtopologies.{path}": 2_000 for path in _TOPICS}
+    | {f"topology.subtopologies.{path}.topic_configs": 10_000 for path in _INTERNAL_TOPICS}
     | {f"{kind}.partitions": 50_000 for kind in _TASKS}
     | {"client_tags": 1_000, "task_offsets": 50_000, "task_end_offsets": 50_000},
 )

@@ -24,7 +24,7 @@ from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
-from ottla.protocol.messages.streams_group import Subtopology
+from ottla.protocol.messages.streams_group import Subtopology, TopicInfo
 from ottla.protocol.schema import Message
 
 
@@ -60,11 +60,14 @@ def test_every_maximum_belongs_to_an_array_of_the_message(key: int) -> None:
 
 
 def test_arrays_inside_a_struct_are_limited() -> None:
-    allowed = StreamsGroupHeartbeatRequest(topology=Topology(0, [Subtopology("0", ["t"] * 9_999)]))
+    allowed = StreamsGroupHeartbeatRequest(topology=Topology(0, [Subtopology("0", ["t"] * 1_999)]))
     assert too_many(allowed) is None
     assert too_many(StreamsGroupHeartbeatRequest(topology=None)) is None
-    excessive = StreamsGroupHeartbeatRequest(topology=Topology(0, [Subtopology("0", ["t"] * 5_000), Subtopology("1", ["t"] * 5_000)]))
-    assert too_many(excessive) == "more than 10000 topology.subtopologies.source_topics"
+    excessive = StreamsGroupHeartbeatRequest(topology=Topology(0, [Subtopology("0", ["t"] * 1_000), Subtopology("1", ["t"] * 1_000)]))
+    assert too_many(excessive) == "more than 2000 topology.subtopologies.source_topics"
+    changelogs = Subtopology("0", ["t"], state_changelog_topics=[TopicInfo("c", 0, 1)] * 2_000)
+    excessive = StreamsGroupHeartbeatRequest(topology=Topology(0, [changelogs]))
+    assert too_many(excessive) == "more than 2000 topology.subtopologies.state_changelog_topics"
 
 
 def test_a_request_with_few_elements_is_not_split() -> None:
