@@ -78,9 +78,10 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         return self._regexes.get(regex, 0)
 
     def preferred_assignor(self, default: str) -> str:
-        """Return the name of the assignor that most members request, on a tie the first by name; `default` if no member requests one."""
+        """Return the name of the assignor that most members request, on a tie the last by name, which is the one that Kafka's map of its
+        two assignors gives first; `default` if no member requests one."""
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor is not None)
-        return min(votes, key=lambda name: (-votes[name], name), default=default)
+        return max(votes, key=lambda name: (votes[name], name), default=default)
 
     def supports_classic_protocols(self, protocol_type: str, names: set[str]) -> bool:
         """Return whether a classic protocol member can join: all other classic protocol members support one of the protocols `names`."""

@@ -127,6 +127,9 @@ def test_the_most_requested_assignor_or_the_default_is_used() -> None:
     assert group.preferred_assignor("uniform") == "range"
     assert group_of(metadata("a")).preferred_assignor("uniform") == "uniform"
     group.apply(*metadata("c", server_assignor="uniform"))
+    assert group.preferred_assignor("range") == "uniform"
+    group.apply(*metadata("e", server_assignor="range"))
+    assert group.preferred_assignor("uniform") == "range"
     group.apply(*metadata("d", server_assignor="uniform"))
     assert group.preferred_assignor("range") == "uniform"
 

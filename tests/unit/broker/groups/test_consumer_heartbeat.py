@@ -260,6 +260,16 @@ def test_another_preferred_assignor_assigns_the_group_again() -> None:
     assert driver.group.target("a") == {T: frozenset({0, 1}), U: frozenset({0, 1})}
 
 
+def test_heartbeats_change_nothing_while_two_assignors_have_as_many_members() -> None:
+    driver = GroupsDriver(FakeTopics(t=3))
+    driver.join("a", server_assignor="range")
+    driver.join("b", server_assignor="uniform")
+    epoch = driver.group.epoch
+    driver.beat("a", 2)
+    driver.beat("b", driver.member("b").epoch, server_assignor="uniform")
+    assert driver.group.epoch == epoch
+
+
 def test_another_preferred_assignor_waits_for_the_next_change_like_a_release_before_4_4() -> None:
     driver = GroupsDriver(FakeTopics(t=3, u=3), follows_preferred_assignor=False)
     driver.join("a", ("t", "u"))
