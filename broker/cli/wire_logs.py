@@ -30,7 +30,8 @@ class _Lines:
             self._file.write(f"{line}\n")
             self._file.flush()
         except OSError as error:
-            logger.error("The log of requests ends: %s cannot be written: %s", self._path, error.strerror)
+            name = "standard output" if self._path == STANDARD_OUTPUT else self._path
+            logger.error("The log of requests ends: %s cannot be written: %s", name, error.strerror)
             self._file = None
 
 

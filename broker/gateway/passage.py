@@ -17,7 +17,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Final
 
 from ottla.broker.api.context import CloseConnection
@@ -36,6 +36,9 @@ from ottla.protocol.wire import Bad, Buffer, read_uvarint
 
 _REQUEST: Final = struct.Struct(">hhi")
 _CORRELATION_ID: Final = struct.Struct(">i")
+_TLS_ALERTS: Final = frozenset({0x15030100, 0x15030200, 0x15030300})
+"""The first bytes of a TLS alert (type, version, length) where a response has its size. The size's lowest byte is not compared."""
+_TLS_HANDSHAKES: Final = frozenset({0x16030100, 0x16030200, 0x16030300})
 _SHORT: Final = struct.Struct(">h")
 _BEARER: Final = "OAUTHBEARER"
 _BARE_TOKENS: Final[Mapping[str, int]] = {"PLAIN": 1, _BEARER: 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
@@ -302,9 +305,11 @@ class Passage:
         in_flight = self._in_flight_requests[0]
         if not in_flight.is_bare:
             if end - start < _CORRELATION_ID.size:
+                _refuse_tls(size, _TLS_ALERTS)
                 return _more(end - start, size, "response")
             (correlation_id,) = _CORRELATION_ID.unpack_from(buf, start)
             if correlation_id != in_flight.correlation_id:
+                _refuse_tls(size, _TLS_ALERTS | _TLS_HANDSHAKES)
                 raise ProtocolError(f"the cluster answered request {correlation_id} instead of {in_flight.correlation_id}")
             if in_flight.collected:
                 return FrameFate.COLLECT
@@ -363,6 +368,15 @@ class Passage:
             self._bare_tokens, self._bare_mechanism = tokens, mechanism
         again = encode_response(in_flight.api_key, in_flight.version, in_flight.correlation_id, response) if changed else sized(frame)
         self._to_client += again
+
+
+def _refuse_tls(size: int, records: Set[int]) -> None:
+    """Raise ProtocolError if `size`, the first four bytes of a response, begin one of these TLS records: a broker's answer to a request
+    without TLS is an alert, which is shorter than a response's header."""
+    if size & ~0xFF in records:
+        raise ProtocolError(
+            "the cluster's listener uses TLS, and the gateway does not: name a file with security.protocol=SSL or SASL_SSL by --to-config"
+        )
 
 
 def _more(have: int, size: int, what: str) -> FrameFate:

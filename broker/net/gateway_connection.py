@@ -395,7 +395,8 @@ class GatewayConnection:
             try:
                 await self._connect(address)
             except (OSError, ValueError) as error:  # ssl.SSLError, and UnicodeError for what cannot be a host name
-                failures.append(f"{host_and_port(*address)}: {_reason(error)}")
+                advice = "" if self._shared.cluster_tls is None else _tls_advice(error)
+                failures.append(f"{host_and_port(*address)}: {_reason(error)}{advice}")
             else:
                 return
         broker = "the cluster" if self._node_id is None else f"broker {self._node_id}"
@@ -422,3 +423,12 @@ def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, ssl.SSLError):
         return getattr(error, "verify_message", None) or error.reason or str(error)
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _tls_advice(error: OSError | ValueError) -> str:
+    """Return what to change if a connection with TLS failed by `error`; empty if TLS is not the cause."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return " (name the certificate's authority by ssl.truststore.location in --to-config, and the broker by a host of its certificate)"
+    if isinstance(error, ssl.SSLError | ConnectionResetError):
+        return " (the TLS handshake failed: if the listener does not use TLS, correct security.protocol in --to-config)"
+    return ""

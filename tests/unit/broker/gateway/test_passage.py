@@ -100,6 +100,14 @@ def test_a_response_without_a_request_is_not_trusted() -> None:
         passage().from_cluster(struct.pack(">ii", 4, 1))
 
 
+@pytest.mark.parametrize("record", ["15030300020250", "1603030200010001fc0303", "15030300020250" + "15030300020100"])
+def test_a_cluster_that_answers_with_tls_is_named_as_such(record: str) -> None:
+    passing = passage()
+    passing.from_client(unknown(5))
+    with pytest.raises(ProtocolError, match=r"the cluster's listener uses TLS, and the gateway does not: name a file .* by --to-config"):
+        passing.from_cluster(bytes.fromhex(record))
+
+
 def test_a_response_to_another_request_is_not_trusted() -> None:
     passing = passage()
     passing.from_client(unknown(5))

@@ -100,4 +100,16 @@ def test_a_cluster_whose_certificate_is_not_trusted_is_not_reached(tmp_path: Pat
         ):
             client.call(MetadataRequest([]))
     assert "cannot be reached" in caplog.text
-    assert "certificate" in caplog.text
+    assert "name the certificate's authority by ssl.truststore.location in --to-config" in caplog.text
+
+
+def test_a_cluster_without_tls_that_is_dialled_with_tls_is_not_reached(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with InProcessBroker(tmp_path / "data") as broker:
+        settings = GatewaySettings([Address(HOST, broker.port)], port=0, cluster_tls=ssl.create_default_context())
+        with (
+            InProcessGateway(settings=settings) as gateway,
+            Client(HOST, gateway.node.ports[0]) as client,
+            pytest.raises(ConnectionError),
+        ):
+            client.call(MetadataRequest([]))
+    assert "if the listener does not use TLS, correct security.protocol in --to-config" in caplog.text
