@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from ottla.broker.cli.common import CliError, command, print_json, print_table
+from ottla.broker.cli.common import CliError, command, note, print_json, print_table
 from ottla.broker.cli.logs import quiet_broker_logs, quiet_client_logs
 from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.verdict import audit_missing
@@ -80,19 +80,20 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         return
     if not program:
         raise CliError("name the program after --: ottla verify -- python my_producer.py (--help lists the options)", COULD_NOT_JUDGE)
-    _check_paths(keep, junit)
-    _check_extra()
+    _check_arguments(keep, junit, bootstrap, command_config)
     quiet_client_logs()
     quiet_broker_logs()
     under_test = Program(program, role, records=records, result=None if result is None else shlex.split(result))
     terms = Terms(timeout, restarts, round(late * 1_000))
     with ExitStack() as stack:
-        stack.enter_context(_ended_by_signals())
+        received = stack.enter_context(ended_by_signals())
         directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-verify-")))
         cluster = None if bootstrap is None else _cluster(bootstrap, command_config, keep=keep is not None)
         results, failure = _run(
             Verification(under_test, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None, cluster)
         )
+        if received and failure is not None:
+            note(failure)
     if junit is not None:
         _write_junit(results, " ".join(program), junit, failure)
     if as_json_:
@@ -150,27 +151,44 @@ def _write_junit(results: Sequence[Result], name: str, path: Path, failure: str 
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP (unless ignored by nohup) end the verification like Ctrl-C, so that no process or directory is left behind."""
+def ended_by_signals() -> Iterator[Sequence[int]]:
+    """Let SIGINT, SIGTERM and SIGHUP (unless ignored, as by nohup) end the verification, so that no process, directory or topic is left
+    behind. Yield the signals that have arrived.
+
+    A signal that arrives during the audit is raised inside DuckDB, which replaces the exception by an error of its own.
+    """
+    received: list[int] = []
 
     def end(number: int, _: FrameType | None) -> NoReturn:
+        received.append(number)
         raise SystemExit(128 + number)
 
-    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heard = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, end) for number in heard}
     try:
-        yield
+        yield received
+        if received:  # the error counted as a verification that could not finish
+            raise SystemExit(128 + received[0])
+    except Exception as error:
+        if received:
+            raise SystemExit(128 + received[0]) from error
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _check_paths(keep: Path | None, junit: Path | None) -> None:
-    """Check before the verification that its results can be written. Raises CliError."""
+def _check_arguments(keep: Path | None, junit: Path | None, bootstrap: str | None, command_config: Path | None) -> None:
+    """Check before the verification that its results can be written, that security settings are for a cluster that is named, and that the
+    audit can run. Raises CliError."""
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise CliError(f"{keep} is not an empty directory: name a new one for --keep", COULD_NOT_JUDGE)
     if junit is not None and not junit.parent.is_dir():
         raise CliError(f"--junit: there is no directory {junit.parent}", COULD_NOT_JUDGE)
+    if command_config is not None and bootstrap is None:
+        raise CliError("--command-config is for a cluster of yours: name it with --bootstrap HOST:PORT", COULD_NOT_JUDGE)
+    _check_extra()
 
 
 def _check_extra() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 RESULT_TIMEOUT_S = 60.0
 _TAIL_LINES = 12
+_TAIL_CHARS = 500
 _TAIL_BYTES = 16 << 10
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 """Terminal colours and control characters, which reports cannot contain."""
@@ -126,11 +127,12 @@ class Instance:
         return True
 
     def error_tail(self) -> list[str]:
-        """Return the last lines of the process's standard error, without colours."""
+        """Return the last lines of the process's standard error, without colours; long lines are cut."""
         with self.err.open("rb") as written:
             written.seek(max(0, self.err.stat().st_size - _TAIL_BYTES))
             text = written.read(_TAIL_BYTES).decode(errors="replace")
-        return _ESCAPES.sub("", text).splitlines()[-_TAIL_LINES:]
+        lines = _ESCAPES.sub("", text).splitlines()[-_TAIL_LINES:]
+        return [line if len(line) <= _TAIL_CHARS else f"{line[:_TAIL_CHARS]}…" for line in lines]
 
 
 def start(program: Program, bootstrap: str, directory: Path, number: int, run: int) -> Instance:

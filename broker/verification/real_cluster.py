@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ottla.broker.core.clock import Clock
+from ottla.broker.net.network import host_and_port
 from ottla.broker.testing import wire_verdict
 from ottla.broker.testing.anomalies import Identity, by_value
 from ottla.broker.testing.in_process_gateway import InProcessGateway
@@ -38,6 +39,7 @@ from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.printable import reason_of
 from ottla.spark_jobs.wire.connection import connect
+from ottla.spark_jobs.wire.security import connection_advice
 
 _CREATE, _DELETE, _INIT, _LIST_OFFSETS, _METADATA = 5, 4, 4, 7, 8
 _LATEST: Final = -1
@@ -71,7 +73,8 @@ class GatewayDeployment(Deployment):
         self._address = replace(source.address(), client_id=VERIFIER_CLIENT)
         self._gateway = InProcessGateway(source.bootstrap, command_config=source.command_config)
         self.carriers = [self._gateway]
-        self.verifier_client = VerifierClient(lambda: source.bootstrap.split(","), self._connect, elsewhere=True)
+        servers = [host_and_port(host, port) for host, port in self._address.servers]
+        self.verifier_client = VerifierClient(lambda: servers, self._connect, elsewhere=True)
         self._observer = RequestObserver()
         self._groups = RemoteGroups(self.verifier_client)
         self._share_group: str | None = None
@@ -83,9 +86,10 @@ class GatewayDeployment(Deployment):
 
     def start(self) -> None:
         try:
-            self.verifier_client.anybody()
+            self._own_partitions()  # a listener with TLS or SASL accepts the connection, and closes it at the first request
         except OSError as error:
-            raise ConnectionError(f"no broker of {self._source.bootstrap} can be reached: {reason_of(error)}") from error
+            advice = f". {connection_advice(error)}".removesuffix(". ")
+            raise ConnectionError(f"no broker of {self._source.bootstrap} can be reached: {reason_of(error)}{advice}") from error
         self._gateway.start()
 
     def renamed(self, program: Program) -> Program:
@@ -151,6 +155,8 @@ class GatewayDeployment(Deployment):
         self.reset()
         client = self.verifier_client
         for name in sorted(self._observer.transactional_ids):
+            if not name.startswith(self._prefix):
+                continue  # fencing it would abort the transaction of another program
             client.ask(client.coordinator(BY_TRANSACTION, name), InitProducerIdRequest(name, _TRANSACTION_TIMEOUT_MS), _INIT)
         until = time.monotonic() + _SETTLED_S
         for topic, partition in self._own_partitions():
@@ -170,14 +176,22 @@ class GatewayDeployment(Deployment):
         try:
             if not self._keep:
                 self._delete_all()
+        except (OSError, RuntimeError) as error:
+            left = f"topics and groups are left in the cluster; delete those whose names begin with {self._prefix}"
+            raise RuntimeError(f"{left} ({reason_of(error)})") from error
         finally:
             self.verifier_client.close()
 
     def _delete_all(self) -> None:
         """Delete the topics, groups and settings that the run created. Raises RuntimeError, OSError."""
-        self._groups.delete({name: api for name, api in self._observer.joined.items() if name.startswith(self._prefix)})
-        if self._share_group is not None:
-            configure_share_group(self.verifier_client, self._share_group, dict.fromkeys(SHARE_SETTINGS))
+        try:
+            self._groups.delete({name: api for name, api in self._observer.joined.items() if name.startswith(self._prefix)})
+            if self._share_group is not None:
+                configure_share_group(self.verifier_client, self._share_group, dict.fromkeys(SHARE_SETTINGS))
+        finally:
+            self._delete_topics()
+
+    def _delete_topics(self) -> None:
         topics = sorted({topic for topic, _ in self._own_partitions()})
         if topics:
             request = DeleteTopicsRequest(topic_names=topics, timeout_ms=30_000)

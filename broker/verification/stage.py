@@ -230,9 +230,7 @@ class Stage:
             if self._waits_for_remaining_input(wait):
                 self.deployment.reset()
                 wait = NEVER
-            foreign_topic_problem = self.deployment.foreign_topic_problem()
-            if foreign_topic_problem is not None:
-                raise CannotStart(foreign_topic_problem)
+            self._reject_foreign_names()
             self._supervise()
             if self.ending.gave_up or ((wait is None or not wait.sure) and self._all_over()):
                 break
@@ -243,8 +241,14 @@ class Stage:
         self.ending.met = wait is None
         self.observer.work_is_done = True
         self._end_all()
+        self._reject_foreign_names()  # a program can end right after the request
         self.ending.seconds = time.monotonic() - began
         return self.ending
+
+    def _reject_foreign_names(self) -> None:
+        problem = self.deployment.foreign_topic_problem()
+        if problem is not None:
+            raise CannotStart(problem)
 
     def settle(self) -> None:
         """Prepare the verdict when the program has ended: restore brokers, release all held requests and responses, and let open

@@ -54,7 +54,10 @@ class VerifierClient:
             if not error.retriable:
                 break
             time.sleep(_PAUSE_S)
-        raise RuntimeError(f"a request of ottla verify itself was rejected: {error.name}")
+        name = type(request).__name__.removesuffix("Request")
+        rights = "; its user needs the rights to create, read, write and delete its topics and groups (docs/verify.md)"
+        refused = error.name.endswith("AUTHORIZATION_FAILED")
+        raise RuntimeError(f"{name} of ottla verify itself was rejected: {error.name}{rights if refused else ''}")
 
     def call(self, at: Callable[[], Client], request: Message, version: int) -> Any:
         """Send a request on the connection that `at` returns, and return the response. Raises OSError."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from ottla.broker.cli.verify import verify
+from ottla.broker.cli.verify import ended_by_signals, verify
 from ottla.broker.verification.scenarios import SCENARIOS
 
 APP = typer.Typer()
@@ -25,6 +28,7 @@ APP.command()(verify)
         (("--keep", ".", "--", "true"), "not an empty directory"),
         (("--", "./pyproject.toml"), "cannot be run: Permission denied"),
         (("--keep", "pyproject.toml", "--", "true"), "not an empty directory"),
+        (("--command-config", "client.properties", "--", "true"), "name it with --bootstrap HOST:PORT"),
         (("--junit", "no/such/directory/verify.xml", "--", "true"), "there is no directory"),
     ],
 )
@@ -50,3 +54,22 @@ def test_no_exam_is_held_where_the_log_cannot_be_judged(package: str, monkeypatc
     done = CliRunner().invoke(APP, ["--", "true"])
     assert done.exit_code == 2
     assert f"pip install 'ottla[audit]' (there is no {package})" in done.stderr
+
+
+def raise_sigterm_in_a_library() -> None:
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except SystemExit as error:
+        raise ValueError("an error of DuckDB") from error
+
+
+def raise_sigterm_and_report_a_failure() -> None:
+    with suppress(SystemExit):
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("ends", [raise_sigterm_in_a_library, raise_sigterm_and_report_a_failure])
+def test_a_signal_ends_it_although_its_exception_is_replaced(ends: Callable[[], None]) -> None:
+    with pytest.raises(SystemExit) as ended, ended_by_signals():
+        ends()
+    assert ended.value.code == 128 + signal.SIGTERM

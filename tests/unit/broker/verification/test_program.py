@@ -100,6 +100,12 @@ def test_last_words_are_the_end_without_colours(tmp_path: Path) -> None:
     assert len(talking.error_tail()) == 12
 
 
+def test_the_error_tail_is_cut_where_a_line_is_long(tmp_path: Path) -> None:
+    talking = start(Program([sys.executable, "-c", "import sys; sys.stderr.write('x' * 10_000)"]), "127.0.0.1:9", tmp_path, 1, 1)
+    talking.process.wait(30)
+    assert talking.error_tail() == ["x" * 500 + "…"]
+
+
 def test_a_consumers_effects_are_its_own_lines_or_those_of_the_result_command(tmp_path: Path) -> None:
     printing = Program([sys.executable, "-c", "print('a\\nb')"], Role.CONSUMER)
     instances = [start(printing, "127.0.0.1:9", tmp_path, number, number) for number in (1, 2)]

@@ -13,7 +13,11 @@ from ottla.broker.testing.wire_verdict import WireSource
 from ottla.broker.verification.judge import Guarantee, Standing
 from ottla.broker.verification.program import CannotStart
 from ottla.broker.verification.real_cluster import RealCluster
+from ottla.broker.verification.request_observer import RequestObserver
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from tests.support.topic_calls import produce
 from tests.support.verifications import program, results, verification
 
@@ -66,3 +70,48 @@ def test_a_program_that_uses_what_is_not_its_own_is_stopped(broker: InProcessBro
 def test_a_cluster_that_does_not_answer_cannot_be_verified(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
         list(verification(tmp_path, program("plain"), cluster=RealCluster(WireSource("127.0.0.1:1"))).run())
+
+
+def test_an_address_without_a_port_has_the_default_port() -> None:
+    with pytest.raises(ConnectionError, match=r"no broker of 127\.0\.0\.9 can be reached"):
+        RealCluster(WireSource("127.0.0.9")).deployment("calm").start()
+
+
+def test_a_user_without_rights_is_told_which_it_needs(broker: InProcessBroker) -> None:
+    deployment = cluster_of(broker).deployment("calm")
+    deployment.start()
+    broker.faults.add("error:api=CreateTopics,code=TOPIC_AUTHORIZATION_FAILED")
+    with pytest.raises(RuntimeError, match=r"CreateTopics of ottla verify itself was rejected: .*needs the rights to create"):
+        deployment.create(deployment.own_name("output"), 1)
+    deployment.stop()
+
+
+def test_topics_are_deleted_although_a_group_cannot_be(broker: InProcessBroker) -> None:
+    deployment, observer = cluster_of(broker).deployment("calm"), RequestObserver()
+    deployment.start()
+    deployment.watch(observer)
+    deployment.create(deployment.own_name("output"), 1)
+    observer.joined[deployment.own_name("group")] = ApiKey.JOIN_GROUP
+    broker.faults.add("drop-request:api=DeleteGroups")
+    with pytest.raises(RuntimeError, match="left in the cluster; delete those whose names begin with ottla-verify-"):
+        deployment.stop()
+    assert broker.topics.names() == ["theirs"]
+
+
+def test_transactional_ids_of_other_programs_are_not_fenced(broker: InProcessBroker) -> None:
+    deployment, observer = cluster_of(broker).deployment("calm"), RequestObserver()
+    deployment.start()
+    deployment.watch(observer)
+    with Client("127.0.0.1", broker.port) as client:
+        find_coordinator(client, "theirs")
+        before = client.call(InitProducerIdRequest("theirs", 60_000), 4)
+        observer.transactional_ids.add("theirs")
+        deployment.settle()
+        after = client.call(InitProducerIdRequest("theirs", 60_000), 4)
+    assert after.producer_epoch == before.producer_epoch + 1
+    deployment.stop()
+
+
+def find_coordinator(client: Client, transactional_id: str) -> None:
+    """Create `__transaction_state`, and wait until its coordinator serves."""
+    client.call(FindCoordinatorRequest(key=transactional_id, key_type=1), 3)

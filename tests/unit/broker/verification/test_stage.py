@@ -8,11 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ottla.broker.verification.program import Program
+from ottla.broker.verification.deployment import OneBroker
+from ottla.broker.verification.program import CannotStart, Program
 from ottla.broker.verification.scenarios import SCENARIOS
 from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
-from tests.support.verifications import program, stage
+from tests.support.verifications import TERMS, program, stage
 
 TIMEOUT_S = 60
 
@@ -39,6 +40,16 @@ def test_a_producer_runs_to_its_end(tmp_path: Path) -> None:
         assert (ending.met, ending.overdue, ending.gave_up, ending.restarts, ending.failures) == (True, False, False, 0, [])
         assert on.observer.calls[ApiKey.PRODUCE] == 10
         assert sum(on.broker.topics.end_offset("output", partition) for partition in range(2)) == 20
+
+
+def test_a_program_that_uses_foreign_names_at_its_end_is_not_judged(tmp_path: Path) -> None:
+    class AtTheEnd(OneBroker):
+        def foreign_topic_problem(self) -> str | None:
+            return "it used the topic theirs" if on.observer.work_is_done else None
+
+    on = Stage(program("idempotent"), tmp_path, TERMS, deployment=AtTheEnd(tmp_path / "data"))
+    with on, pytest.raises(CannotStart, match="theirs"):
+        on.play(once(on))
 
 
 def test_a_member_is_ended_when_its_group_has_read_the_input(tmp_path: Path) -> None:
