@@ -9,27 +9,33 @@ Source: Kafka's ConsumerProtocolSubscription (version 0 is a prefix of all), Cla
 from collections.abc import Iterable
 from struct import Struct
 
+from ottla.broker.core import limits
+
 _HEAD = Struct(">hi")
 _STRING_LENGTH = Struct(">h")
 
 
 def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the topics of all subscriptions together, or None if one of the subscriptions cannot be decoded."""
+    """Return the topics of all subscriptions together, or None if one of the subscriptions cannot be decoded, or if together they list more
+    than SUBSCRIBED_TOPICS topics.
+    """
     topics: set[str] = set()
+    left = limits.SUBSCRIBED_TOPICS
     for subscription in subscriptions:
-        read = topics_of(subscription)
+        read = topics_of(subscription, left)
         if read is None:
             return None
         topics.update(read)
+        left -= len(read)
     return frozenset(topics)
 
 
-def topics_of(subscription: bytes) -> list[str] | None:
-    """Return the topics of one subscription, or None if it cannot be decoded."""
+def topics_of(subscription: bytes, max_count: int = limits.SUBSCRIBED_TOPICS) -> list[str] | None:
+    """Return the topics of one subscription, or None if it cannot be decoded or lists more than `max_count` topics."""
     if len(subscription) < _HEAD.size:
         return None
     version, count = _HEAD.unpack_from(subscription)
-    if version < 0 or count < 0 or count * _STRING_LENGTH.size > len(subscription) - _HEAD.size:
+    if version < 0 or not 0 <= count <= max_count or count * _STRING_LENGTH.size > len(subscription) - _HEAD.size:
         return None
     topics = []
     pos = _HEAD.size

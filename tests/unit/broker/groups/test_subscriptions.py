@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.broker.core import limits
 from ottla.broker.groups.subscriptions import topics_of, union_of_topics
 from tests.support.classic_groups import subscription
 
@@ -33,6 +34,13 @@ def test_a_real_consumers_subscription_is_decoded() -> None:
 )
 def test_bytes_that_are_no_subscription_give_none(bad: bytes) -> None:
     assert topics_of(bad) is None
+
+
+def test_the_number_of_decoded_topics_is_limited() -> None:
+    many = subscription(*["t"] * (limits.SUBSCRIBED_TOPICS - 1))
+    assert union_of_topics([many, subscription("u")]) == {"t", "u"}
+    assert union_of_topics([many, subscription("u", "v")]) is None
+    assert topics_of(subscription(*["t"] * (limits.SUBSCRIBED_TOPICS + 1))) is None
 
 
 def test_one_unreadable_subscription_makes_the_union_unknown() -> None:
