@@ -95,7 +95,8 @@ class InProcessGateway(InProcessNode[Gateway]):
         are read over the wire, on connections of their own, up to the high watermark.
 
         `topics`: by default those that were written or read through the gateway. Raises NotExactlyOnce with an explanation, OSError if the
-        cluster cannot be read, RuntimeError if nothing was recorded, and KeyError, TypeError or ValueError as the broker's.
+        cluster cannot be read, RuntimeError if nothing was recorded, or if no client used the gateway and neither `topics` nor `expected`
+        is given, and KeyError, TypeError or ValueError as the broker's.
         """
         from ottla.broker.testing.wire_verdict import WireSource, assert_exactly_once  # noqa: PLC0415 # only for tests that judge
 

@@ -56,6 +56,8 @@ def assert_exactly_once(
     """Implement `InProcessGateway.assert_exactly_once`: judge what clients did through the gateway; raise NotExactlyOnce if anything is
     wrong."""
     __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
+    if topics is None and expected is None and not history.sends and not history.reads:
+        raise RuntimeError("no client wrote or read records through the gateway: does it use the gateway's bootstrap servers?")
     arguments = assertion_arguments(topics, expected, by)
     found = examine(source, history, arguments.topics, expected=arguments.expected, by=arguments.by, audit=audit)
     if found.anomalies or found.findings:

@@ -93,6 +93,8 @@ def test_what_others_wrote_beside_the_gateway_is_judged_only_by_name(broker: InP
     with Client(HOST, broker.port) as beside:
         produce(beside, "theirs", b"same")
         produce(beside, "theirs", b"same")
+    with client_of(gateway) as client:
+        produce(client, "t", b"ours")
     gateway.assert_exactly_once()
     with pytest.raises(NotExactlyOnce, match="same is readable 2 times"):
         gateway.assert_exactly_once("theirs")
