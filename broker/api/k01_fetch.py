@@ -468,6 +468,9 @@ def _read_one(
         return _without_records(partition, requested), False
     read_bytes_max = min(requested.partition_max_bytes, left, limits.FETCH_PARTITION_READ_BYTES)
     result = log.read(requested.fetch_offset, max(0, read_bytes_max), isolation=isolation, min_one_batch=min_one_batch)
+    if len(result.aborted) > limits.ABORTED_AT_ONCE:
+        fewer_bytes = len(result.records) * limits.ABORTED_AT_ONCE // len(result.aborted)
+        result = log.read(requested.fetch_offset, fewer_bytes, isolation=isolation, min_one_batch=True)
     data = PartitionData(
         requested.partition,
         ErrorCode.NONE,

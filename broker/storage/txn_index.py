@@ -7,13 +7,17 @@ The file exists only if it has entries. Their last offsets increase.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.broker.storage.files import Files
 
 _ENTRY: Final = struct.Struct(">hqqqq")
+_LAST_OFFSET: Final = attrgetter("last_offset")
 
 
 class AbortedTxn(NamedTuple):
@@ -54,9 +58,9 @@ class TxnIndex:
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
         """Return the aborted transactions that overlap [fetch_offset, upper_bound), and whether the search is complete: no later segment
         has another one (TransactionIndex.collectAbortedTxns)."""
-        found = []
-        for txn in self.entries():
-            if txn.last_offset >= fetch_offset and txn.first_offset < upper_bound:
+        found, entries = [], self.entries()
+        for txn in islice(entries, bisect_left(entries, fetch_offset, key=_LAST_OFFSET), None):
+            if txn.first_offset < upper_bound:
                 found.append(txn)
             if txn.last_stable_offset >= upper_bound:
                 return found, True

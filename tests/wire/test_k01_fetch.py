@@ -13,14 +13,16 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.records.batch import read_header, split_batches
 from ottla.protocol.records.compression import Codec
-from ottla.protocol.records.record import iter_records
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, delete, produce
+from tests.support.txn_calls import init
 
 
 def request(*partitions: FetchPartition, topic: str = "t", topic_id: bytes = bytes(16), **fields: Any) -> FetchRequest:
@@ -188,6 +190,25 @@ def test_read_committed_names_aborted_transactions_and_read_uncommitted_none(cli
     produce(client, "t", b"a")
     committed = fetch(client, request(part(), isolation_level=1)).responses[0].partitions[0]
     assert (committed.aborted_transactions, committed.last_stable_offset) == ([], 1)
+
+
+def test_a_read_with_very_many_aborted_transactions_is_shortened(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(client, "t")
+    holder = init(client)
+    for sequence in range(12):
+        while holder.add(("t", 0)) != [0]:  # the previous transaction is still being completed
+            pass
+        batch = build_batch(
+            [SimpleRecord(None, b"x")], producer_id=holder.producer_id, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+        data = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])
+        produced = client.call(ProduceRequest("tx", acks=-1, timeout_ms=10_000, topic_data=[data]), version=9)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+        assert holder.end(commit=False).error_code == 0
+    monkeypatch.setattr(limits, "ABORTED_AT_ONCE", 6)
+    read = fetch(client, request(part(), isolation_level=1)).responses[0].partitions[0]
+    offsets = [header.base_offset for _, header in split_batches(bytes(read.records or b""))]
+    assert offsets in (list(range(11)), list(range(12)))  # half of all batches
 
 
 def test_a_long_poll_ends_by_the_append_that_it_waits_for(broker: RunningBroker, client: Client) -> None:

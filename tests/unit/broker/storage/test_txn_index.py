@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,19 @@ def test_a_fetch_gets_the_aborted_transactions_of_its_range(tmp_path: Path) -> N
     assert index.collect(111, 131) == ([TXNS[1], TXNS[2]], True)
     assert index.collect(121, 125) == ([], True)
     assert index.collect(100, 200) == (TXNS, False)
+
+
+def test_the_time_of_a_lookup_does_not_grow_with_the_number_of_older_transactions(tmp_path: Path) -> None:
+    index, count = TxnIndex(FILES, tmp_path / "t", 0, fresh=True), 100_000
+    for at in range(0, 2 * count, 2):
+        index.append(AbortedTxn(1, at, at + 1, at + 2))
+    began = time.thread_time()
+    for _ in range(1_000):
+        assert index.collect(2 * count - 4, 2 * count) == (
+            [AbortedTxn(1, at, at + 1, at + 2) for at in (2 * count - 4, 2 * count - 2)],
+            True,
+        )
+    assert time.thread_time() - began < 1  # looking at all older ones takes 5 s
 
 
 def test_no_file_exists_without_an_aborted_transaction(tmp_path: Path) -> None:
