@@ -33,8 +33,10 @@ from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, Persister, 
 from ottla.broker.share.sessions import ShareSession, ShareSessions
 from ottla.broker.share.settings import EARLIEST, LATEST, ShareSettings
 from ottla.broker.share.share_partition import SharePartition, Update
+from ottla.broker.storage.log_reader import Search
 from ottla.broker.storage.log_values import EARLIEST as EARLIEST_TIMESTAMP
 from ottla.broker.storage.log_values import LATEST as LATEST_TIMESTAMP
+from ottla.broker.storage.log_values import Isolation, TimestampOffset
 from ottla.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -159,19 +161,50 @@ class SharePartitionManager:
             self._failed(shared, Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _load(self, shared: SharePartitionInUse, read: ReadState) -> None:
-        start = read.start_offset
-        if start == UNINITIALIZED_START_OFFSET:
-            try:
-                start = self._reset_offset(shared)
-            except Rejected as error:
-                raise self._failed(shared, error) from error
+        if read.start_offset == UNINITIALIZED_START_OFFSET:
+            self._search(shared, read, self._reset_offset(shared))
+        else:
+            self._loaded(shared, read, read.start_offset)
+
+    def _loaded(self, shared: SharePartitionInUse, read: ReadState, start: int) -> None:
         shared.state.load(read, start)
         shared.loaded = True
         self._begin_dead_letters(shared)
         shared.wake()
 
-    def _reset_offset(self, shared: SharePartitionInUse) -> int:
-        """Return the start offset of a share partition without state, as share.auto.offset.reset says. Raises Rejected."""
+    def _search(
+        self,
+        shared: SharePartitionInUse,
+        read: ReadState,
+        search: Search[int],
+        searched: asyncio.Future[TimestampOffset | None] | None = None,
+    ) -> None:
+        """Continue to load a share partition: take the next step of the search for its start offset, after the batch that a thread has
+        searched (`searched`; None at first). Raises Rejected if the share partition cannot be loaded.
+        """
+        if shared.failure is not None:
+            return
+        try:
+            work = next(search) if searched is None else search.send(searched.result)
+        except StopIteration as end:
+            self._loaded(shared, read, end.value)
+        except Rejected as error:
+            raise self._failed(shared, error) from error
+        else:
+            self._partitions.compute(work).add_done_callback(partial(self._searched, shared, read, search))
+
+    def _searched(
+        self, shared: SharePartitionInUse, read: ReadState, search: Search[int], searched: asyncio.Future[TimestampOffset | None]
+    ) -> None:
+        try:
+            self._search(shared, read, search, searched)
+        except Rejected:
+            pass  # the fetches that wait for the share partition get the error
+        except asyncio.CancelledError:
+            self._failed(shared, Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def _reset_offset(self, shared: SharePartitionInUse) -> Search[int]:
+        """Search for the start offset of a share partition without state, as share.auto.offset.reset says. Raises Rejected."""
         partition, settings = shared.partition, shared.state.settings()
         partition.replica.check_leads()
         if settings.auto_offset_reset == EARLIEST:
@@ -179,7 +212,7 @@ class SharePartitionManager:
         if settings.auto_offset_reset == LATEST:
             return partition.log.offset_for_timestamp(LATEST_TIMESTAMP).offset
         timestamp = max(0, self.clock.now_ms() - settings.reset_duration_ms)
-        offset = partition.log.offset_for_timestamp(timestamp).offset
+        offset = (yield from partition.log.search_timestamp(timestamp, Isolation.READ_UNCOMMITTED)).offset
         if offset < 0:
             name = f"{partition.topic}-{partition.index}"
             raise Rejected(ErrorCode.OFFSET_NOT_AVAILABLE, f"Offset for timestamp {timestamp} not found for topic partition: {name}")

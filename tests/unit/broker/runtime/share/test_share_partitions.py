@@ -13,6 +13,8 @@ from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, ReadState, 
 from ottla.broker.share.sessions import TopicPartition
 from ottla.broker.share.settings import BY_DURATION, EARLIEST, LATEST, ShareSettings
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.partition_logs import TOPIC_ID
 from tests.support.share_harness import KEY, LOCK_MS, ShareHarness, acquired
 
@@ -143,6 +145,37 @@ def test_a_new_group_starts_at_its_reset_offset(tmp_path: Path, reset: str, dura
     harness.advance(10_000)
     harness.append(b"c", b"d")
     assert harness.shares.get(KEY).state.start_offset == start
+    harness.logs.close()
+
+
+async def append_large(harness: ShareHarness, batch: bytes) -> None:
+    partition = harness.partition()
+    partition.append(batch, checked=await partition.check(batch))
+
+
+async def test_a_large_batch_is_searched_for_the_start_offset_on_a_thread(tmp_path: Path) -> None:
+    settings = ShareSettings(auto_offset_reset=BY_DURATION, reset_duration_ms=5_000)
+    harness = ShareHarness(tmp_path / "data", start_offset=UNINITIALIZED_START_OFFSET, settings=settings)
+    records = [SimpleRecord(None, bytes(700_000), harness.clock.now_ms() - age_ms) for age_ms in (10_000, 0)]
+    await append_large(harness, build_batch(records, codec=Codec.GZIP))
+    shared, woken = harness.shares.get(KEY), asyncio.Event()
+    assert not shared.loaded
+    shared.waiting[woken] = woken.set
+    await woken.wait()
+    assert (shared.loaded, shared.state.start_offset) == (True, 1)
+    harness.logs.close()
+
+
+async def test_a_share_partition_that_is_dropped_during_the_search_is_not_loaded(tmp_path: Path) -> None:
+    settings = ShareSettings(auto_offset_reset=BY_DURATION, reset_duration_ms=5_000)
+    harness = ShareHarness(tmp_path / "data", start_offset=UNINITIALIZED_START_OFFSET, settings=settings)
+    records = [SimpleRecord(None, bytes(1_100_000), harness.clock.now_ms())]
+    await append_large(harness, build_batch(records, codec=Codec.GZIP))
+    shared = harness.shares.get(KEY)
+    harness.shares.resigned("t", 0, 1)
+    await harness.logs.partitions.compute(lambda: None)
+    await asyncio.sleep(0)
+    assert not shared.loaded
     harness.logs.close()
 
 
