@@ -7,10 +7,14 @@ the cluster gets CLUSTER_AUTHORIZATION_FAILED. A filter with an unknown part (0)
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
+
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.listing import listed
 from ottla.broker.api.services import NodeServices
+from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.controller.acls import Filter, matches
 from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
@@ -22,7 +26,7 @@ NO_AUTHORIZER = "No Authorizer is configured."
 
 
 @API.on_both()
-def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> DescribeAclsResponse:
+def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> DescribeAclsResponse | Awaitable[DescribeAclsResponse]:
     """Return the ACLs that match the request's filter."""
     check_known(request)
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
@@ -31,12 +35,21 @@ def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> Describe
     if ctx.services.authorizer is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker")
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for acl in ctx.services.topics.image.acls.values():
-        if matches(request, acl):
-            pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)
-            resource = found.setdefault(pattern, DescribeAclsResource(*pattern))
-            resource.acls.append(AclDescription(acl.principal, acl.host, acl.operation, acl.permission_type))
-    return DescribeAclsResponse(resources=list(found.values()))
+
+    def describe(acls: Sequence[AccessControlEntryRecord]) -> list[DescribeAclsResource]:
+        """Add the ACLs that match to their resources, and return the resources that had none before."""
+        new = []
+        for acl in acls:
+            if matches(request, acl):
+                pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)
+                if pattern not in found:
+                    found[pattern] = DescribeAclsResource(*pattern)
+                    new.append(found[pattern])
+                found[pattern].acls.append(AclDescription(acl.principal, acl.host, acl.operation, acl.permission_type))
+        return new
+
+    acls = list(ctx.services.topics.image.acls.values())
+    return listed(ctx, acls, describe, lambda resources: DescribeAclsResponse(resources=resources))
 
 
 def check_known(wanted: Filter) -> None:

@@ -7,11 +7,12 @@ Source: KAFKA KafkaApis.handleDescribeTokensRequest, DelegationTokenManager.filt
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Awaitable, Sequence, Set
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.listing import listed
 from ottla.broker.api.services import NodeServices
 from ottla.broker.api.token_rules import check_may_ask
 from ottla.broker.cluster.metadata_records import DelegationTokenRecord
@@ -31,7 +32,9 @@ API = Api(DescribeDelegationTokenRequest, array_limits={"owners": 10_000})
 
 
 @API.on_broker()
-def handle(ctx: Context[NodeServices], request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
+def handle(
+    ctx: Context[NodeServices], request: DescribeDelegationTokenRequest
+) -> DescribeDelegationTokenResponse | Awaitable[DescribeDelegationTokenResponse]:
     """Return the delegation tokens that the request asks for and that the client may see."""
     try:
         check_may_ask(ctx.peer)
@@ -41,8 +44,12 @@ def handle(ctx: Context[NodeServices], request: DescribeDelegationTokenRequest) 
     if not secret:
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = None if request.owners is None else {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
-    tokens = ctx.services.topics.image.delegation_tokens.values()
-    return DescribeDelegationTokenResponse(tokens=[_described(ctx, token, secret) for token in tokens if _is_shown(ctx, token, owners)])
+
+    def describe(tokens: Sequence[DelegationTokenRecord]) -> list[DescribedDelegationToken]:
+        return [_described(ctx, token, secret) for token in tokens if _is_shown(ctx, token, owners)]
+
+    tokens = list(ctx.services.topics.image.delegation_tokens.values())
+    return listed(ctx, tokens, describe, lambda described: DescribeDelegationTokenResponse(tokens=described))
 
 
 def _is_shown(ctx: Context[NodeServices], token: DelegationTokenRecord, owners: Set[str] | None) -> bool:

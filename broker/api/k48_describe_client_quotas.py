@@ -7,12 +7,13 @@ Source: KAFKA ClientQuotasImage.describe.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.listing import listed
 from ottla.broker.api.services import NodeServices
 from ottla.broker.cluster.image import QuotaTarget
 from ottla.broker.core.acl import Operation
@@ -34,7 +35,9 @@ _TYPES: Final = frozenset({"user", "client-id", "ip"})
 
 
 @API.on_broker()
-def handle(ctx: Context[NodeServices], request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+def handle(
+    ctx: Context[NodeServices], request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse | Awaitable[DescribeClientQuotasResponse]:
     """Return the quotas of every entity that has all requested components; with `strict`, only of entities without other components."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE_CONFIGS):
         return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
@@ -43,16 +46,18 @@ def handle(ctx: Context[NodeServices], request: DescribeClientQuotasRequest) -> 
     except Rejected as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     quotas = ctx.services.topics.image.client_quotas
-    return DescribeClientQuotasResponse(
-        entries=[
+
+    def describe(targets: Sequence[QuotaTarget]) -> list[EntryData]:
+        return [
             EntryData(
                 [EntityData(kind, name) for kind, name in sorted(target)],
                 [ValueData(key, value) for key, value in sorted(quotas[target].items())],
             )
-            for target in quotas
+            for target in targets
             if _matches(target, filters, strict=request.strict)
-        ],
-    )
+        ]
+
+    return listed(ctx, list(quotas), describe, lambda entries: DescribeClientQuotasResponse(entries=entries))
 
 
 def _matches(target: QuotaTarget, filters: Sequence[ComponentData], *, strict: bool) -> bool:

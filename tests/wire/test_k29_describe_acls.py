@@ -45,6 +45,16 @@ def test_acls_are_grouped_by_resource(broker: RunningBroker, version: int) -> No
 
 
 @WITH_AUTHORIZER
+def test_a_list_that_is_made_in_several_turns_has_each_resource_once(broker: RunningBroker) -> None:
+    with bob(broker) as client:
+        for host in ("10.0.0.1", "10.0.0.2"):
+            allow(client, *(acl(Resource.TOPIC, f"t-{number}", Operation.READ, host=host) for number in range(130)))
+        found = describe(client)
+    assert {each.resource_name: len(each.acls) for each in found.resources} == {f"t-{number}": 2 for number in range(130)}
+    assert len(found.resources) == 130
+
+
+@WITH_AUTHORIZER
 @pytest.mark.parametrize(
     ("name", "pattern", "found"),
     [

@@ -37,6 +37,11 @@ def test_a_client_sees_its_own_tokens_and_those_that_it_may_describe(tmp_path: P
         assert seen(client) == {own, renewed, for_eve}
 
 
+def test_a_list_that_is_made_in_several_turns_is_complete(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data", WITH_TOKENS, clock=VirtualClock()) as broker, bob(broker) as admin:
+        assert {create_token(admin).token_id for _ in range(150)} == seen(admin)
+
+
 def test_a_token_is_described_completely_in_every_version(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", WITH_TOKENS, clock=VirtualClock()) as broker, bob(broker) as admin:
         token_id = create_token(admin, "eve", "ann", "zoe").token_id

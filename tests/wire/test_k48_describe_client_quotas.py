@@ -7,7 +7,8 @@ import pytest
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k48_describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from tests.support.quota_calls import ALICE, ALICES_APP, APP, EVERY_USER, LOCAL, Target, set_quota
+from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest
+from tests.support.quota_calls import ALICE, ALICES_APP, APP, EVERY_USER, LOCAL, Target, quota, set_quota
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 QUOTAS: dict[Target, dict[str, float]] = {
@@ -39,6 +40,13 @@ def described(client: Client, *parts: ComponentData, strict: bool = False, versi
 @pytest.mark.parametrize("version", [0, 1])
 def test_without_a_filter_all_quotas_are_returned(client: Client, version: int) -> None:
     assert described(client, version=version) == QUOTAS
+
+
+def test_a_list_that_is_made_in_several_turns_is_complete(client: Client) -> None:
+    targets: list[Target] = [(("user", f"u-{number}"),) for number in range(250)]
+    entries = [quota(target, producer_byte_rate=1.0) for target in targets]
+    assert {each.error_code for each in client.call(AlterClientQuotasRequest(entries)).entries} == {0}
+    assert set(described(client, ComponentData("user", ANY, None), strict=True)) == {*targets, ALICE, EVERY_USER}
 
 
 @pytest.mark.parametrize(
