@@ -172,6 +172,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         before = self.members.get(member.member_id)
         if before is not None:
             self._release(before)
+            self._remove_instance(before)
             self._count_regex(before, -1)
         self._count_regex(member, +1)
         self.members[member.member_id] = member

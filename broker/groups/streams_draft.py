@@ -122,11 +122,13 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
     # --- consequences of a heartbeat ------------------------------------------------------------------------------------------
 
     def put_member(self, before: StreamsMember, after: StreamsMember) -> bool:
-        """Add the record of a member's metadata to the operation if it has changed, and return whether it has."""
-        if before.member_id in self.group.members and before == after:
+        """Add the record of a member's metadata to the operation if it has changed. Return whether the change needs a new group epoch;
+        from 4.4 on, only what the assignor may use does."""
+        is_known = before.member_id in self.group.members
+        if is_known and before == after:
             return False
         self.put(records.StreamsGroupMemberMetadataKey(self.group_id, after.member_id), metadata_of(after))
-        return True
+        return not (is_known and self.config.is_extended) or _relevant(before) != _relevant(after)
 
     def put_assignment(self, member: StreamsMember) -> None:
         """Add the record of a member's current assignment of tasks to the operation."""
@@ -215,3 +217,8 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
             self.deadlines.set(DeadlineKind.REBALANCE, member.member_id, due_ms, member.epoch)
         else:
             self.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)
+
+
+def _relevant(member: StreamsMember) -> tuple[object, ...]:
+    """Return the fields of which a change needs a new group epoch. Source: Kafka's hasEpochRelevantMemberConfigChanged."""
+    return member.topology_epoch, member.rack_id, member.client_tags, member.process_id

@@ -157,6 +157,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         before = self.members.get(member_id)
         if before is not None:
             self._release(before)
+            self._remove_instance(before)
         after = self.members[member_id] = replace(before or StreamsMember(member_id=member_id), **changes)
         self._enter_instance(after)
         held, process_id = after.held_tasks(), after.process_id

@@ -133,7 +133,7 @@ def heartbeat(
     table. Raises Rejected."""
     before = _member(draft, beat)
     status: list[tuple[int, str]] = []
-    member_changed = draft.put_member(before, _changed(before, beat, client_id, client_host))
+    member_changed = draft.put_member(before, _changed(before, beat, client_id, client_host, is_extended=draft.config.is_extended))
     if beat.topology is not None:
         draft.put_topology(topology_value(beat.topology))
     metadata_hash = draft.check_topology()
@@ -255,8 +255,11 @@ def _check_epoch(member: StreamsMember, beat: StreamsGroupHeartbeatRequest) -> N
     )
 
 
-def _changed(member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str) -> StreamsMember:
-    """Return `member` with the fields that the heartbeat changes."""
+def _changed(
+    member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, is_extended: bool
+) -> StreamsMember:
+    """Return `member` with the fields that the heartbeat changes. From 4.4 on, a member that joins without an endpoint has none."""
+    endpoint = None if is_extended and beat.member_epoch == JOIN_EPOCH else member.user_endpoint
     return replace(
         member,
         instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
@@ -266,7 +269,7 @@ def _changed(member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_i
         rebalance_timeout_ms=member.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms,
         topology_epoch=member.topology_epoch if beat.topology is None else beat.topology.epoch,
         process_id=member.process_id if beat.process_id is None else beat.process_id,
-        user_endpoint=member.user_endpoint if beat.user_endpoint is None else (beat.user_endpoint.host, beat.user_endpoint.port),
+        user_endpoint=endpoint if beat.user_endpoint is None else (beat.user_endpoint.host, beat.user_endpoint.port),
         client_tags=member.client_tags if beat.client_tags is None else {tag.key: tag.value for tag in beat.client_tags},
     )
 

@@ -15,14 +15,14 @@ from ottla.protocol.messages.k88_streams_group_heartbeat import TopicPartition
 def input_partitions(tasks: Tasks, subtopologies: Subtopologies, partitions_of: PartitionsOf) -> list[TopicPartition]:
     """Return the partitions that the tasks read, by topic. A deleted topic is left out.
 
-    For a topic of n partitions, only the n lowest task numbers of its subtopology are listed, even if they are not its partition
-    numbers, as in Kafka.
+    A topic with fewer partitions than the subtopology has tasks is listed with those that it has. Kafka 4.3 lists as many of the lowest
+    task numbers, even if they are not its partitions.
     """
     found = []
     for subtopology_id, numbers in sorted_tasks(tasks):
         subtopology = subtopologies[subtopology_id]
         for topic in in_hash_order([*sorted(subtopology.source_topics), *subtopology.repartition_source_topics], string_hash):
-            count = partitions_of(topic)
-            if count is not None:
-                found.append(TopicPartition(topic, numbers[:count]))
+            count = partitions_of(topic) or 0
+            if partitions := [number for number in numbers if number < count]:
+                found.append(TopicPartition(topic, partitions))
     return found

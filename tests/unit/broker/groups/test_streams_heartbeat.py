@@ -347,6 +347,41 @@ def test_an_instance_has_one_member() -> None:
     assert driver.join("b", instance_id="i").tasks == active(0, 1), "an instance that has left for good is free"
 
 
+def test_a_member_that_joins_under_another_instance_id_gives_up_the_former_one() -> None:
+    driver = StreamsDriver(is_extended=True)
+    driver.join("a", instance_id="i")
+    driver.join("a", instance_id="j")
+    assert driver.refused("a", -1, instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.join("b", instance_id="i")
+    assert (driver.member("a").instance_id, driver.member("b").instance_id) == ("j", "i")
+
+
+@pytest.mark.parametrize(("is_extended", "endpoint"), [(False, ("h", 1)), (True, None)])
+def test_since_4_4_a_member_that_joins_again_without_an_endpoint_has_none(is_extended: bool, endpoint: tuple[str, int] | None) -> None:
+    driver = StreamsDriver(is_extended=is_extended)
+    driver.join("a", user_endpoint=Endpoint("h", 1))
+    driver.join("a")
+    assert driver.member("a").user_endpoint == endpoint
+
+
+@pytest.mark.parametrize(
+    ("fields", "of_4_3", "of_4_4"),
+    [
+        ({"user_endpoint": Endpoint("h", 1)}, 1, 0),
+        ({"rebalance_timeout_ms": 7}, 1, 0),
+        ({"rack_id": "r"}, 1, 1),
+        ({"client_tags": [KeyValue("k", "v")]}, 1, 1),
+        ({"process_id": "p"}, 1, 1),
+    ],
+)
+def test_since_4_4_only_what_the_assignor_may_use_needs_a_new_epoch(fields: dict[str, Any], of_4_3: int, of_4_4: int) -> None:
+    for is_extended, bumps in ((False, of_4_3), (True, of_4_4)):
+        driver = StreamsDriver(is_extended=is_extended)
+        epoch = driver.join("a").epoch
+        driver.beat("a", epoch, **fields)
+        assert driver.group.epoch - epoch == bumps
+
+
 def test_a_static_member_that_does_not_return_in_time_is_removed() -> None:
     driver = StreamsDriver(is_extended=True)
     driver.join("a", instance_id="i")

@@ -19,11 +19,12 @@ def test_a_task_reads_its_partition_of_every_input() -> None:
     ]
 
 
-def test_a_topic_with_fewer_partitions_is_listed_with_as_many() -> None:
+def test_a_topic_with_fewer_partitions_is_listed_with_those_that_it_has() -> None:
     assert input_partitions({"0": frozenset({1, 2, 3})}, SUBTOPOLOGIES, {"a": 4, "b": 2}.get) == [
         TopicPartition("a", [1, 2, 3]),
-        TopicPartition("b", [1, 2]),
+        TopicPartition("b", [1]),
     ]
+    assert input_partitions({"0": frozenset({2, 3})}, SUBTOPOLOGIES, {"a": 4, "b": 2}.get) == [TopicPartition("a", [2, 3])]
 
 
 def test_a_deleted_topic_is_left_out() -> None:
