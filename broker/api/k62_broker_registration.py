@@ -12,7 +12,7 @@ from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
-API = Api(BrokerRegistrationRequest, throttled=False)
+API = Api(BrokerRegistrationRequest, throttled=False, array_limits={"listeners": 1_000, "features": 1_000, "log_dirs": 1_000})
 _PREVIOUS_EPOCH_SINCE = 3
 
 

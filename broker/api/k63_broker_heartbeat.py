@@ -16,15 +16,17 @@ from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
-API = Api(BrokerHeartbeatRequest, throttled=False)
+API = Api(BrokerHeartbeatRequest, throttled=False, array_limits={"offline_log_dirs": 1_000, "cordoned_log_dirs": 1_000})
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     """Record a heartbeat and return the broker's state."""
     services = ctx.services
-    services.active.state.sessions.touch(BrokerIdAndEpoch(request.broker_id, request.broker_epoch), services.clock.mono_ms())
+    state = services.active.state
     try:
+        state.broker(request.broker_id, request.broker_epoch)  # others get no session: there is no limit to their number
+        state.sessions.touch(BrokerIdAndEpoch(request.broker_id, request.broker_epoch), services.clock.mono_ms())
         outcome = await services.active.run(partial(heartbeat, request=request))
     except Rejected as error:
         return BrokerHeartbeatResponse(error_code=error.code)

@@ -12,7 +12,7 @@ from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 
-API = Api(ControllerRegistrationRequest, throttled=False)
+API = Api(ControllerRegistrationRequest, throttled=False, array_limits={"listeners": 1_000, "features": 1_000})
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)

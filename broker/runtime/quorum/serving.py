@@ -28,6 +28,8 @@ from ottla.protocol.messages.quorum import NodeEndpoint as QuorumEndpoint
 
 OBSERVER_SESSION_MS: Final = 300_000
 """An observer that has not fetched for this long is dropped from DescribeQuorum."""
+OBSERVERS_MAX: Final = 2_000
+"""The most observers in DescribeQuorum. Above it, the one that has not fetched for the longest time is dropped."""
 BYTES_AT_ONCE: Final = 8 << 20
 """Maximum bytes of the log in one response, whatever the request allows; no batch is larger."""
 
@@ -113,8 +115,13 @@ class QuorumServing:
             state = request.replica_state
             key = ReplicaKey(request.replica_id if request.replica_id >= 0 else state.replica_id, fetch_partition.replica_directory_id)
             if key.node_id >= 0:
-                self._readers.setdefault(key, Reader()).fetched(offset, voter.high_watermark, self._clock.now_ms())
+                self._reader(key).fetched(offset, voter.high_watermark, self._clock.now_ms())
         return data
+
+    def _reader(self, key: ReplicaKey) -> Reader:
+        if key not in self._readers and len(self._readers) >= OBSERVERS_MAX:
+            del self._readers[min(self._readers, key=lambda known: self._readers[known].fetched_ms)]
+        return self._readers.setdefault(key, Reader())
 
     def _is_before_log(self, fetch_partition: k01.FetchPartition) -> bool:
         """Return whether the requested records were deleted from the log, so that only a snapshot contains them."""

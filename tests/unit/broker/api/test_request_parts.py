@@ -21,6 +21,8 @@ from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetF
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfigs, CreateTopicsRequest
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
@@ -68,6 +70,14 @@ def test_arrays_inside_a_struct_are_limited() -> None:
     changelogs = Subtopology("0", ["t"], state_changelog_topics=[TopicInfo("c", 0, 1)] * 2_000)
     excessive = StreamsGroupHeartbeatRequest(topology=Topology(0, [changelogs]))
     assert too_many(excessive) == "more than 2000 topology.subtopologies.state_changelog_topics"
+
+
+def test_the_directories_of_a_broker_are_limited() -> None:
+    directories = [bytes(16)] * 1_001
+    assert too_many(BrokerRegistrationRequest(log_dirs=directories[1:])) is None
+    assert too_many(BrokerRegistrationRequest(log_dirs=directories)) == "more than 1000 log_dirs"
+    assert too_many(BrokerHeartbeatRequest()) is None
+    assert too_many(BrokerHeartbeatRequest(cordoned_log_dirs=directories)) == "more than 1000 cordoned_log_dirs"
 
 
 def test_a_request_with_few_elements_is_not_split() -> None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from ottla.broker.cluster.snapshots import SnapshotId
+from ottla.broker.runtime.quorum import serving
 from ottla.broker.runtime.quorum.serving import OBSERVER_SESSION_MS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchRequest, FetchTopic, PartitionData
@@ -200,3 +201,16 @@ async def test_describe_quorum_lists_the_leader_and_its_active_observers(harness
 async def test_describe_quorum_of_another_topic_is_refused(harness: VoterHarness) -> None:
     answer = harness.serving.describe(quorum(("t", 0), ("__cluster_metadata", 0)))
     assert [topic.partitions[0].error_code for topic in answer.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+
+
+async def test_the_observer_that_fetched_longest_ago_is_dropped_above_the_limit(
+    harness: VoterHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "OBSERVERS_MAX", 2)
+    for node_id in (7, 8, 7, 9, 9):
+        request = fetch(2)
+        request.replica_state.replica_id = node_id
+        await harness.answer(request)
+        await harness.pass_ms(1)
+    observers = harness.serving.describe(quorum(("__cluster_metadata", 0))).topics[0].partitions[0].observers
+    assert [observer.replica_id for observer in observers] == [7, 9]
