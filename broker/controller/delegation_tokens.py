@@ -4,6 +4,7 @@ Invariants:
 - A token's HMAC derives from its id and the secret that all nodes share; it is in no record.
 - A token ends when it expires. Until its maximum lifetime its owner and its renewers can renew it.
 - Without a secret there are no tokens.
+- The tokens that one principal can create take bounded memory: creating one requires no permission.
 
 Times are wall clock ms. Source: Kafka's DelegationTokenControlManager.
 """
@@ -20,6 +21,7 @@ from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
 from ottla.broker.cluster.record_versions import DELEGATION_TOKENS
 from ottla.broker.cluster.topic_ids import id_text, new_topic_id
+from ottla.broker.core import limits
 from ottla.broker.core.config_keys import INT64_MAX
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.principal import USER, Principal
@@ -78,6 +80,7 @@ def create_token(
     lifetime_ms = min(request.max_lifetime_ms, rules.max_lifetime_ms) if request.max_lifetime_ms > 0 else rules.max_lifetime_ms
     last_ms = _sum(now_ms, lifetime_ms)
     check_renewers(request)
+    _check_room(image, requester, request)
     record = DelegationTokenRecord(
         owner=str(owner),
         requester=str(requester),
@@ -94,6 +97,14 @@ def check_renewers(request: CreateDelegationTokenRequest) -> None:
     """Raise Rejected if a renewer that the request names is not of the principal type User."""
     if any(renewer.principal_type != USER for renewer in request.renewers):
         raise Rejected(ErrorCode.INVALID_PRINCIPAL_TYPE)
+
+
+def _check_room(image: MetadataImage, requester: Principal, request: CreateDelegationTokenRequest) -> None:
+    if sum(len(renewer.principal_name) for renewer in request.renewers) > limits.TOKEN_RENEWERS_CHARS:
+        raise Rejected(ErrorCode.POLICY_VIOLATION)
+    name = str(requester)
+    if sum(token.requester == name for token in image.delegation_tokens.values()) >= limits.TOKENS_OF_REQUESTER:
+        raise Rejected(ErrorCode.POLICY_VIOLATION)
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:

@@ -200,6 +200,16 @@ ACCEPT_WAIT_MS = 30_000
 block all clients for three hours.
 """
 
+# --- delegation tokens --------------------------------------------------------------------------------------------------------
+TOKENS_OF_REQUESTER = 10_000
+TOKEN_RENEWERS_CHARS = 16 * KIB
+"""Delegation tokens that one principal created, and the names of a token's renewers: 160 MB in all. A token lasts for seven days by
+default, so that 10,000 are one a minute. A token usually has one or two renewers.
+"""
+
+TOKEN_HMACS = 50_000
+"""HMACs of delegation tokens that are cached, because a token is found by its HMAC: 15 MB at 300 bytes each."""
+
 # --- authorization ------------------------------------------------------------------------------------------------------------
 KEPT_VERDICTS = 20_000
 KEPT_VERDICT_CHARS = 249

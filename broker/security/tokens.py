@@ -1,4 +1,4 @@
-"""The HMAC of a delegation token (KIP-48), computed from the token's id and the nodes' shared `delegation.token.secret.key`; never stored.
+"""The HMAC of a delegation token (KIP-48), computed from the token's id and the nodes' shared `delegation.token.secret.key`; never written.
 
 A client with the HMAC authenticates by SCRAM: the user is the token's id, the password is the HMAC in base64, with the extension
 `tokenauth=true`.
@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import base64
 import hmac
+from functools import lru_cache
+
+from ottla.broker.core import limits
 
 
+@lru_cache(limits.TOKEN_HMACS)
 def token_hmac(secret: str, token_id: str) -> bytes:
     """Return the 64 bytes of a token's HMAC."""
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
