@@ -121,14 +121,14 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
 
     # --- consequences of a heartbeat ------------------------------------------------------------------------------------------
 
-    def put_member(self, before: StreamsMember, after: StreamsMember) -> bool:
-        """Add the record of a member's metadata to the operation if it has changed. Return whether the change needs a new group epoch;
-        from 4.4 on, only what the assignor may use does."""
+    def put_member(self, before: StreamsMember, after: StreamsMember, *, names_instance: bool = False) -> bool:
+        """Add the record of a member's metadata to the operation if it has changed. Return whether the change needs a new group epoch; if
+        the request names an instance id, only what the assignor may use does."""
         is_known = before.member_id in self.group.members
         if is_known and before == after:
             return False
         self.put(records.StreamsGroupMemberMetadataKey(self.group_id, after.member_id), metadata_of(after))
-        return not (is_known and self.config.is_extended) or _relevant(before) != _relevant(after)
+        return not (is_known and names_instance) or _relevant(before) != _relevant(after)
 
     def put_assignment(self, member: StreamsMember) -> None:
         """Add the record of a member's current assignment of tasks to the operation."""
@@ -220,5 +220,6 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
 
 
 def _relevant(member: StreamsMember) -> tuple[object, ...]:
-    """Return the fields of which a change needs a new group epoch. Source: Kafka's hasEpochRelevantMemberConfigChanged."""
+    """Return the fields of which a change needs a new group epoch also with an instance id. Source: Kafka's
+    hasEpochRelevantMemberConfigChanged."""
     return member.topology_epoch, member.rack_id, member.client_tags, member.process_id

@@ -133,7 +133,8 @@ def heartbeat(
     table. Raises Rejected."""
     before = _member(draft, beat)
     status: list[tuple[int, str]] = []
-    member_changed = draft.put_member(before, _changed(before, beat, client_id, client_host, is_extended=draft.config.is_extended))
+    after = _changed(before, beat, client_id, client_host, is_extended=draft.config.is_extended)
+    member_changed = draft.put_member(before, after, names_instance=beat.instance_id is not None)
     if beat.topology is not None:
         draft.put_topology(topology_value(beat.topology))
     metadata_hash = draft.check_topology()

@@ -365,7 +365,7 @@ def test_since_4_4_a_member_that_joins_again_without_an_endpoint_has_none(is_ext
 
 
 @pytest.mark.parametrize(
-    ("fields", "of_4_3", "of_4_4"),
+    ("fields", "dynamic", "static"),
     [
         ({"user_endpoint": Endpoint("h", 1)}, 1, 0),
         ({"rebalance_timeout_ms": 7}, 1, 0),
@@ -374,11 +374,11 @@ def test_since_4_4_a_member_that_joins_again_without_an_endpoint_has_none(is_ext
         ({"process_id": "p"}, 1, 1),
     ],
 )
-def test_since_4_4_only_what_the_assignor_may_use_needs_a_new_epoch(fields: dict[str, Any], of_4_3: int, of_4_4: int) -> None:
-    for is_extended, bumps in ((False, of_4_3), (True, of_4_4)):
-        driver = StreamsDriver(is_extended=is_extended)
-        epoch = driver.join("a").epoch
-        driver.beat("a", epoch, **fields)
+def test_of_a_static_member_only_what_the_assignor_may_use_needs_a_new_epoch(fields: dict[str, Any], dynamic: int, static: int) -> None:
+    for instance_id, bumps in ((None, dynamic), ("i", static)):
+        driver = StreamsDriver(is_extended=True)
+        epoch = driver.join("a", instance_id=instance_id).epoch
+        driver.beat("a", epoch, instance_id=instance_id, **fields)
         assert driver.group.epoch - epoch == bumps
 
 
