@@ -76,6 +76,7 @@ def _heartbeat(ctx: Context[CoordinationServices], request: ConsumerGroupHeartbe
         topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=_owned(request.topic_partitions),
+        requires_member_id=requires_member_id,
         may_describe=describable_topics(ctx),
     )
 

@@ -46,6 +46,8 @@ def test_version_0_assigns_the_member_id_and_later_versions_require_it(client: C
     assert beat(client, made, 2, version=0).error_code == 0
     refused = join(client, "")
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
+    for version, error in ((0, ErrorCode.UNKNOWN_MEMBER_ID), (1, ErrorCode.INVALID_REQUEST)):
+        assert beat(client, "", -2, version=version, instance_id="i").error_code == error
 
 
 @pytest.mark.broker_settings(AT_ONCE)
