@@ -13,7 +13,8 @@ Source: Kafka's AclControlManager, ResourcePatternFilter, AccessControlEntryFilt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from io import BytesIO
 from typing import Final, NamedTuple, Protocol
 
@@ -101,16 +102,40 @@ def delete_acls(image: MetadataImage, filters: Sequence[Filter]) -> Effects[Meta
     """
     removed: dict[bytes, MetadataRecord] = {}
     results: list[Deleted] = []
+    candidates = _candidates(image)
     for wanted in filters:
         if (problem := _unknown(wanted)) is not None:
             results.append(Deleted([], _invalid(problem)))
             continue
-        found = [acl for acl in image.acls.values() if matches(wanted, acl)]
+        found = [acl for acl in candidates(wanted) if matches(wanted, acl)]
         removed |= {acl.id: RemoveAccessControlEntryRecord(acl.id) for acl in found}
         if len(removed) > ACLS_PER_REQUEST_MAX:
             raise _invalid(f"Cannot remove more than {ACLS_PER_REQUEST_MAX} acls in a single delete operation.")
         results.append(Deleted(found))
     return Effects(list(removed.values()), results)
+
+
+def _candidates(image: MetadataImage) -> Callable[[Filter], Iterable[AccessControlEntryRecord]]:
+    """Return a function that returns the ACLs which a filter may match: those with its exact name, or else its principal, or all.
+
+    Tools send one filter for each ACL, and looking at 50,000 ACLs takes 25 ms.
+    """
+
+    @cache
+    def grouped(field: str) -> dict[str, list[AccessControlEntryRecord]]:
+        groups: dict[str, list[AccessControlEntryRecord]] = {}
+        for acl in image.acls.values():
+            groups.setdefault(getattr(acl, field), []).append(acl)
+        return groups
+
+    def candidates(wanted: Filter) -> Iterable[AccessControlEntryRecord]:
+        if wanted.resource_name_filter is not None and wanted.pattern_type_filter != Pattern.MATCH:
+            return grouped("resource_name").get(wanted.resource_name_filter, ())
+        if wanted.principal_filter is not None:
+            return grouped("principal").get(wanted.principal_filter, ())
+        return image.acls.values()
+
+    return candidates
 
 
 def _unknown(wanted: Filter) -> str | None:
