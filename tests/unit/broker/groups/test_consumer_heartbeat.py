@@ -154,6 +154,15 @@ def test_a_static_member_that_did_not_leave_blocks_its_instance_id(driver: Group
     assert driver.join("a", instance_id="i").epoch == 2
 
 
+def test_a_member_that_rejoins_under_an_instance_id_gets_back_at_once_what_it_was_to_revoke() -> None:
+    driver = GroupsDriver(assignment_interval_ms=1_000)
+    had = driver.join("a").assignment
+    driver.beat("a", 2, topic_names=frozenset())
+    assert (driver.member("a").assigned, driver.member("a").pending_revocation) == ({}, had)
+    again = driver.join("a", instance_id="i")
+    assert (again.epoch, again.assignment) == (2, had)
+
+
 @pytest.mark.parametrize("epoch", [1, 9])
 def test_any_other_epoch_is_fenced(driver: GroupsDriver, epoch: int) -> None:
     driver.join("a")
