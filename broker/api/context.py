@@ -70,12 +70,15 @@ class Peer:
     """Whether the listener requires authentication and the client is not authenticated yet."""
     is_forwarded: bool = False
     """Whether a broker forwarded the request and has verified the client's connection."""
+    is_closed: bool = False
+    """Whether the connection was closed. A handler that continues after that wastes its work."""
     on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)
     """Callbacks for the connection's close, by a key with which they can be removed: a pending request registers its cancellation."""
 
     def closed(self) -> None:
         """Run the `on_closed` callbacks after the connection was closed. Drop the reference to the connection, so that no
         cycle is left."""
+        self.is_closed = True
         self.throttle = _no_throttle
         callbacks, self.on_closed = self.on_closed, {}
         for callback in callbacks.values():

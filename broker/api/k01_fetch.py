@@ -459,7 +459,8 @@ def _without_records(partition: Partition, requested: FetchPartition, **news: An
 def _read_one(
     partition: Partition, requested: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool
 ) -> tuple[PartitionData, bool]:
-    """Return the partition's result, and whether the read ended at a segment boundary with more records after it.
+    """Return the partition's result, and whether the read ended at a segment boundary with more records after it, or because of very many
+    aborted transactions.
 
     An append cannot extend such a read, so the fetch does not wait (KAFKA DelayedFetch).
     """
@@ -468,7 +469,8 @@ def _read_one(
         return _without_records(partition, requested), False
     read_bytes_max = min(requested.partition_max_bytes, left, limits.FETCH_PARTITION_READ_BYTES)
     result = log.read(requested.fetch_offset, max(0, read_bytes_max), isolation=isolation, min_one_batch=min_one_batch)
-    if len(result.aborted) > limits.ABORTED_AT_ONCE:
+    is_shortened = bool(result.records) and len(result.aborted) > limits.ABORTED_AT_ONCE
+    if is_shortened:
         fewer_bytes = len(result.records) * limits.ABORTED_AT_ONCE // len(result.aborted)
         result = log.read(requested.fetch_offset, fewer_bytes, isolation=isolation, min_one_batch=True)
     data = PartitionData(
@@ -483,7 +485,7 @@ def _read_one(
         aborted_transactions=_aborted(result.aborted, isolation),
         records=result.records,
     )
-    return data, result.on_older_segment
+    return data, result.on_older_segment or is_shortened
 
 
 def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[AbortedTransaction] | None:

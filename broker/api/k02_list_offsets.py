@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Generator
 from typing import TypeVar
 
 from ottla.broker.api.access import denied
-from ottla.broker.api.context import Context
+from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import PartitionServices
@@ -79,8 +79,11 @@ async def _on_thread(ctx: Context[PartitionServices], steps: Steps[ListOffsetsRe
     """Search large batches on a thread, one after the other; `work` is the search of the first one."""
     try:
         while True:
-            searched = ctx.services.partitions.compute(work)
-            await asyncio.wait([searched])
+            async with ctx.services.partitions.one_search:
+                if ctx.peer.is_closed:
+                    raise CloseConnection("the client has disconnected")
+                searched = ctx.services.partitions.compute(work)
+                await asyncio.wait([searched])
             work = steps.send(searched.result)
     except StopIteration as end:
         response: ListOffsetsResponse = end.value
@@ -115,14 +118,19 @@ def _answer(
             raise Rejected(ErrorCode.INVALID_REQUEST, "the partition is named twice")
         timestamp = requested.timestamp if requested.timestamp >= 0 else _special(ctx, requested.timestamp)
         partition = ctx.services.partitions.get(topic, requested.partition_index)
-        partition.replica.check_epoch(requested.current_leader_epoch)
-        if request.replica_id != DEBUGGING:
-            partition.replica.check_leads()
+        _check_replica(partition, request, requested)
         found = yield from _found(ctx, partition, timestamp, _isolation(request))
+        _check_replica(partition, request, requested)  # another leader may have been elected during a search on the thread
     except Rejected as rejected:
         return ListOffsetsPartitionResponse(requested.partition_index, rejected.code)
     epoch = partition.replica.leader_epoch if timestamp == LATEST else found.leader_epoch
     return ListOffsetsPartitionResponse(requested.partition_index, ErrorCode.NONE, found.timestamp, found.offset, epoch)
+
+
+def _check_replica(partition: Partition, request: ListOffsetsRequest, requested: ListOffsetsPartition) -> None:
+    partition.replica.check_epoch(requested.current_leader_epoch)
+    if request.replica_id != DEBUGGING:
+        partition.replica.check_leads()
 
 
 def _special(ctx: Context[PartitionServices], timestamp: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from ottla.broker.api.context import Context
+from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.services import NodeServices
 from ottla.broker.core import limits
 
@@ -24,7 +24,8 @@ def listed(
     """Return `respond` of the list of entries that `describe` makes of `items`, or an awaitable of it if there are more than `at_once`
     items. `describe` may omit items; each of its calls gets at most `at_once`.
 
-    `ctx.spent_ns` counts the time of these calls, so that a long response is encoded on a thread.
+    Long lists are made one after the other. `ctx.spent_ns` counts the time of these calls, so that a long response is encoded on a thread.
+    The awaitable raises CloseConnection if the client disconnects.
     """
     return respond(describe(items)) if len(items) <= at_once else _in_turns(ctx, items, describe, respond, at_once)
 
@@ -37,9 +38,12 @@ async def _in_turns(
     at_once: int,
 ) -> R:
     clock, entries = ctx.services.clock, list[E]()
-    for start in range(0, len(items), at_once):
-        await ctx.services.turns.mine()
-        begun_ns = clock.spent_ns()
-        entries += describe(items[start : start + at_once])
-        ctx.spent_ns += clock.spent_ns() - begun_ns
+    async with ctx.services.turns.one_list:
+        for start in range(0, len(items), at_once):
+            await ctx.services.turns.mine()
+            if ctx.peer.is_closed:
+                raise CloseConnection("the client has disconnected")
+            begun_ns = clock.spent_ns()
+            entries += describe(items[start : start + at_once])
+            ctx.spent_ns += clock.spent_ns() - begun_ns
     return respond(entries)

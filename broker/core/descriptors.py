@@ -16,7 +16,6 @@ _OF_MACOS: Final = 10_240
 """The most that macOS grants, whatever hard limit it reports."""
 _OF_WINDOWS: Final = 8_192
 _OPEN_SEGMENTS: Final = 4_096
-_OTHER_FILES_PART: Final = 8
 
 
 if sys.platform == "win32":
@@ -51,13 +50,15 @@ else:
 
 
 def max_open_segments() -> int:
-    """Return how many segments of logs may be open: at most half of the descriptors."""
-    return min(_OPEN_SEGMENTS, max_open_files() // 2)
+    """Return how many segments of logs one broker may have open: at most an eighth of the descriptors, because a process may contain
+    several brokers.
+    """
+    return min(_OPEN_SEGMENTS, max_open_files() // 8)
 
 
 def max_connections() -> int:
-    """Return how many connections leave enough descriptors for open segments and, an eighth of all, for other files.
+    """Return how many connections the process may have, to leave descriptors for open segments and other files: half of them.
 
     A broker that cannot open a file stops, so clients must not be able to use all descriptors.
     """
-    return max_open_files() - max_open_segments() - max_open_files() // _OTHER_FILES_PART
+    return max_open_files() // 2

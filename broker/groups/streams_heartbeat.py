@@ -358,6 +358,8 @@ def _endpoints(draft: StreamsDraft, member: StreamsMember) -> list[EndpointToPar
     for one in [*others, member]:
         if one.user_endpoint is not None:
             kinds = () if subtopologies is None else (one.assigned.active, one.assigned.standby)
-            partitions = [input_partitions(tasks, subtopologies or {}, draft.partitions_of) for tasks in kinds]
+            partitions = [
+                input_partitions(tasks, subtopologies or {}, draft.partitions_of, only_existing=draft.config.is_extended) for tasks in kinds
+            ]
             found.append(EndpointToPartitions(Endpoint(*one.user_endpoint), *partitions))
     return found

@@ -17,21 +17,31 @@ _STRING_LENGTH = Struct(">h")
 
 def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """Return the topics of all subscriptions together, or None if one of the subscriptions cannot be decoded, or if together they list more
-    than SUBSCRIBED_TOPICS topics.
+    than SUBSCRIBED_TOPICS topics. A list that several members have in common counts once.
     """
     topics: set[str] = set()
     left = limits.SUBSCRIBED_TOPICS
+    lists: dict[bytes, bytes] = {}
     for subscription in subscriptions:
-        read = topics_of(subscription, left)
+        head = subscription[: _HEAD.size]
+        if head in lists and subscription.startswith(lists[head]):
+            continue
+        read = _topics_and_end(subscription, left)
         if read is None:
             return None
-        topics.update(read)
-        left -= len(read)
+        topics.update(read[0])
+        left -= len(read[0])
+        lists[head] = subscription[: read[1]]
     return frozenset(topics)
 
 
 def topics_of(subscription: bytes, max_count: int = limits.SUBSCRIBED_TOPICS) -> list[str] | None:
     """Return the topics of one subscription, or None if it cannot be decoded or lists more than `max_count` topics."""
+    read = _topics_and_end(subscription, max_count)
+    return None if read is None else read[0]
+
+
+def _topics_and_end(subscription: bytes, max_count: int) -> tuple[list[str], int] | None:
     if len(subscription) < _HEAD.size:
         return None
     version, count = _HEAD.unpack_from(subscription)
@@ -51,4 +61,4 @@ def topics_of(subscription: bytes, max_count: int = limits.SUBSCRIBED_TOPICS) ->
             topics.append(subscription[end:pos].decode())
         except UnicodeDecodeError:
             return None
-    return topics
+    return topics, pos

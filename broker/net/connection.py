@@ -7,7 +7,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+from weakref import ref
 
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.dispatch import Dispatcher
@@ -29,10 +30,12 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class MaxConnections(NamedTuple):
-    """The maximum numbers of connections: of the broker, at one listener, and from one address. `of_brokers` is true at the inter-broker
-    listener: a connection there that exceeds `in_all` is accepted, and the longest idle connection of another listener is closed (KIP-402).
+    """The maximum numbers of connections: of the process, of the broker, at one listener, and from one address. `of_brokers` is true at the
+    inter-broker listener: a connection there that exceeds `in_all` is accepted, and the longest idle connection of another listener is
+    closed (KIP-402).
     """
 
+    in_process: int = 2**31 - 1
     in_all: int = 2**31 - 1
     at_listener: int = 2**31 - 1
     from_address: int = 2**31 - 1
@@ -41,11 +44,12 @@ class MaxConnections(NamedTuple):
 
 def connection_limits(settings: BrokerSettings, between_brokers: str | None = None) -> Callable[[str, str], MaxConnections]:
     """Return a function that returns the current limits for a listener's name and a client's address. `between_brokers` is the name of the
-    inter-broker listener, if clients use other listeners. All connections together leave descriptors for files.
+    inter-broker listener, if clients use other listeners. All connections of the process together leave descriptors for files.
     """
-    for_files = max_connections()
+    in_process = max_connections()
     return lambda listener, host: MaxConnections(
-        min(settings.max_connections, for_files),
+        in_process,
+        settings.max_connections,
         settings.max_connections_of(listener),
         ip_overrides(settings.max_connections_per_ip_overrides).get(host, settings.max_connections_per_ip),
         of_brokers=listener == between_brokers,
@@ -54,6 +58,9 @@ def connection_limits(settings: BrokerSettings, between_brokers: str | None = No
 
 class Shared:
     """The state that all connections of a broker share: the dispatcher, the limits and the open connections."""
+
+    _in_process: ClassVar[tuple[ref[Shared], ...]] = ()
+    """All objects of this class: a process may contain brokers and controllers, also on several threads."""
 
     def __init__(
         self, dispatcher: Dispatcher, clock: Clock, timers: Timers, max_request_bytes: int, budget: ByteBudget | None = None
@@ -83,6 +90,12 @@ class Shared:
         self.made = 0
         """The number of connections ever accepted."""
         self._empty: asyncio.Future[None] | None = None
+        Shared._in_process = (*(each for each in Shared._in_process if each() is not None), ref(self))
+
+    @staticmethod
+    def count_in_process() -> int:
+        """Return the number of open connections of all brokers and controllers in this process."""
+        return sum(len(shared.connections) for each in Shared._in_process if (shared := each()) is not None)
 
     def until_empty(self) -> asyncio.Future[None]:
         """Return a future that is done when no connection is left."""
@@ -103,8 +116,10 @@ class Shared:
         if self.stopping:
             return "the broker is stopping"
         maximum = self.max_connections(listener, host)
+        if self.count_in_process() >= maximum.in_process:
+            return f"{maximum.in_process} connections are open, half of what the limit of open files allows: the rest is for files"
         if len(self.connections) >= maximum.in_all and not maximum.of_brokers:
-            return f"the maximum of {maximum.in_all} connections (max.connections, or what the limit of open files allows) is reached"
+            return f"max.connections={maximum.in_all} is reached"
         if self.per_listener[listener] >= maximum.at_listener:
             return f"listener.name.{listener.lower()}.max.connections={maximum.at_listener} is reached"
         if self.per_ip[host] >= maximum.from_address:

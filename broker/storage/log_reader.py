@@ -140,9 +140,10 @@ class LogReader:
 
     # --- timestamps ------------------------------------------------------------------------------------------------------------
 
-    def search(self, timestamp: int, log_start_offset: int) -> Search[TimestampOffset | None]:
+    def search(self, timestamp: int, log_start_offset: int, check: Callable[[], None]) -> Search[TimestampOffset | None]:
         """Return the first record from `log_start_offset` on whose timestamp is at least `timestamp`, None if there is none. MAX_TIMESTAMP
-        finds the record with the log's greatest timestamp instead, other negative values find nothing.
+        finds the record with the log's greatest timestamp instead, other negative values find nothing. `check` is called before a segment
+        is read after a step, and raises an error if the log has been closed meanwhile.
         """
         if timestamp == MAX_TIMESTAMP:
             return (yield from self._with_max_timestamp())
@@ -152,6 +153,7 @@ class LogReader:
             found = yield from _first_in(data, header, timestamp, INT64_MAX, log_start_offset)
             if found is not None:
                 return found
+            check()
             from_offset = header.last_offset + 1
         return None
 

@@ -378,7 +378,7 @@ class PartitionLog:
         if timestamp in {EARLIEST, EARLIEST_LOCAL}:
             return TimestampOffset(-1, self.log_start_offset, self.epochs.epoch_at(self.log_start_offset))
         try:
-            found = yield from self._reader.search(timestamp, self.log_start_offset)
+            found = yield from self._reader.search(timestamp, self.log_start_offset, self._check_online)
         except OSError as e:
             raise storage_error("cannot read the log", e) from e
         except RecordsError as e:

@@ -195,7 +195,7 @@ class ProducerState:
         if guard is not None:
             self._check_first(guard, batch, known=entry is not None)
         if entry is None:
-            if batch.producer_epoch < NO_EPOCH:
+            if batch.producer_epoch < NO_EPOCH and origin is not Origin.REPLICATION:
                 raise Rejected(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {batch.producer_id} has the epoch {batch.producer_epoch}")
             return
         if origin is Origin.REPLICATION:

@@ -12,17 +12,20 @@ from ottla.broker.streams.tasks import Tasks, sorted_tasks
 from ottla.protocol.messages.k88_streams_group_heartbeat import TopicPartition
 
 
-def input_partitions(tasks: Tasks, subtopologies: Subtopologies, partitions_of: PartitionsOf) -> list[TopicPartition]:
+def input_partitions(
+    tasks: Tasks, subtopologies: Subtopologies, partitions_of: PartitionsOf, *, only_existing: bool = True
+) -> list[TopicPartition]:
     """Return the partitions that the tasks read, by topic. A deleted topic is left out.
 
-    A topic with fewer partitions than the subtopology has tasks is listed with those that it has. Kafka 4.3 lists as many of the lowest
-    task numbers, even if they are not its partitions.
+    A topic with fewer partitions than the subtopology has tasks is listed with those that it has. Without `only_existing`, as before Kafka
+    4.4, it is listed with as many of the lowest task numbers, even if they are not its partitions.
     """
     found = []
     for subtopology_id, numbers in sorted_tasks(tasks):
         subtopology = subtopologies[subtopology_id]
         for topic in in_hash_order([*sorted(subtopology.source_topics), *subtopology.repartition_source_topics], string_hash):
             count = partitions_of(topic) or 0
-            if partitions := [number for number in numbers if number < count]:
+            partitions = [number for number in numbers if number < count] if only_existing else numbers[:count]
+            if partitions:
                 found.append(TopicPartition(topic, partitions))
     return found

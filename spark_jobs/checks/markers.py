@@ -13,7 +13,8 @@ RULE = Rule(
         "A commit without data is an info: a coordinator writes its markers again when it was killed before it could note that they are "
         "written, and data may be compacted away or deleted, where nothing is said. An abort without data is ordinary: a partition is "
         "named before anything is sent to it. A commit and an abort of one epoch, which was raised by the first and has no data between "
-        "them, is a warning: the first marker decides here, and the transaction's other partitions may have the second."
+        "them, is a warning: the first marker decides here, and the transaction's other partitions may have the second. Where "
+        "compaction or unreadable bytes may hide such data, nothing is said."
     ),
     sql="""
         SELECT * FROM (
@@ -35,7 +36,9 @@ RULE = Rule(
                     bool_or(transactional AND NOT control) OVER (PARTITION BY log_dir, topic, partition, producer_id, ordinal) AS preceded,
                     min(base_offset) OVER (PARTITION BY log_dir, topic, partition) AS log_start,
                     lag(marker) OVER in_log <> marker AND lag(producer_epoch) OVER in_log = producer_epoch
-                        AND lag(producer_epoch, 2) OVER in_log < producer_epoch AS contradicts
+                        AND lag(producer_epoch, 2) OVER in_log < producer_epoch
+                        AND NOT (lag(compacted) OVER in_log OR lag(compacted, 2) OVER in_log)
+                        AND lag(blind_before, 2) OVER in_log = blind_before AS contradicts
                 FROM producer_batches
                 WINDOW in_log AS (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position)
             )

@@ -16,6 +16,7 @@ RULE = Rule(
         "The first batch of a producer in the log may start anywhere: the head may be deleted, and a broker accepts any sequence "
         "of a producer it does not know. "
         "A gap is legal in a compacted partition when the offsets missing between the two batches can have held the missing records. "
+        "No gap is seen behind a batch that was written again, which rule `duplicate-sequence` reports. "
         "Gaps across unreadable bytes are not judged (rule `crc` reports those), nor what was lost behind a producer's last batch."
     ),
     sql="""
@@ -27,6 +28,8 @@ RULE = Rule(
             sequence - front - 1 AS missing,
             other.base_offset AS after_offset
         FROM sequences
+        LEFT ANTI JOIN resent
+            ON resent.log_dir = sequences.log_dir AND resent.file = sequences.other.file AND resent.position = sequences.other.position
         WHERE sequence > front + 1
           AND blind_before = other.blind_before
           AND abs(holes_before - other.holes_before) < sequence - front - 1

@@ -344,6 +344,25 @@ def aborted(root: Path) -> None:
     log.marker(1)
 
 
+def compacted_transactions(root: Path) -> None:
+    """The data of a transaction that was committed and of one that was aborted is compacted away; their markers are still there."""
+    log = PartitionWriter(root, "t", 0)
+    log.data(pid=1, seq=0, rows=["a"], transactional=True)
+    log.marker(1)
+    for committed in (True, False):
+        log.next_offset += 1
+        log.marker(1, epoch=1, committed=committed)
+    log.data(pid=1, epoch=1, seq=2, rows=["b"], transactional=True)
+    log.marker(1, epoch=1)
+    checkpoint(root, "cleaner-offset-checkpoint", [("t", 0, 8)])
+
+
+def resent_before_a_later_session(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    for seq, days in ((0, 0), (5, 0), (10, 2), (0, 0)):
+        log.data(pid=1, seq=seq, rows=[seq + i for i in range(5)], at=T0 + days * DAY_MS)
+
+
 def internal(root: Path) -> None:
     metadata = PartitionWriter(root, "__cluster_metadata", 0)
     metadata.batch(reheaded(build_batch(numbered(2)), attributes=CONTROL))
@@ -455,5 +474,15 @@ BATCHES: dict[str, Case] = {
     "epoch_bump": Case(epoch_bump, []),
     "compacted": Case(compacted, [("offsets", "info", "offset gap", "t-0@20"), ("offsets", "info", "offset gap", "t-0@50")]),
     "aborted": Case(aborted, []),
+    "compacted_transactions": Case(
+        compacted_transactions, [("offsets", "info", "offset gap", "t-0@3"), ("offsets", "info", "offset gap", "t-0@5")]
+    ),
+    "resent_before_a_later_session": Case(
+        resent_before_a_later_session,
+        [
+            ("duplicate-sequence", "violation", "same batch twice", "t-0@15"),
+            *[("business-key", "violation", "key seen before", f"t-0@{offset}") for offset in range(15, 20)],
+        ],
+    ),
     "internal": Case(internal, []),
 }

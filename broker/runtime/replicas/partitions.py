@@ -81,6 +81,8 @@ class Partitions:
         self.membership = membership
         self.timed: set[Partition] = set()
         """Partitions with unsynced records that wait for flush.ms."""
+        self.one_search = asyncio.Lock()
+        """Held while a request searches a batch on the thread, so that other work on it waits for one search at most."""
         self.behind: dict[Partition, None] = {}
         """Partitions with a follower that may lag, or with a pending DeleteRecords request."""
         self._by_name: dict[str, TopicPartitions] = {}

@@ -20,6 +20,8 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._called = False
         self._slice_end_ns = 0
+        self.one_list = asyncio.Lock()
+        """Held while a long list is made, because its entries take memory that is not counted."""
 
     async def mine(self) -> None:
         """Wait until the calling computation may use the event loop: return at once if the current slice of SLICE_MS is not used up and no

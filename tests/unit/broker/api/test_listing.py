@@ -5,18 +5,19 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.broker.api.context import Context, Listener, Peer
+import pytest
+
+from ottla.broker.api.context import CloseConnection, Context, Listener, Peer
 from ottla.broker.api.listing import listed
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.runtime.upkeep.turns import Turns
 
-PEER = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
-
 
 def context() -> Context[Any]:
     clock = Clock()
-    return Context(0, "me", PEER, cast(Any, SimpleNamespace(clock=clock, turns=Turns(clock))))
+    peer = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
+    return Context(0, "me", peer, cast(Any, SimpleNamespace(clock=clock, turns=Turns(clock))))
 
 
 class Describing:
@@ -47,3 +48,34 @@ def test_a_long_list_is_made_in_parts_and_its_time_is_counted() -> None:
     assert entries == list(range(0, 25, 2))
     assert describing.sizes == [10, 10, 5]
     assert ctx.spent_ns > 0
+
+
+def test_a_long_list_ends_when_its_client_disconnects() -> None:
+    async def run() -> None:
+        ctx = context()
+        with pytest.raises(CloseConnection):
+            await cast(Any, listed(ctx, range(30), lambda items: [ctx.peer.closed(), *describing(items)], list, at_once=10))
+
+    describing = Describing()
+    asyncio.run(run())
+    assert describing.sizes == [10]
+
+
+def test_long_lists_are_made_one_after_the_other() -> None:
+    async def run() -> None:
+        ctx = context()
+        lists = [listed(ctx, range(20), describing, list, at_once=10) for describing in (one, other)]
+        await asyncio.gather(*cast(Any, lists))
+
+    sizes: list[tuple[str, int]] = []
+
+    def one(items: Sequence[int]) -> list[int]:
+        sizes.append(("one", len(items)))
+        return []
+
+    def other(items: Sequence[int]) -> list[int]:
+        sizes.append(("other", len(items)))
+        return []
+
+    asyncio.run(run())
+    assert [name for name, _ in sizes] == ["one", "one", "other", "other"]

@@ -25,5 +25,5 @@ def test_a_limit_that_cannot_be_raised_is_unchanged() -> None:
 
 
 def test_connections_and_segments_leave_descriptors_for_other_files() -> None:
-    assert in_a_process_with(3000, 3000, "print(max_open_segments(), max_connections())") == "1500 1125"
-    assert in_a_process_with(256, 256, "print(max_open_segments(), max_connections())") == "128 96"
+    assert in_a_process_with(3000, 3000, "print(max_open_segments(), max_connections())") == "375 1500"
+    assert in_a_process_with(256, 256, "print(max_open_segments(), max_connections())") == "32 128"

@@ -43,6 +43,11 @@ def test_the_number_of_decoded_topics_is_limited() -> None:
     assert topics_of(subscription(*["t"] * (limits.SUBSCRIBED_TOPICS + 1))) is None
 
 
+def test_a_list_that_members_have_in_common_counts_once() -> None:
+    many = subscription(*["t"] * (limits.SUBSCRIBED_TOPICS - 1))
+    assert union_of_topics([many, subscription("u"), many + b"other user data", many]) == {"t", "u"}
+
+
 def test_one_unreadable_subscription_makes_the_union_unknown() -> None:
     assert union_of_topics([subscription("a"), subscription("b")]) == {"a", "b"}
     assert union_of_topics([subscription("a"), b""]) is None

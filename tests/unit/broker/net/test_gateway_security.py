@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from ottla.broker.net.gateway import GatewaySettings
 from ottla.broker.testing.in_process import InProcessBroker
 from ottla.broker.testing.in_process_gateway import InProcessGateway
 from ottla.protocol.client import Client
+from ottla.protocol.codec import encode_request
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.certificates import Certificates
 from tests.support.running_broker import HOST, RunningBroker
@@ -41,6 +43,20 @@ def test_tls_ends_at_the_gateway(tmp_path: Path) -> None:
                     assert client.call(MetadataRequest([])).brokers
             with Client(HOST, gateway.node.ports[0]) as plain, pytest.raises(ConnectionError):
                 plain.call(MetadataRequest([]))
+
+
+def test_a_client_without_tls_is_closed_at_once(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    with RunningBroker(tmp_path / "data") as broker:
+        settings = GatewaySettings([Address(HOST, broker.port)], port=0, client_tls=server_tls(certificates))
+        with (
+            InProcessGateway(settings=settings) as gateway,
+            socket.create_connection((HOST, gateway.node.ports[0]), 10) as plain,
+        ):
+            plain.sendall(b"".join(encode_request(MetadataRequest.API_KEY, 1, 1, "test", MetadataRequest([]))))
+            with suppress(ConnectionError):
+                while plain.recv(100):
+                    pass
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

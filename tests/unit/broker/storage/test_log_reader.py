@@ -128,3 +128,16 @@ def test_a_search_continues_in_a_log_that_changed_after_a_large_batch(tmp_path: 
     with pytest.raises(StopIteration) as end:
         search.send(work)
     assert end.value.value == (NOW_MS + 3, 20_002, 0)
+
+
+def test_a_search_does_not_continue_in_a_log_that_went_offline_after_a_large_batch(tmp_path: Path) -> None:
+    harness = LogHarness(tmp_path / "topic-0")
+    harness.append(build_batch([SimpleRecord(None, b"", NOW_MS + (i == 0)) for i in range(20_001)]))
+    harness.append(batch(timestamp=NOW_MS + 2))
+    harness.log.delete_records_before(1)
+    search = harness.log.search_timestamp(NOW_MS + 1, Isolation.LOG_END)
+    work = next(search)
+    harness.log.fail(OSError("the topic was deleted"))
+    with pytest.raises(Rejected) as rejected:
+        search.send(work)
+    assert rejected.value.code is ErrorCode.KAFKA_STORAGE_ERROR

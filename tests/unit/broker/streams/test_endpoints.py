@@ -25,6 +25,10 @@ def test_a_topic_with_fewer_partitions_is_listed_with_those_that_it_has() -> Non
         TopicPartition("b", [1]),
     ]
     assert input_partitions({"0": frozenset({2, 3})}, SUBTOPOLOGIES, {"a": 4, "b": 2}.get) == [TopicPartition("a", [2, 3])]
+    assert input_partitions({"0": frozenset({2, 3})}, SUBTOPOLOGIES, {"a": 4, "b": 2}.get, only_existing=False) == [
+        TopicPartition("a", [2, 3]),
+        TopicPartition("b", [2, 3]),
+    ]
 
 
 def test_a_deleted_topic_is_left_out() -> None:
