@@ -18,15 +18,20 @@ from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest,
 
 API = Api(BrokerHeartbeatRequest, throttled=False, array_limits={"offline_log_dirs": 1_000, "cordoned_log_dirs": 1_000})
 
+SESSIONS_MAX = 500
+"""The most heartbeat sessions with which a broker that is not registered gets one, as in Kafka: their number would have no other limit."""
+
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     """Record a heartbeat and return the broker's state."""
     services = ctx.services
     state = services.active.state
-    try:
-        state.broker(request.broker_id, request.broker_epoch)  # others get no session: there is no limit to their number
+    registration = state.image.brokers.get(request.broker_id)
+    is_registered = registration is not None and registration.epoch == request.broker_epoch
+    if is_registered or len(state.sessions) < SESSIONS_MAX:
         state.sessions.touch(BrokerIdAndEpoch(request.broker_id, request.broker_epoch), services.clock.mono_ms())
+    try:
         outcome = await services.active.run(partial(heartbeat, request=request))
     except Rejected as error:
         return BrokerHeartbeatResponse(error_code=error.code)

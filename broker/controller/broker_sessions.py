@@ -57,6 +57,9 @@ class BrokerSessions:
         self._touched_ms: dict[BrokerIdAndEpoch, int] = {}  # ordered by time
         self._reports: dict[int, _Report] = {}
 
+    def __len__(self) -> int:
+        return len(self._touched_ms)
+
     # --- contact -----------------------------------------------------------------------------------------------------------------
 
     def touch(self, session: BrokerIdAndEpoch, now_ms: int) -> None:
