@@ -459,10 +459,8 @@ def _without_records(partition: Partition, requested: FetchPartition, **news: An
 def _read_one(
     partition: Partition, requested: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool
 ) -> tuple[PartitionData, bool]:
-    """Return the partition's result, and whether the read ended at a segment boundary with more records after it, or because of very many
-    aborted transactions.
-
-    An append cannot extend such a read, so the fetch does not wait (KAFKA DelayedFetch).
+    """Return the partition's result, and whether an append cannot extend it, so that the fetch does not wait (KAFKA DelayedFetch): the read
+    ended at a segment boundary with more records after it, or because of very many aborted transactions.
     """
     log = partition.log
     if isolation is Isolation.LOG_END and requested.fetch_offset == log.log_end_offset and log.failure is None:
