@@ -359,7 +359,7 @@ def compacted_transactions(root: Path) -> None:
 
 def resent_before_a_later_session(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
-    for seq, days in ((0, 0), (5, 0), (10, 2), (0, 0)):
+    for seq, days in ((0, 0), (5, 0), (10, 2), (0, 0), (15, 2), (20, 2)):
         log.data(pid=1, seq=seq, rows=[seq + i for i in range(5)], at=T0 + days * DAY_MS)
 
 
