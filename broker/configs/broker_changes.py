@@ -136,7 +136,7 @@ def check_values(then: Mapping[str, str], named: Iterable[str], settings: Broker
             _refuse(f"{_PER_IP} can be set to zero only if {_PER_IP_OVERRIDES} property is set.")
         elif name == _RETENTION_MS and _number(name, then, settings) == 0:
             _refuse(f"{_RETENTION_MS} must be unlimited (-1) or, greater than or equal to 1")
-        elif name == _CLEANUP_POLICY and len(_items(then[name])) > len(set(_items(then[name]))):
+        elif name == _CLEANUP_POLICY and settings.like.refuses_repeated_policies and len(_items(then[name])) > len(set(_items(then[name]))):
             _refuse(f"Configuration '{_CLEANUP_POLICY}' values must not be duplicated.")
         elif interval is not None:
             low, high = (f"group.{interval[1]}.{bound}.assignment.interval.ms" for bound in ("min", "max"))

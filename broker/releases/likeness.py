@@ -262,6 +262,11 @@ class Likeness:
         return self.assigns_empty_groups
 
     @property
+    def refuses_repeated_policies(self) -> bool:
+        """Whether a running broker refuses a log.cleanup.policy that names a policy twice, as since 4.4."""
+        return self.assigns_empty_groups
+
+    @property
     def extends_streams_groups(self) -> bool:
         """Whether members of streams groups may be static and report the changelog offsets of their tasks, as since 4.4."""
         return self.table.apis.get("StreamsGroupHeartbeat", (0, 0))[1] >= _EXTENDED
