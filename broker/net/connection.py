@@ -373,6 +373,11 @@ class Connection(asyncio.Protocol):
         self._last_counted = (self._session.unhandled, self._held_output)
         return abs(self._last_counted[0] - unhandled) + abs(self._last_counted[1] - output)
 
+    @property
+    def waits_for_memory(self) -> bool:
+        """Whether the rest of a partly received request is not read because memory is short."""
+        return self._session.waits_for_memory
+
     def stop_reading(self) -> None:
         """Stop the connection gracefully: answer the requests in flight, then close."""
         self._session.stop_reading()

@@ -328,6 +328,9 @@ class GatewayConnection:
         before, self._last_held = self._last_held, self.held_bytes()
         return abs(self._last_held - before)
 
+    waits_for_memory = False
+    """A gateway limits what each connection holds, and does not stop reading when all of them together hold too much."""
+
     def abort(self) -> None:
         """Close both transports at once; unsent bytes are lost."""
         for side in (self.client, self._cluster):

@@ -7,6 +7,7 @@ Rules:
   a request begins while memory is short and needs a second read, that read waits; a request that began earlier is read to its end.
 * LOOK_MS after memory became short, slow connections are closed, the largest first, until 1/FREED_PART of the budget is free. A
   connection is slow if its memory has changed by less than 1/MOVED_PART since. This is repeated every LOOK_MS while memory is short.
+  Connections whose read waits for memory are closed last: the broker stopped them, so nobody knows whether their peers are slow.
 * Requests that began earlier may exceed the budget by the size of the largest request or response. Above that, the connections with the
   most memory are closed at once, even if they are fast.
 
@@ -36,6 +37,10 @@ class Holder(Protocol):
     def moved_bytes(self) -> int:
         """Return by how much `held_bytes` changed since the last call, in either direction."""
 
+    @property
+    def waits_for_memory(self) -> bool:
+        """Whether the broker does not read from the connection because memory is short."""
+
     def abort(self) -> None: ...
 
 
@@ -55,7 +60,8 @@ class Shedding:
     def memory_is_short(self, holders: Iterable[Holder]) -> None:
         """Start watching `holders`. If they exceed the budget by more than `largest` bytes, close the largest at once."""
         if self._budget.used > self._max_bytes:
-            self._close([(holder.held_bytes(), holder) for holder in holders], self._budget.limit, "one of the largest")
+            largest_first = sorted(((holder.held_bytes(), holder) for holder in holders), key=lambda candidate: -candidate[0])
+            self._close(largest_first, self._budget.limit, "one of the largest")
         if not self._is_watching:
             self._watch(holders)
 
@@ -70,19 +76,22 @@ class Shedding:
         self._is_watching = False
         found = [(holder.held_bytes(), holder, holder.moved_bytes()) for holder in holders]
         slow = [(held, holder) for held, holder, moved in found if moved * limits.MOVED_PART < held]
+        slow.sort(key=lambda candidate: (candidate[1].waits_for_memory, -candidate[0]))
         self._close(slow, self._budget.limit - self._budget.limit // limits.FREED_PART, "too slow")
         self._wake()
         if self._budget.is_exhausted() and not self._is_watching:
             self._watch(holders)
 
     def _close(self, candidates: Iterable[tuple[int, Holder]], enough: int, reason: str) -> None:
-        """Close candidates, the largest first, until all connections hold at most `enough` bytes. A candidate is its held bytes and the
+        """Close candidates in their order until all connections hold at most `enough` bytes. A candidate is its held bytes and the
         connection; `reason` is for the log.
         """
         left = self._budget.used
-        for held, holder in sorted(candidates, key=lambda candidate: -candidate[0]):
-            if left <= enough or not held:
+        for held, holder in candidates:
+            if left <= enough:
                 return
+            if not held:
+                continue
             peer_logger.warning(
                 "Closing a connection that holds %d bytes of memory and is %s: all connections hold %d bytes", held, reason, left
             )

@@ -108,10 +108,16 @@ def _others(
 def side_by_side(
     cases: Sequence[Benchmark], sites: Sequence[Site], results: Results, warm: Callable[[Site], None], note: Callable[[str], None]
 ) -> None:
-    """Warm up all sites, then measure every case at each of them, in random order."""
+    """Warm up all sites, then measure every case at each of them, in random order. A site that fails to warm up is measured, too: its
+    failures are then those of the cases.
+    """
     for site in sites:
         note(f"warming up {site.peer.name}")
-        warm(replace(site, run=-1))
+        try:
+            warm(replace(site, run=-1))
+        except FAILURES as failure:
+            note(f"{site.peer.name} failed to warm up: {failure}")
+            site.broker.check_alive()
     for run in range(results.runs):
         for number, case in enumerate(cases):
             for site in random.Random(f"{run} {number}").sample(sites, len(sites)):

@@ -333,7 +333,7 @@ def postponing(options: argparse.Namespace) -> int:
 
 def transactional(options: argparse.Namespace) -> int:
     """Write two batches in a transaction. After a restart, read what is committed, and continue from there."""
-    link = Link()
+    link = Link(options.timeout if options.begin_again else TIMEOUT_S)
     made_up = f"{os.getpid()}-{time.time_ns()}" if options.new_id else os.environ["OTTLA_INSTANCE"]
     writer = Writer(link, f"{os.environ['OTTLA_GROUP']}-{made_up}", 1 if options.v1 else 2, options.keep_id).init()
     there = set() if options.no_read_back else all_committed(link, link.topic)
@@ -423,7 +423,7 @@ def main() -> int:
     parser.add_argument("mode", choices=MODES)
     for flag in ("v1", "new-id", "keep-id", "no-read-back", "begin-again", "ignore-aborts", "acks-one"):
         parser.add_argument(f"--{flag}", action="store_true")
-    parser.add_argument("--timeout", type=float, default=WAIT_S, help="seconds, for programs without a producer id")
+    parser.add_argument("--timeout", type=float, default=WAIT_S, help="seconds, for programs to which a second request does harm")
     options = parser.parse_args()
     try:
         return MODES[options.mode](options)

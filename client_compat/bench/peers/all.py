@@ -87,7 +87,12 @@ PEERS: dict[str, Peer] = {
             make_cluster=lambda directory: ClusterProcesses.over(directory, Kind.KAFKA),
             make_secured=secured.kafka,
         ),
-        Peer("tansu", "tansu (Rust, in memory)", lambda directory: tansu(directory / "broker.log"), _LIGHT),
+        Peer(
+            "tansu",
+            "tansu (Rust, in memory)",
+            lambda directory: tansu(directory / "broker.log"),
+            {**_LIGHT, Ability.JAVA: "cannot decode the ApiVersions request of Java clients from 4.4 on, which then ask without end"},
+        ),
         Peer("kfake", "kfake (Go, in memory)", _kfake, _LIGHT),
         Peer(
             "mock",

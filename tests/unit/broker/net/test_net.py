@@ -270,18 +270,21 @@ def test_slowly_sent_requests_block_nobody_and_their_memory_is_released(tmp_path
 
 
 def test_a_request_begun_during_a_shortage_is_answered_when_slow_connections_released_memory(tmp_path: Path) -> None:
-    clock = MovableClock()
+    topics = [MetadataRequestTopic(name="x" * 200) for _ in range(2_000)]
+    frame = b"".join(encode_request(3, 9, 7, "other", MetadataRequest(topics)))
     with (
-        RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "100000"}, clock=clock) as running,
-        running.client() as holder,
+        RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "200000"}, clock=MovableClock()) as running,
         running.client() as other,
+        ExitStack() as stack,
     ):
-        create(other, "t")
-        holder.send_raw(struct.pack(">i", 150_000) + b"x" * 140_000)
-        running.call_until(lambda broker: broker.buffered_bytes > 100_000)
-        produce(other, "t", bytes(900_000))
-        with pytest.raises(ConnectionError):
-            holder.read_frame()
+        holders = [stack.enter_context(running.client()) for _ in range(4)]
+        for holder in holders:
+            holder.send_raw(struct.pack(">i", 60_000) + b"x" * 50_000)
+        running.call_until(lambda broker: broker.buffered_bytes > 200_000)
+        running.call(lambda _: other.send_raw(frame[:100_000]))  # on the event loop, so that its first read gets more than a holder has
+        running.call_until(lambda broker: broker.buffered_bytes > 250_000)
+        other.send_raw(frame[100_000:])
+        assert other.read_frame()
 
 
 def test_responses_reach_a_slow_reader_that_keeps_sending_while_the_broker_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

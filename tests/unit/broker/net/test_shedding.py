@@ -15,6 +15,7 @@ class Holder:
     def __init__(self, harness: Harness, held: int) -> None:
         self._harness = harness
         self.held = self._moved = 0
+        self.waits_for_memory = False
         self.move(held)
 
     def move(self, size: int) -> None:
@@ -66,6 +67,15 @@ def test_the_largest_slow_connections_are_closed_until_part_of_the_budget_is_fre
     assert harness.closed_ones == [1, 3]
     assert harness.budget.used <= LIMIT - LIMIT // limits.FREED_PART
     assert harness.woken == 1
+
+
+def test_connections_that_wait_for_memory_are_closed_last() -> None:
+    harness = Harness(2_000, 8_000, 3_000, 7_000)
+    for waiting in (1, 3):
+        harness.holders[waiting].waits_for_memory = True
+    harness.is_short()
+    harness.look()
+    assert harness.closed_ones == [2, 0, 1]
 
 
 def test_no_connection_is_closed_while_all_deliver() -> None:
