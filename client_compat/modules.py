@@ -1,9 +1,9 @@
-"""The modules of testcontainers that start Kafka, each in its own program, as a user's test would use it: how it is built, started and
-timed.
+"""Builds, starts and times the modules of testcontainers that start Kafka, each in a program that uses it like a user's test.
 
-Rules: each start is a new process, as in a test run, and only the image's name is changed. The modules' reaper (Ryuk) is off, and the host
-of published ports is given to them, because for either they would pull another image, which is not available everywhere (Java's module
-starts Alpine to find the host if it runs in a container).
+Rules:
+- Each start is a new process, as in a test run. Only the image's name is changed.
+- The modules' reaper (Ryuk) is off, and the modules get the host of published ports. For either they would pull another image, which is not
+  available everywhere (in a container, Java's module starts Alpine to find the host).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Imports a module of a package without running the package's `__init__`.
 
 The `__init__` of `crc32c` and `javaproperties` imports a command line, an XML reader and an HTTP client: 180 modules of the standard
-library for one function, which matters for programs that are started every few seconds. The modules get names below this one, so that an
-ordinary `import` of the package still works.
+library for one function, which matters for programs that are started every few seconds. The modules are registered under names below
+`ottla.protocol.bodiless`, so that an ordinary `import` of the package still works.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from types import ModuleType
 
 
 def module_of(package: str, name: str) -> ModuleType:
-    """Return the module `package.name`, imported without the package's `__init__`. It can import its siblings. Raises ImportError."""
+    """Return the module `package.name`, imported without the package's `__init__`. Its relative imports work.
+    Raises ImportError."""
     alias = f"{__name__}.{package}"
     if alias not in sys.modules:
         spec = find_spec(package)

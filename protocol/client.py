@@ -1,4 +1,4 @@
-"""A small blocking client for tools and tests: one connection, one request at a time, no retries.
+"""A small blocking client of a broker, for tools and tests: one connection, one request at a time, no retries.
 
 It uses only versions that both sides support (learned with one ApiVersions request per connection). Error codes in a response are left to
 the caller. `OSError` (including `TimeoutError`) means that the connection failed, `ProtocolError` that the peer's bytes violate the
@@ -30,8 +30,8 @@ _SOFTWARE_NAME, _SOFTWARE_VERSION = "ottla", "1"
 
 
 class Client:
-    """A connection to `host`:`port`, opened at once. Use as a context manager, or call `close`. `timeout_s` limits each wait for the
-    socket; `wrap` wraps the connected socket (TLS)."""
+    """A connection to the broker at `host`:`port`, opened by the constructor. Use it as a context manager, or call `close`. `timeout_s`
+    limits each wait for the socket; `wrap` returns the socket to use in place of the connected one (for TLS)."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, msg: Messag
 
 def encode_response_head(version: int, correlation_id: int, msg: Message, last: str, rest: Buffer) -> list[Buffer]:
     """Encode a response: encode `msg` up to and including the field `last`, and append `rest`, the remaining fields in encoded form. Raises
-    like `encode_response`."""
+    EncodeError for a value that its field cannot hold."""
     message = type(msg)
     head = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
     if _has_flexible_header(message, version):
@@ -89,7 +89,7 @@ def encode_response_head(version: int, correlation_id: int, msg: Message, last: 
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, msg: Message) -> list[Buffer]:
-    """Encode a request, with its size. Raises like `encode_response`."""
+    """Encode a request, with its size. Raises EncodeError for a value that its field cannot hold, ValueError for an unknown version."""
     flexible = version >= type(msg).FLEXIBLE_SINCE
     header = RequestHeader(api_key, version, correlation_id, client_id)
     head = bytearray(_SIZE_BYTES) + request_header(header, flexible)
@@ -98,8 +98,8 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def decode_response(api_key: int, version: int, frame: Buffer, elements: int | None = None) -> tuple[int, Any]:
-    """Decode the response to a request of this version; return its correlation id and message. A response whose arrays have more than
-    `elements` elements in total is rejected before the arrays are allocated.
+    """Decode the response to a request of this version; return its correlation id and message. Raises ProtocolError for invalid bytes, and
+    if the response's arrays have more than `elements` elements in total (None: no limit), before they are allocated.
     """
     buf = memoryview(frame)
     message = response_class(api_key)
@@ -108,8 +108,8 @@ def decode_response(api_key: int, version: int, frame: Buffer, elements: int | N
 
 
 def decode_response_head(api_key: int, version: int, frame: Buffer, last: str, elements: int | None = None) -> tuple[Any, int]:
-    """Decode a response up to and including the field `last`. Return (message, position of the next byte in `frame`). A response whose
-    arrays have more than `elements` elements in total is rejected.
+    """Decode a response up to and including the field `last`. Return (message, position of the next byte in `frame`). Raises
+    ProtocolError for invalid bytes, and if the arrays have more than `elements` elements in total (None: no limit).
     """
     buf = memoryview(frame)
     message = response_class(api_key)

@@ -17,7 +17,8 @@ FIXED_SIZES = {fmt: struct.calcsize(">" + fmt) for fmt in ("?", "b", "B", "h", "
 
 
 class Source:
-    """A function under construction: indented lines, the globals they use, and the field path of each line."""
+    """The source text of an encoder or decoder that is being generated: its lines, the globals that they use, and the message field that
+    each line handles (as a path, such as `topics[].name`)."""
 
     def __init__(self, title: str, signature: str) -> None:
         self.title = title
@@ -28,7 +29,8 @@ class Source:
         self.path = title
 
     def line(self, text: str, parts: list[tuple[str, int]] | None = None) -> None:
-        """Add one line. `parts` are (field path, size) if the line serves several fields; by default it serves the current path."""
+        """Add a line of source text. `parts` has the (path, size in bytes) of each field that the line handles; by default it handles the
+        field at `self.path`."""
         self.lines.append("    " * self.depth + text)
         self.paths.append(parts or [(self.path, 0)])
 
@@ -78,7 +80,7 @@ def up_to(ordered: list[WireField], last: str | None) -> tuple[list[WireField], 
 
 
 def minimal_size(type_: Any, version: int, flexible: bool, *, nullable: bool = False) -> int:
-    """Return the fewest bytes that a value of this type takes; array lengths are checked with it before anything is allocated."""
+    """Return the fewest bytes that a value of this type takes. A decoder checks an array's length with it before it allocates a list."""
     if isinstance(type_, Kind):
         if type_.fmt:
             return FIXED_SIZES[type_.fmt]

@@ -2,8 +2,8 @@
 
 Invariants:
 
-* As for all records of this topic, a key is never flexible and begins with its type where a value has its version. Every value has version
-  0 and is flexible.
+* As in all records of this topic, a key begins with its type (int16) and is never flexible. A value begins with its version (int16), which
+  is always 0, and is flexible.
 * A group has many records: its epoch (3), the epoch of its target assignment (6), for each member its metadata (5), its target assignment
   (7) and its current assignment (8), and the topics of each regular expression (16). Kafka 4.0 wrote type 4 in place of the hash in type
   3; it is read, never written, and deleted with its group.
@@ -27,21 +27,21 @@ REGULAR_EXPRESSION = 16
 
 @wire_struct
 class ConsumerGroupMetadataKey(Message, versions="3"):
-    """The key of a group's epoch."""
+    """The key of the record in `__consumer_offsets` with a group's epoch."""
 
     group: str = string()
 
 
 @wire_struct
 class ConsumerGroupPartitionMetadataKey(Message, versions="4"):
-    """The key of a group's topic metadata (Kafka 4.0)."""
+    """The key of the record in `__consumer_offsets` with a group's topic metadata (Kafka 4.0)."""
 
     group: str = string()
 
 
 @wire_struct
 class ConsumerGroupMemberMetadataKey(Message, versions="5"):
-    """The key of a member's metadata."""
+    """The key of the record in `__consumer_offsets` with a member's metadata."""
 
     group: str = string()
     member_id: str = string()
@@ -49,14 +49,14 @@ class ConsumerGroupMemberMetadataKey(Message, versions="5"):
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="6"):
-    """The key of the epoch of a group's target assignment."""
+    """The key of the record in `__consumer_offsets` with the epoch of a group's target assignment."""
 
     group: str = string()
 
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
-    """The key of a member's target assignment."""
+    """The key of the record in `__consumer_offsets` with a member's target assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -64,7 +64,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
 
 @wire_struct
 class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
-    """The key of a member's current assignment."""
+    """The key of the record in `__consumer_offsets` with a member's current assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -72,7 +72,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
 
 @wire_struct
 class ConsumerGroupRegularExpressionKey(Message, versions="16"):
-    """The key of a group's regular expression."""
+    """The key of the record in `__consumer_offsets` with a group's regular expression."""
 
     group: str = string()
     regular_expression: str = string()
@@ -116,7 +116,8 @@ class ClassicProtocol:
 
 @wire_struct
 class ClassicMemberMetadata:
-    """The session timeout, in ms, and the protocols that a member which uses the classic protocol sent in its JoinGroup request."""
+    """The session timeout (ms) and the protocols from the JoinGroup request of a member that uses the classic protocol in a group of the
+    consumer protocol."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
@@ -166,7 +167,8 @@ class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="
 
 @wire_struct
 class OwnedTopic:
-    """A member's partitions of a topic. `assignment_epochs` has the group epoch of each assignment; empty if written before Kafka 4.3."""
+    """A member's partitions of a topic. `assignment_epochs` has, for each partition, the group epoch in which the member got it; the list
+    is empty if Kafka before 4.3 wrote the record."""
 
     topic_id: bytes = uuid()
     partitions: list[int] = array(int32)
@@ -187,7 +189,8 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible=
 
 @wire_struct
 class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
-    """The topics of a regular expression, with the version of the topics and the time (wall clock ms) of its resolution."""
+    """The topics that matched a regular expression of a subscription, the `version` of the metadata image in which they were looked up,
+    and the time of the lookup (wall clock ms)."""
 
     topics: list[str] = array(string)
     version: int = int64()

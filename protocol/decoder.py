@@ -1,7 +1,7 @@
 """Compiles `decode(buf, pos, end) -> message` for one (message class, version).
 
 Rules of the generated function:
-* `end` is where the message must end, to the byte; `buf` is a memoryview that does not extend beyond the frame.
+* `buf` is a memoryview that does not extend beyond the frame; `pos` and `end` are the positions at which the message's bytes begin and end.
 * Runs of adjacent fixed-size fields are one `struct` call, which includes a length or tag count after the run.
 * A length is compared with `end` before slicing, and an array's count with the remaining bytes divided by the smallest element before a
   list is allocated.
@@ -54,7 +54,8 @@ def compile_decoder(
 
 
 class _DecoderCompiler:
-    """Generates code in one pass over the declaration. `run` holds adjacent fixed-size fields, which are read by one `struct` call."""
+    """Generates a decoder in one pass over the message's declaration. `run` holds adjacent fixed-size fields, which one `struct` call
+    reads."""
 
     def __init__(self, message: type, version: int, flexible: bool, *, exact: bool, last: str | None, elements: int | None) -> None:
         self.message = message

@@ -43,7 +43,8 @@ def compile_encoder(
 
 
 class _EncoderCompiler:
-    """Generates code in one pass over the declaration. `run` holds adjacent fixed-size values, which are written by one `struct` call."""
+    """Generates an encoder in one pass over the message's declaration. `run` holds adjacent fixed-size values, which one `struct` call
+    writes."""
 
     def __init__(self, message: type, version: int, flexible: bool, last: str | None) -> None:
         self.message = message

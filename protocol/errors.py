@@ -38,7 +38,7 @@ class FrameTooLarge(ProtocolError):
 
 
 class TooManyElements(ProtocolError):
-    """A request contains more array elements than may be processed without a pause; `excess` names the arrays and the limit."""
+    """A request contains more array elements than the broker processes for one request; `excess` names the arrays and the limit."""
 
     def __init__(self, message: str, excess: str) -> None:
         super().__init__(f"{message} has {excess}")

@@ -46,7 +46,8 @@ _versions = cache(Versions.parse)
 
 @dataclass(frozen=True, slots=True)
 class WireField:
-    """A field as the compilers see it. `type` is a `Kind`, an `ArrayOf`, or the dataclass of a nested struct."""
+    """The declaration of a field, from which encoders and decoders are compiled. `type` is a `Kind`, an `ArrayOf`, or the
+    dataclass of a nested struct."""
 
     name: str
     type: Any

@@ -33,7 +33,7 @@ class FrameReader:
         return len(self._partial)
 
     def drop(self) -> None:
-        """Drop the incomplete frame, to free its memory."""
+        """Drop the incomplete frame, to free its memory, when no more data will be fed."""
         self._partial = bytearray()
         self._wanted = PREFIX_BYTES
 
@@ -58,8 +58,8 @@ class FrameReader:
         return frames
 
     def _fill(self, view: memoryview, frames: list[memoryview]) -> int:
-        """Append bytes of `view` to the incomplete frame, and add the frame to `frames` if that completes it. Return how many bytes of
-        `view` were used."""
+        """Append bytes of `view` to the incomplete frame, and add the frame to `frames` if they complete it. Return the number of bytes of
+        `view` that were used."""
         partial = self._partial
         pos = 0
         if len(partial) < PREFIX_BYTES:

@@ -1,7 +1,7 @@
 """Request and response headers.
 
-Both have a plain and a flexible form, which depends on API and version, with two exceptions of Kafka's: the client id is never compact, and
-an ApiVersions response never has the flexible header (KIP-511). No tagged fields of headers are supported; they are skipped.
+Each has an old and a flexible form; the API and its version decide which one is used. Kafka makes two exceptions: the client id is never a
+compact string, and the header of an ApiVersions response is never flexible (KIP-511). Tagged fields of headers are skipped.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class RequestHeader:
 
 
 def read_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
-    """Decode the part of a request header that all versions of all APIs share, which is all but the tagged fields. Return it and the
-    position after it. Raises MalformedHeader."""
+    """Decode a request header except its tagged fields, which not all versions have. Return (the header, the position after that part).
+    Raises MalformedHeader."""
     if len(buf) < _REQUEST_BYTES:
         raise MalformedHeader(f"request of {len(buf)} bytes")
     api_key, api_version, correlation_id, size = _REQUEST.unpack_from(buf)

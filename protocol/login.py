@@ -38,7 +38,7 @@ class NotTrusted(Exception):
 def log_in(mechanism: str, user: str, password: str, ask: Ask, random_bytes: Callable[[int], bytes], *, by_token: bool = False) -> None:
     """Authenticate by exchanging tokens: `ask` sends a token and returns the server's response.
 
-    Raises NotTrusted, any error of `ask`, and ValueError like `tokens_of`.
+    Raises NotTrusted, any error of `ask`, and ValueError for an unknown mechanism or for PLAIN with `by_token`.
     """
     send_all(tokens_of(mechanism, user, password, random_bytes, by_token=by_token), ask)
 

@@ -15,7 +15,7 @@ message that contains it. A field that does not exist in a version has its defau
 the caller chooses a version that has the field.
 
 `encode` and `decode` process the body only. Keys and values of internal topics begin with an int16: the record type before a key (which is
-never flexible), the version before a value; `encode_prefixed` and `read_prefix` process it.
+never flexible), the version before a value; `encode_prefixed` and `read_prefix` process this int16 as well.
 
 Encoders and decoders are compiled on first use, per version (`ottla.protocol.encoder`, `ottla.protocol.decoder`), and cached.
 """

@@ -2,8 +2,8 @@
 
 Invariants:
 
-* As for all records of this topic, a key is never flexible and begins with its type where a value has its version. Every value has version
-  0 and is flexible.
+* As in all records of this topic, a key begins with its type (int16) and is never flexible. A value begins with its version (int16), which
+  is always 0, and is flexible.
 * A group has its epoch (11), the epoch of its target assignment (12), the state of its share partitions (15), and for each member its
   metadata (10), its target assignment (13) and its current assignment (14).
 * Lists in a value are sorted, so that equal state gives equal bytes.
@@ -26,7 +26,7 @@ SHARE_PARTITIONS = 15
 
 @wire_struct
 class ShareGroupMemberMetadataKey(Message, versions="10"):
-    """The key of a member's metadata."""
+    """The key of the record in `__consumer_offsets` with a member's metadata."""
 
     group: str = string()
     member_id: str = string()
@@ -34,21 +34,21 @@ class ShareGroupMemberMetadataKey(Message, versions="10"):
 
 @wire_struct
 class ShareGroupMetadataKey(Message, versions="11"):
-    """The key of a group's epoch."""
+    """The key of the record in `__consumer_offsets` with a group's epoch."""
 
     group: str = string()
 
 
 @wire_struct
 class ShareGroupTargetAssignmentMetadataKey(Message, versions="12"):
-    """The key of the epoch of a group's target assignment."""
+    """The key of the record in `__consumer_offsets` with the epoch of a group's target assignment."""
 
     group: str = string()
 
 
 @wire_struct
 class ShareGroupTargetAssignmentMemberKey(Message, versions="13"):
-    """The key of a member's target assignment."""
+    """The key of the record in `__consumer_offsets` with a member's target assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -56,7 +56,7 @@ class ShareGroupTargetAssignmentMemberKey(Message, versions="13"):
 
 @wire_struct
 class ShareGroupCurrentMemberAssignmentKey(Message, versions="14"):
-    """The key of a member's current assignment."""
+    """The key of the record in `__consumer_offsets` with a member's current assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -64,7 +64,7 @@ class ShareGroupCurrentMemberAssignmentKey(Message, versions="14"):
 
 @wire_struct
 class ShareGroupStatePartitionMetadataKey(Message, versions="15"):
-    """The key of the state of a group's share partitions."""
+    """The key of the record in `__consumer_offsets` with the state of a group's share partitions."""
 
     group: str = string()
 

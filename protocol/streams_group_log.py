@@ -2,8 +2,8 @@
 
 Invariants:
 
-* As for all records of this topic, a key is never flexible and begins with its type where a value has its version. Every value has version
-  0 and is flexible.
+* As in all records of this topic, a key begins with its type (int16) and is never flexible. A value begins with its version (int16), which
+  is always 0, and is flexible.
 * A group has its epoch (17), its topology (23), the epoch of its target assignment (20), and for each member its metadata (19), its target
   assignment (21) and its current assignment (22). Type 18 is not in any release of Kafka.
 * Lists in a value are sorted, so that equal state gives equal bytes. Only the lists of a topology keep the order that they had in the
@@ -27,14 +27,14 @@ STREAMS_TOPOLOGY = 23
 
 @wire_struct
 class StreamsGroupMetadataKey(Message, versions="17"):
-    """The key of a group's epoch."""
+    """The key of the record in `__consumer_offsets` with a group's epoch."""
 
     group: str = string()
 
 
 @wire_struct
 class StreamsGroupMemberMetadataKey(Message, versions="19"):
-    """The key of a member's metadata."""
+    """The key of the record in `__consumer_offsets` with a member's metadata."""
 
     group: str = string()
     member_id: str = string()
@@ -42,14 +42,14 @@ class StreamsGroupMemberMetadataKey(Message, versions="19"):
 
 @wire_struct
 class StreamsGroupTargetAssignmentMetadataKey(Message, versions="20"):
-    """The key of the epoch of a group's target assignment."""
+    """The key of the record in `__consumer_offsets` with the epoch of a group's target assignment."""
 
     group: str = string()
 
 
 @wire_struct
 class StreamsGroupTargetAssignmentMemberKey(Message, versions="21"):
-    """The key of a member's target assignment."""
+    """The key of the record in `__consumer_offsets` with a member's target assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -57,7 +57,7 @@ class StreamsGroupTargetAssignmentMemberKey(Message, versions="21"):
 
 @wire_struct
 class StreamsGroupCurrentMemberAssignmentKey(Message, versions="22"):
-    """The key of a member's current assignment."""
+    """The key of the record in `__consumer_offsets` with a member's current assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -65,7 +65,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message, versions="22"):
 
 @wire_struct
 class StreamsGroupTopologyKey(Message, versions="23"):
-    """The key of a group's topology."""
+    """The key of the record in `__consumer_offsets` with a group's topology."""
 
     group: str = string()
 
@@ -115,7 +115,8 @@ class StreamsGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0
 
 @wire_struct
 class OwnedTaskIds:
-    """A member's tasks of one subtopology. `assignment_epochs` has the group epoch of each assignment, for active tasks."""
+    """A member's tasks of one subtopology. `assignment_epochs` has, for each active task, the group epoch in which the member
+    got it."""
 
     subtopology_id: str = string()
     partitions: list[int] = array(int32)

@@ -1,1 +1,2 @@
-"""The audit: proves or disproves from a Kafka log's own files that nothing was written twice, lost or torn."""
+"""The audit: proves or disproves from a Kafka log's own files that no record was written twice or lost, and that every transaction is
+committed or aborted as a whole."""

@@ -96,11 +96,12 @@ def audit(
     Spark).
 
     `retries_absorbed`: for each path, the number of retries that its broker recognized as duplicates; it is only shown in the report.
-    `pictures` is filled with each directory's pictures, for `reports.html`. `resume`: the directory where Spark's tasks keep their results,
-    so that a restarted run judges only what is left.
+    `pictures`: a dictionary that the audit fills with the data for the HTML report's pictures, by directory; None if there is no such
+    report. `resume`: the directory where Spark's tasks store their results, so that a restarted run judges only the partitions without a
+    result.
 
-    Raises `CannotJudge` when the engine cannot run, and ValueError on an unknown engine or an empty `paths`. Problems of a directory are in
-    its verdict.
+    Raises `CannotJudge` when the engine cannot run or a log cannot be read, and ValueError on an unknown engine or an empty `paths`. A
+    directory that does not exist or has no logs raises nothing: it is listed in its verdict's `problems`.
     """
     paths, topics = one_or_more(paths), one_or_more(topics)
     if not paths:
@@ -142,8 +143,8 @@ def audit(
 def open_judge(  # noqa: PLR0917 # called once
     name: str, log_bytes: int, master: str | None, memory_mb: int, progress: Progress, resume: Path | None
 ) -> AbstractContextManager[Judge]:
-    """Open the class that runs the audit's rules on logs of `log_bytes` bytes: in this process with DuckDB, or on Spark if `name` is
-    `spark`. Raises CannotJudge."""
+    """Open the judge, which runs the audit's rules, for logs of `log_bytes` bytes: on Spark if `name` is `spark`, otherwise on DuckDB in
+    this process. Raises CannotJudge."""
     if name == SPARK:
         return _spark_judge(master, memory_mb, progress, resume)
     with _engine_needed():
@@ -161,7 +162,8 @@ def _spark_judge(master: str | None, memory_mb: int, progress: Progress, resume:
 
 @contextmanager
 def _engine_needed() -> Iterator[None]:
-    """Raise CannotJudge if a package of the embedded engine is not installed. The tasks of the Spark engine need these packages, too."""
+    """Raise CannotJudge if the block fails to import a package of the embedded engine (DuckDB). The tasks of the Spark engine need these
+    packages, too."""
     try:
         yield
     except ModuleNotFoundError as e:
@@ -185,8 +187,8 @@ def _sources(
 
 @contextmanager
 def _reporting_failures(engine: str, paths: Sequence[str]) -> Iterator[None]:
-    """Convert read errors and a lack of memory within the block to CannotJudge. The message of CannotJudge is the cause, without the text
-    that the engine adds."""
+    """Convert read errors and out-of-memory errors that are raised in the block to CannotJudge. Its message is the cause, without the
+    engine's details and stack trace."""
     failures: tuple[type[Exception], ...] = (OSError,)
     short: tuple[type[Exception], ...] = (MemoryError,)
     if engine == SPARK:
@@ -238,8 +240,8 @@ def spark_runs() -> bool:
 
 
 def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMORY_MB) -> AbstractContextManager[Engine]:
-    """Open an engine for SQL queries over logs of `total_bytes` bytes: Spark if `name` is `spark`, otherwise DuckDB in this process. Raises
-    CannotJudge."""
+    """Open an engine for SQL queries over logs of `total_bytes` bytes: Spark if `name` is `spark`, otherwise DuckDB in this process. It
+    runs queries, but not the audit's rules (see `open_judge`). Raises CannotJudge."""
     if name == SPARK:
         require_spark()
         from ottla.spark_jobs.engines.spark import spark_engine  # noqa: PLC0415 # Spark is imported only if it is the engine
@@ -365,7 +367,8 @@ def _report(verdict: Verdict, samples: int, json_file: Path | None, write_report
 
 
 def _lake(context: typer.Context, tables: str | None, table_format: TableFormat) -> tuple[TableFormat, str] | None:
-    """Return (format, directory) of the table for the findings, None without --tables. Raises CannotJudge if it cannot be written."""
+    """Return (format, directory) of the table for the findings, None without --tables. Raises CannotJudge if the table cannot be written,
+    or if --format is given without --tables."""
     if tables is not None:
         require(table_format, tables)
         return table_format, tables
@@ -375,7 +378,8 @@ def _lake(context: typer.Context, tables: str | None, table_format: TableFormat)
 
 
 def _check_places(*files: Path) -> None:
-    """Check that the output files can be written there, before the audit, which may take long. Raises CannotJudge."""
+    """Check that each output file is in an existing directory and is not itself a directory. The check comes before the audit, which may
+    take long. Raises CannotJudge."""
     for file in files:
         if not file.parent.is_dir():
             raise CannotJudge(f"there is no directory {file.parent} for {file.name}")

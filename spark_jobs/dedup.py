@@ -5,9 +5,9 @@ Invariants:
 - A record is written if a read_committed consumer can receive it, and only its first copy: the first of each (producer id, epoch,
   sequence), with the sequence continued past its wrap; or, with a business key, the first of each key in its topic.
 - Every record is counted: records read = written + aborted + open + duplicates. Unreadable batches are counted as batches.
-- The records' table stores the offset up to which each partition was written, and a run appends what follows. Everything below the last
-  stable offset is decided, so a later run would decide nothing else about it.
-- The log is only read.
+- The table `records` stores the offset up to which each partition was written, and a run appends the records from there on. This offset is
+  at most the last stable offset. All transactions below that have ended, so a later run would not treat these records differently.
+- The log is never changed.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ TRANSACTION_ROWS: Final = """
 
 @dataclass(slots=True)
 class TopicCount:
-    """The records of one topic by their fate. `open`: in an open transaction, or behind one in the partition. `added`: those of `written`
-    that this run added to the table. `unreadable`: damaged stretches and batches, and messages in the formats before v2, whose records were
-    not read."""
+    """How many records of one topic were written or left out, by reason. `open`: records of an open transaction, or behind its first record
+    in the partition. `added`: the records of `written` that this run added to the table. `unreadable`: the number of damaged batches and of
+    messages in the formats before v2, whose records were not read."""
 
     topic: str
     read: int = 0
@@ -163,11 +163,12 @@ def dedup(
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     wire: Wire | None = None,
 ) -> list[TopicCount]:
-    """Write the records of the log directories once, to the tables in the directory `to`, and return the counts by topic.
+    """Write each committed record of the log directories once, to tables in the directory `to`, and return the counts by topic.
 
-    The table `records` gets the records that it does not have yet; with a key, the table `unique_records` gets the topics' records anew, as
-    do the tables `producers` and `transactions`. `key_field`, `wire`: see `audit.audit`. Raises FileNotFoundError if there is no log or a
-    directory has a problem, and CannotJudge if the engine, a cluster or a table fails.
+    Without `key_field`, records that the table `records` does not have yet are appended to it. With it, the topics' rows in the table
+    `unique_records` are replaced. The topics' rows in the tables `producers` and `transactions` are always replaced. `key_field`, `wire`:
+    see `audit.audit`. Raises FileNotFoundError if there is no log or a directory has a problem, and CannotJudge if the engine, a cluster or
+    a table fails.
     """
     require(table_format, to)
     with sources(paths, topics, wire) as given:
@@ -233,7 +234,8 @@ def _end(row: Row) -> int:
 
 
 def _start(records: Sink, row: Row) -> int:
-    """Return the first offset of a partition that is not in the table yet. Raises CannotJudge if the log cannot continue the table."""
+    """Return the first offset of a partition that is not in the table yet. Raises CannotJudge if the log ends before this offset, or if
+    several of the directories hold the partition."""
     start = records.progress(_key(row)) or 0
     if row["copies"] > 1:
         raise CannotJudge(f"{_key(row)} is in more than one directory: name the directory of one replica")
@@ -269,7 +271,8 @@ def _judge(engine: Engine, paths: Sequence[str], topics: Sequence[str], key_fiel
 
 
 def _count(engine: Engine, key_field: str | None) -> list[TopicCount]:
-    """Return the counts by topic. Raises CannotJudge if no record has the business key: a misspelt key would keep every duplicate."""
+    """Return the counts by topic. Raises CannotJudge if no record has the business key, because with a misspelt key every duplicate would
+    be written."""
     counts: dict[str, TopicCount] = {}
     rows = engine.rows(COUNTS, {})
     if key_field is not None and rows and not any(row["identified"] for row in rows):

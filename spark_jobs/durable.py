@@ -1,4 +1,4 @@
-"""Writes a file so that it is whole or absent after a crash."""
+"""Writes files so that a crash leaves either the old content or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 
 def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file under a temporary name, sync it to disk, and rename it. Raises OSError."""
+    """Write a file under a temporary name, sync it to disk, and rename it to `file`. Raises OSError."""
     partial = file.with_suffix(".partial")
     with partial.open("wb") as out:
         write(out)

@@ -97,8 +97,8 @@ def _cores_text(cores: int, known: int | None) -> str:
 
 
 def _side_reads(file: SideFile) -> int:
-    """Return the number of requests that reading a side file takes. For an index: its size, the search for its end, and its entries. Other
-    side files are read in one piece."""
+    """Return the number of object-store requests for reading a file beside a segment. For an index: its size, the search for its end, and
+    its entries. Other files are read in one piece."""
     if file.kind in {"index", "timeindex", "txnindex"}:
         return 1 + _pieces(file.size_bytes, WINDOW_BYTES) + _pieces(file.size_bytes, ROWS_MAX * ENTRY_BYTES)
     return 2

@@ -4,7 +4,7 @@ Invariants:
 - Nothing is written here; `sinks` writes tables through `Location.system`.
 - Credentials come from the environment, where each file system's client looks for them. A URL's options after `?` (`endpoint_override`,
   `region`, `scheme`) go to the client and are not part of file names.
-- Reads fill the caller's buffer, so a file of any size is read in the memory of one window.
+- Large files are read a range of bytes at a time, into a buffer of the caller, so memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """Whether the files are on this machine, where small reads cost next to nothing."""
+        """Whether the files are on this machine. Many small reads are cheap there; on a remote file system each one is a round trip."""
         return isinstance(self._system, arrow_fs.LocalFileSystem)
 
     @property

@@ -2,7 +2,7 @@
 
 Invariants:
 - A share partition and a group are judged by the records of one log partition, to which their key hashes.
-- Offsets of a log partition order its records, whatever the segment. The records of one batch take effect together.
+- The records of a log partition are ordered by offset, even across segments. The records of one batch take effect together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One run of the audit: sends the spec to this process's engine or to Spark, and fills the verdicts with the answers.
+"""Runs the audit once: passes its options to a judge (DuckDB in this process, or Spark), and fills the verdicts with the rows that it
+returns.
 
 Invariants:
 - All directories are judged in the same queries, each independently of the others.
@@ -35,7 +36,8 @@ ONLY_IN_FILES: Final = frozenset({"indexes", "snapshots", "log_ends", "share_end
 
 @dataclass(frozen=True, slots=True)
 class BusinessKey:
-    """The place of a record's business key: `place` is one of views.KEYS, `name` the field or header there."""
+    """The place of a record's business key, an identifier such as an order number that must be unique in a topic. `place`: `value`, `key`
+    or `header`. `name`: the field of the JSON value, or the header."""
 
     place: str
     name: str = ""
@@ -58,17 +60,19 @@ class BusinessKey:
 
 
 class Judge(Protocol):
-    """The interface of the classes that run the audit's two steps (see `steps`): in this process, or on Spark."""
+    """A class that runs the audit's two steps, first over each partition and then across partitions (see `steps`): in this process, or on
+    Spark."""
 
     @property
     def name(self) -> str:
         """The engine's name in the verdict: `duckdb` or `spark`."""
 
     def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """Return the answers of all tasks of both steps (see `steps`), in any order. Raises OSError."""
+        """Return the rows (findings, counts and others, see `Answer`) that all tasks of both steps return, in any order. Raises OSError."""
 
     def draw(self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """Run `pictures.material` for the drawn partitions, and return its rows. Call it after `judge`."""
+        """Return the data for the pictures of the partitions in `drawn`, and the batch headers of the findings in `found` (see
+        `pictures.material`). Call it after `judge`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +131,9 @@ def _whole_states(logs: Sequence[LogDirectory]) -> list[str]:
 
 
 def _namesakes(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]:
-    """Return the partitions whose directories hold different topics of the same name, by the topic ids in `partition.metadata`. A broker
-    that was offline while a topic was deleted and recreated still has the old topic's partitions."""
+    """Return the partitions whose directories belong to different topics of the same name, by the topic ids in `partition.metadata`; add a
+    problem to each verdict for each of them. A broker that was offline while a topic was deleted and recreated still has the old topic's
+    partitions."""
     ids: dict[tuple[str, int], set[str]] = defaultdict(set)
     for logs in found:
         for partition, directory in _directories(logs.of_topics(job.spec.topics)).items():
@@ -161,8 +166,8 @@ def _ids_in(logs: LogDirectory, directory: str) -> list[str]:
 
 
 def _topic_ids(logs: LogDirectory) -> list[tuple[str, str]]:
-    """Return (topic id, topic) of each topic of a directory, sorted; empty without `__share_group_state`, because only its records, which
-    contain topic ids, need the names."""
+    """Return (topic id, topic) of each topic of a directory, sorted. The list is empty without `__share_group_state`, because only its
+    records refer to topics by id, and for logs fetched over the wire, because brokers do not serve `partition.metadata`."""
     if came_over_the_wire(logs.path) or not any(segment.topic == SHARE_GROUP_STATE for segment in logs.segments):
         return []
     one_of_each = {topic: directory for (topic, _), directory in _directories(logs).items()}

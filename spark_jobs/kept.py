@@ -61,8 +61,8 @@ class Kept:
         return cls(directory, sha256(f"{code_digest()} {identity!r} {shares}".encode()).hexdigest())
 
     def digest(self, partitions: Iterable[LogDirectory]) -> str:
-        """Return a digest that identifies partitions that are always judged in one task: of the run's digest and of the partitions'
-        listings."""
+        """Return the digest of partitions that are always judged in the same task. It covers the partitions' listings and the run's options
+        and source code."""
         return sha256(f"{self.run} {list(partitions)!r}".encode()).hexdigest()
 
     def results(self) -> Iterator[frozenset[str]]:
@@ -72,10 +72,8 @@ class Kept:
                 yield frozenset((pa.ipc.open_file(file).schema.metadata or {})[PARTITIONS].decode().split())
 
     def once(self, digests: Iterable[str], judge: Callable[[], Iterable[Row]]) -> Iterator[Row]:
-        """Yield the rows of the stored result for these digests. If there is none, or it is damaged, call `judge` and store its rows first.
-
-        Raises OSError.
-        """
+        """Yield the rows of the stored result for the partitions with these digests. If there is no result, or it is damaged, call `judge`
+        and store its rows first. Raises OSError."""
         covered = " ".join(sorted(digests))
         path = self.directory / (sha256(covered.encode()).hexdigest() + RESULT)
         if not _is_sound(path):

@@ -1,4 +1,4 @@
-"""The result of listing partition logs, in any place: segments, side files, and problems."""
+"""The result of listing partition logs, whether in files or on brokers: segments, the files beside them, and problems."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Segment(LogFile):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFile(LogFile):
-    """A file beside a segment. `kind` is `index`, `timeindex`, `txnindex`, `snapshot` or `leader-epoch-checkpoint`, whose `base_offset`
-    is that of the first segment. `segment_bytes`: the size of the segment with the same base offset, -1 if there is none."""
+    """A file beside the segments. `kind` is `index`, `timeindex`, `txnindex`, `snapshot` or `leader-epoch-checkpoint`; for the last,
+    `base_offset` is that of the first segment. `segment_bytes`: the size of the segment with the same base offset, -1 if there is none."""
 
     kind: str
     segment_bytes: int = -1
@@ -80,7 +80,8 @@ class SideFile(LogFile):
 
 @dataclass(slots=True)
 class LogDirectory:
-    """The listing of one path. `problems` (unreadable files) make the verdict incomplete; `notes` (files skipped on purpose) do not."""
+    """The log files found in one directory or one cluster. `problems` (unreadable files) make the verdict incomplete; `notes` (files
+    skipped on purpose) do not."""
 
     path: str
     segments: list[Segment] = field(default_factory=list)

@@ -99,7 +99,8 @@ class _Facts:
 
 
 def _note_missing(found: LogDirectory, directories: Collection[str], topics: Collection[str], facts: _Facts) -> None:
-    """Add a note of the partitions that have a high watermark above their log start, but no directory, also none that is being deleted."""
+    """Add a note that names the partitions with records but without a directory. A partition has records if its checkpointed high watermark
+    is above its log start offset. A directory that Kafka has renamed for deletion counts as its partition's directory."""
     there = {name.rsplit(".", 1)[0] if RENAMED_DIR.fullmatch(name) else name for name in directories}
     missing = sorted(
         f"{name[0]}-{name[1]}"

@@ -34,12 +34,13 @@ def find_logs(path: str | Path | Address | LogDirectory, topics: Collection[str]
 
 
 def one_or_more(given: P | Sequence[P]) -> list[P]:
-    """Return a list of paths or topics from one or several. A string would otherwise be iterated by its letters."""
+    """Return the argument as a list; a single path or topic becomes a list of one. Otherwise a string would be iterated by its letters."""
     return [given] if isinstance(given, (str, Path, Address, LogDirectory)) else list(given)
 
 
 def read_runs(part: Part, *, bodies: bool = True) -> Iterator[Run | Stop]:
-    """Yield the part in log order. `bodies`: read batches whole, not only their headers; a broker always sends them whole.
+    """Yield the part's batches as runs, and a `Stop` for each stretch of bytes that is not a batch, in log order. `bodies`: read batches
+    whole, not only their headers; a broker always sends them whole.
 
     Raises OSError when the file cannot be read, WireError when the broker fails.
     """

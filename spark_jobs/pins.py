@@ -37,7 +37,8 @@ def pin(path: str, file: Path) -> str:
 
 
 def at_one_moment(listing: Callable[[], LogDirectory]) -> LogDirectory:
-    """Repeat the listing until two in a row are equal, and return it."""
+    """Repeat the listing until two in a row have equal segments, and return the last one. After LISTINGS_MAX attempts, return the last one
+    with a note that the directory kept changing."""
     before = listing()
     for _ in range(LISTINGS_MAX):
         found = listing()

@@ -22,7 +22,8 @@ from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verd
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a progress bar on standard error while the audit runs, if standard error is a terminal."""
+    """Show a progress bar on standard error within the block, if standard error is a terminal. Yield the function that updates it: (step,
+    done, total)."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -32,7 +33,8 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
 class _Terminal(Console):
     def on_broken_pipe(self) -> None:
-        """Ignore that the reader closed the pipe (`ottla audit | head`): the exit code must stay that of the verdict."""
+        """Ignore that the reader closed the pipe (`ottla audit | head`). Rich would exit with code 1, but the exit code must be the
+        verdict's."""
         with suppress(SystemExit):
             super().on_broken_pipe()
 
@@ -133,8 +135,8 @@ def _cell(result: RuleResult, rule: Rule) -> Text:
 
 
 def _findings(title: str, findings: list[Finding], path: str) -> Group:
-    """Return the place, kind and evidence of each finding, and the rule's advice after its last finding. Lines are used because a
-    table's columns would be too narrow."""
+    """Return each finding's place, kind and evidence as lines of text, and after a rule's last finding its advice. A table's columns would
+    be too narrow for the evidence."""
     lines: list[RenderableType] = [Text(title, style="bold")]
     advice = {rule.name: rule.advice for rule in RULES}
     for finding, following in zip(findings, [*findings[1:], None], strict=True):

@@ -68,8 +68,9 @@ def open_records(batch: memoryview, header: BatchHeader) -> Buffer:
 
 
 class Run(NamedTuple):
-    """Adjacent batches. `data` holds them whole or only their headers, depending on `bodies`; its first byte is at `position` in the
-    file. It is valid until the next run is requested. Positions in `headers` are relative to it."""
+    """Adjacent batches. `data` holds the batches whole or, if the reader was opened without `bodies`, at least their headers; its first
+    byte is at `position` in the file. The reader reuses the buffer behind `data` for the next run. The positions in `headers` are relative
+    to `data`."""
 
     position: int
     data: memoryview
@@ -119,7 +120,8 @@ def _message_crc(message: memoryview | bytes) -> int:
 
 
 def file_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYTES) -> Iterator[Run | Stop]:
-    """Yield the part in file order. `bodies`: read batches whole, not only their headers. Raises OSError when the file cannot be read."""
+    """Yield the part's batches as runs, and a `Stop` for each stretch of bytes that is not a batch, in file order. `bodies`: read batches
+    whole, not only their headers. Raises OSError when the file cannot be read."""
     try:
         opened = place(part.segment.log_dir).open(part.segment.path)
     except FileNotFoundError:
@@ -226,7 +228,7 @@ class _Reader:
         return ahead.stop if ahead.stop in {BAD_LENGTH, BAD_MAGIC} else MORE
 
     def _leads_to_batch(self, run: Run, verdict: int) -> bool:
-        """Return whether the bytes after a run may be a truncated batch, as far as their magic shows."""
+        """Return whether a batch seems to begin right after the run: its magic is 2, or the file ends before its magic."""
         magic = self._file.read_at(run.position + run.headers.next_position + MAGIC_END - 1, 1)
         return verdict not in {BAD_LENGTH, BAD_MAGIC} and magic in {b"", bytes([MAGIC_V2])}
 

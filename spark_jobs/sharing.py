@@ -4,11 +4,11 @@ Invariants:
 - A task has all rows that a rule compares with each other: whole log partitions with their index files; with --replicas, all copies of a
   partition; and all partitions of `__consumer_offsets`, `__share_group_state` or `__transaction_state` of a directory, because in a damaged
   log several of these partitions may hold the same id.
-- Tasks have about equal sizes. A partition that is larger than a task's share is read in slices, by a task each: a slice is whole segments,
-  and hands on one row per batch, as `tables` reads it, and one per record if rules read records, with hashes in place of contents. One
-  further task judges the rows of all slices, so the cuts cannot change a finding.
-- A share is a task's part of the second step's input. Tasks exchange pairs of a share's number and bytes, which both an RDD and a
-  DataFrame can hold.
+- Tasks have about equal sizes. A partition that is larger than a task's share is cut between segments into slices, and each slice is read
+  by one task. Such a task evaluates no rule: it passes on one row per batch and, if rules read records, one row per record, with hashes in
+  place of contents. One further task judges the rows of all slices of a partition, so the cuts cannot change a finding.
+- A share is a task's part of the second step's input. Tasks exchange pairs of a share's number and bytes, which both an RDD and a DataFrame
+  can hold.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ Task = list[LogDirectory]
 
 
 class Slice(NamedTuple):
-    """A task's part of a partition that several tasks read because of its size (with --replicas, of all its replicas).
+    """One task's part of a partition that several tasks read because it is large. With --replicas, the part belongs to one of the
+    partition's replicas.
 
-    `number`: the partition's index among the partitions that are read in slices. `slices`: the number of its slices. `judged`, only in the
-    first slice: the whole partition with its index files.
+    `number`: the partition's index among the partitions that are read in slices. `slices`: the number of its slices. `read`: the segments
+    of this slice. `judged`, only in the first slice: the whole partition with its index files.
     """
 
     number: int
@@ -105,7 +106,7 @@ BLOB_BYTES: Final = 16 << 20
 @dataclass(frozen=True, slots=True)
 class Work:
     """The settings of all tasks. `shares`: the number of tasks of the second step. `memory_mb`: the memory limit of a task's queries.
-    `kept`: results of the first step, which an earlier run may have left."""
+    `kept`: the stored results of the first step (--resume), which a restarted run reuses; None without --resume."""
 
     spec: AuditSpec
     shares: int
@@ -124,9 +125,8 @@ def _unpacked(content: bytes) -> tuple[Any, ...]:
 
 
 def share_out(logs: Sequence[LogDirectory], spec: AuditSpec, cores: int = 1) -> list[Task]:
-    """Return tasks of about equal size, the largest first, for all partitions that the spec covers. A log that is large enough gets
-    three tasks for each of the cluster's `cores`.
-    """
+    """Divide all partitions that the spec covers among tasks of about equal size; return the tasks, the largest first. A log that is large
+    enough gets three tasks for each of the cluster's `cores`."""
     units = _units(logs, spec)
     return _packed(units, _target(sum(map(_cost, units.values())), cores))
 
@@ -135,13 +135,15 @@ def plan(logs: Sequence[LogDirectory], spec: AuditSpec, cores: int = 1) -> Plan:
     """Distribute partitions like `share_out`, but split those that would keep one core busy after all others have finished, and those
     larger than SHARE_BYTES_MAX.
 
-    The topics READ_TWICE are not split: the rules about groups and transactional ids decode their records.
+    `__consumer_offsets`, `__share_group_state` and `__transaction_state` are never split, because the rules about groups and transactional
+    ids decode their records.
     """
     return _plan(_units(logs, spec), cores)
 
 
 def plan_rest(kept: Kept, logs: Sequence[LogDirectory], spec: AuditSpec, cores: int = 1) -> tuple[list[Task], Plan]:
-    """Return a task for each kept result whose partitions are all unchanged, and the plan for the other partitions (see `plan`)."""
+    """Return the tasks whose stored results can be reused, because all of their partitions are unchanged, and the plan for the other
+    partitions (see `plan`)."""
     rest = _units(logs, spec)
     keys = {kept.digest(unit): key for key, unit in rest.items()}
     taken = []
@@ -219,7 +221,8 @@ def shares_of(logs: Iterable[LogDirectory], spec: AuditSpec) -> int:
 
 
 def _units(logs: Sequence[LogDirectory], spec: AuditSpec) -> dict[tuple[Any, ...], Task]:
-    """Group the partitions that must be in the same task, by directory (not with --replicas), topic and (not for READ_TWICE) partition."""
+    """Group the partitions that the same task must judge. A group is one partition of a directory; with --replicas, its replicas in all
+    directories; for the topics READ_TWICE, all partitions of the topic."""
     units: dict[tuple[Any, ...], dict[str, LogDirectory]] = defaultdict(dict)
 
     def of(found: LogDirectory, topic: str, partition: int) -> LogDirectory:
@@ -255,7 +258,8 @@ def _merged(parts: Iterable[LogDirectory]) -> Task:
 
 
 def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
-    """Run the first step on each task's partitions. Yield its `Answer`, then for each share the rows of `steps.HANDED`. Raises OSError."""
+    """Run the first step on each task's partitions. For each task, yield its `Answer` for the driver, then the rows that each share of the
+    second step gets from it (see `steps.HANDED`). Raises OSError."""
     for _, content in tasks:
         task = [*_unpacked(content)]
         if work.kept is None:
@@ -274,10 +278,8 @@ def _judge_task(work: Work, task: Task, given: Given | None = None) -> Iterator[
 
 
 def read_slices(work: Work, slices: Iterable[Row]) -> Iterator[Row]:
-    """Read slices. Yield pairs of the partition's number and either (level, Arrow stream of its rows) or, after a slice's last rows, END.
-
-    Raises OSError.
-    """
+    """Read slices of large partitions. Yield pairs of the partition's number and either (level, Arrow stream of its rows) or, after a
+    slice's last rows, END. Raises OSError."""
     for _, content in slices:
         number, count, cut, judged = _unpacked(content)
         read = partial(_read_slice, work, cut)
@@ -304,8 +306,8 @@ def _rows_of(level: str, cut: Task, columns: str, spec: AuditSpec) -> Iterator[p
 
 
 def judge_slices(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run the first step on partitions that were read in slices. The rows of a partition must be adjacent. A partition with a slice that
-    could not be read is skipped; the row with that failure is passed on."""
+    """Run the first step on partitions that were read in slices. `rows`: what `read_slices` yields, with the rows of a partition adjacent.
+    If a slice could not be read, its partition is not judged, and the row with the error is yielded unchanged."""
     for number, group in groupby(rows, itemgetter(0)):
         if number == ANSWER:
             yield from group
@@ -345,8 +347,8 @@ Blobs = dict[str, list[bytes]]
 
 
 def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iterator[tuple[int, Blobs]]:
-    """Divide the rows that `steps.HANDED` selects from `views` by share; yield (share, Arrow streams by view), several times per share if
-    there are many rows. Every share gets an empty stream of each view, which gives the view's schema."""
+    """Divide the rows that `steps.HANDED` selects from `views` among the shares of the second step. Yield (share's number, Arrow streams by
+    view), several times per share if there are many rows. Every share gets an empty stream of each view, which gives the view's schema."""
     held: list[Blobs] = [{} for _ in range(work.shares)]
     size = 0
     for view in sorted(views):
@@ -385,9 +387,10 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run the second step on whole shares and yield its answers. The first step's answers, which all go to one task, are merged into one.
+    """Run the second step on whole shares and yield its answers. Before them, yield the first step's answers, merged into one.
 
-    Thousands of tasks may have findings; merging keeps the driver's input small: the first findings and the exact counts.
+    All answers of the first step go to the same task. Thousands of tasks may have findings; merging keeps only the first findings and the
+    exact counts, so that the driver's input stays small.
     """
     shares: dict[int, Blobs] = defaultdict(dict)
     merged = Merged(work.spec.samples)
@@ -430,7 +433,7 @@ def _batches(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 def draw_tasks(work: Work, drawn: Sequence[Drawn], found: Sequence[Where], tasks: Iterable[Row]) -> Iterator[Row]:
-    """Run `steps.draw` on the partitions of each task, and yield one `Answer` per task. Raises OSError."""
+    """Compute the data for pictures (`steps.draw`) from the partitions of each task, and yield one `Answer` per task. Raises OSError."""
     for _, content in tasks:
         task = [*_unpacked(content)]
         with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:

@@ -119,8 +119,8 @@ class _PushFilters:
     """A replacement for `DataSourceReader.pushFilters` that Spark accepts even if filter pushdown is off.
 
     Spark rejects a reader whose class overrides the method while `spark.sql.python.filterPushdown.enabled` is false. Without that setting
-    users should get an unfiltered read, not an error. So the method is an instance attribute whose `__func__` is the inherited method,
-    which Spark's check takes for "not overridden".
+    users should get an unfiltered read, not an error. So the method is an instance attribute whose `__func__` is the inherited method:
+    Spark's check compares `__func__`, and finds that the method is not overridden.
     """
 
     def __init__(self, reader: KafkaLogReader) -> None:
@@ -168,13 +168,14 @@ RANGES: Final[dict[str, dict[str, str]]] = {
 
 
 def _both(already: frozenset[Any], given: frozenset[Any]) -> frozenset[Any]:
-    """Intersect two sets of wanted values; an empty set means any value. If they have nothing in common, return `given`, because an empty
+    """Intersect two sets of wanted values; an empty set means any value. If they have nothing in common, return `already`, because an empty
     result would mean any value: the reader then returns unwanted rows, which Spark drops."""
     return (already & given if already else given) or already
 
 
 def narrowed(level: str, filters: Filters, pushed: Any) -> Filters:
-    """Return `filters` narrowed by one of Spark's pushed filters. Filters on columns that do not locate a row change nothing."""
+    """Return `filters` narrowed by one of Spark's pushed filters. Only filters on the topic, the partition and the columns in RANGES narrow
+    anything; with any other filter, return `filters` unchanged."""
     attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
     value, kind = getattr(pushed, "value", None), type(pushed).__name__
     column = attribute[0] if len(attribute) == 1 else ""

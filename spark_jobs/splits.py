@@ -44,7 +44,7 @@ class OffsetPosition:
 
 
 def task_bytes(segments: Sequence[Segment]) -> int:
-    """Return how many bytes a task should read."""
+    """Return how many bytes of the segments each task should read."""
     return min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(s.size_bytes for s in segments) // TASKS_WANTED))
 
 
@@ -73,7 +73,7 @@ def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
 
 
 def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
-    """Return the parts as tasks of about `target` bytes, the largest task first."""
+    """Combine parts to tasks of about `target` bytes; return the tasks, the largest first."""
     tasks: list[list[Part]] = []
     bytes_left = 0
     for part in sorted(found, key=lambda part: part.end - part.start, reverse=True):

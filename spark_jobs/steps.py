@@ -41,9 +41,10 @@ LOG_ENDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AuditSpec:
-    """The options of a run, the same for all tasks. `key_place`: one of views.KEYS; None without a business key. `whole_states`: the
-    directories that hold every partition of `__transaction_state`. `namesakes`: partitions of different topics with the same name, which
-    are not compared as replicas. `topic_ids`: (directory, topic id, topic). `draws`: the run also draws pictures."""
+    """The options of a run, the same for all tasks. `key_place`: the place of the business key (one of views.KEYS); None without a business
+    key. `whole_states`: the directories that hold every partition of `__transaction_state`. `namesakes`: partitions of different topics
+    with the same name, which are not compared as replicas. `topic_ids`: (directory, topic id, topic). `draws`: data for the HTML report's
+    pictures is needed, too."""
 
     topics: Sequence[str]
     key_place: str | None
@@ -70,7 +71,7 @@ class AuditSpec:
 
 @dataclass(slots=True)
 class Made:
-    """The views that the first step made, by the names that rules use. `transactional`: some batch is transactional."""
+    """The names of the SQL views that the first step has made, as rules use them. `transactional`: some batch is transactional."""
 
     views: set[str] = field(default_factory=set)
     transactional: bool = False
@@ -81,9 +82,8 @@ class Made:
 
 
 class Handed(NamedTuple):
-    """The rows of a view that each task of the first step passes to the second step. `query`: selects them. `together`: an SQL hash of the
-    columns that decide to which task of the second step a row goes: rows with equal values go to the same task; empty if every task gets
-    all rows."""
+    """The rows of one view that each task of the first step passes to the second step. `query`: the SQL that selects them. `together`: an
+    SQL hash of some columns; rows with equal hashes go to the same task of the second step. If it is empty, every task gets all rows."""
 
     query: str
     together: str = ""
@@ -132,8 +132,8 @@ def judge_partitions(
 
 
 def judge_across(engine: EmbeddedEngine, spec: AuditSpec, there: Collection[str]) -> Answer:
-    """Run the second step, and return its answer, over the views `there`, which the first step made or handed on: costs, producers, and the
-    findings of all other rules."""
+    """Run the second step, which evaluates the rules that compare several partitions, and return its answer: costs of transactions, the
+    number of producers, and findings. `there`: the names of the views that the first step made here or passed on."""
     (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
     made = Made({*there}, sums["transactional"] > 0)
     answer = {"producers": engine.rows(views.PRODUCERS, {})}
@@ -266,7 +266,7 @@ def _log_ends(spec: AuditSpec, logs: Sequence[LogDirectory]) -> list[tuple[Any, 
 
 
 def draw(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Drawn], found: Sequence[Where]) -> Answer:
-    """Run `pictures.material` on an engine that has no views yet, and return its rows."""
+    """Return the data for pictures of the partitions in `drawn` (see `pictures.material`). The engine must not have any views yet."""
     made = _make_batch_views(engine, spec, logs)
     if made.transactional:
         engine.define("transactions", views.TRANSACTIONS, spec.args)

@@ -1,10 +1,11 @@
-"""`kafka_log` as a stream: each micro-batch reads the bytes appended to logs since the last one, in new segments and new partitions too.
+"""`kafka_log` as a stream: each micro-batch reads the bytes that were appended to logs since the previous one, also in new segments and new
+partitions.
 
 Invariants:
 - An offset of the stream names, for each partition, a segment and the byte position in it where reading continues. The position is always
   the first byte of a batch, so a batch that a broker is still writing is left for the next micro-batch.
 - Bytes that are not a batch are reported only when a valid batch or a newer segment follows them.
-- A segment that retention has deleted meanwhile is skipped.
+- A segment that retention has deleted since the listing is skipped.
 - The size of a micro-batch is limited in bytes, also with Trigger.AvailableNow, which reads up to the ends that the logs had at its start.
 """
 
@@ -110,7 +111,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[tuple[Segment, int]]:
-    """Yield the segments from `place` (base offset, byte position; None: the beginning) on, each with the position to read from."""
+    """Yield each segment from `place` on, with the byte position to read from. `place`: (base offset of a segment, byte position in it);
+    None is the beginning of the log."""
     base, position = place or (-1, 0)
     for segment in segments:
         if segment.base_offset >= base:
@@ -118,7 +120,8 @@ def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[
 
 
 def _end_of_batches(segment: Segment, position: int, max_bytes: int) -> int:
-    """Return the end of the last complete batch within about `max_bytes` bytes of `position`. Raises OSError."""
+    """Return the byte position after the last complete batch within about `max_bytes` bytes of `position`; `position` itself if the last
+    segment has no complete batch there. Raises OSError."""
     if not segment.is_last and segment.size_bytes - position <= max_bytes:
         return segment.size_bytes
     reached = position

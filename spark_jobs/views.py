@@ -22,8 +22,8 @@ RAW_BATCHES_NEED: Final = (
 
 
 def bounded(number: str) -> str:
-    """Return SQL that clamps a time or an offset to less than 2^62 in amount, so that the difference of two values fits into 64 bits:
-    clients may send any time, and damage may produce any offset. Null stays null; `least` would ignore it."""
+    """Return SQL that clamps a time or an offset to the range from -2^62 to 2^62 - 1, so that the difference of two values fits into 64
+    bits: clients may send any time, and damage may produce any offset. Null stays null; with SQL's `least` it would become the limit."""
     return f"CASE WHEN {number} >= {2**62} THEN {2**62 - 1} WHEN {number} < {-(2**62)} THEN {-(2**62)} ELSE {number} END"
 
 
@@ -91,12 +91,11 @@ its input columns."""
 def producer_batches(columns: str = PRODUCER_COLUMNS) -> str:
     """Return the query of view `producer_batches` with these columns of `batches`: batches and markers with a producer id, in log order.
 
-    `session`: the number of silences of at least producer.id.expiration.ms before the row; after each, a broker has forgotten the producer.
-    Between a transaction's data and its marker there is none, whatever times the records have: a broker does not forget a producer while
-    its transaction is open (Kafka's ProducerStateManager.isProducerExpired).
-    `ordinal`: the number of the producer's transactions that ended before the row; a batch and the marker that ends its transaction have
-    the same ordinal. `max_epoch_before`: the highest epoch of all earlier batches and markers of the session. `prev_epoch`: the highest
-    epoch of the session's earlier data batches.
+    `session`: how many times before this row the producer wrote nothing for at least producer.id.expiration.ms, so that a broker forgot it.
+    A pause between a transaction's data and its marker does not count, whatever times the records have: a broker does not forget a producer
+    while its transaction is open (Kafka's ProducerStateManager.isProducerExpired). `ordinal`: the number of the producer's transactions
+    that ended before the row; a batch and the marker that ends its transaction have the same ordinal. `max_epoch_before`: the highest epoch
+    of all earlier batches and markers of the session. `prev_epoch`: the highest epoch of the session's earlier data batches.
     """
     return f"""
         WITH timed AS (

@@ -1,4 +1,5 @@
-"""Spark's daemon, which forks the Python workers, for the audit's own Spark: its workers start faster.
+"""A daemon that forks Spark's Python workers, in place of PySpark's own. The audit uses it when it starts Spark itself, because its workers
+start faster.
 
 Invariants:
 - pandas cannot be imported in the workers. pyarrow imports it if it is installed, and the audit's tasks never use it.

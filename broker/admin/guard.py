@@ -1,8 +1,8 @@
 """Authorization of the admin port, in front of all its routes.
 
 Rules:
-- With the token, every request is answered. Without it, only `GET /health` is answered, from this machine, and the files of the console's
-  page, which are the same for every broker.
+- With the token, every request is answered. Without it, only two kinds of requests are: `GET /health` from this machine, and requests for
+  the files of the console's page, which are the same for every broker.
 - With `--admin-open-local`, read-only requests from this machine need no token either. This is never the default: requests through a
   reverse proxy on this machine look local, as they come from 127.0.0.1, and nginx by default sets the Host header to the proxied address.
   If the broker has an authorizer, reading records and the wire log needs the token even then.

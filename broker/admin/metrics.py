@@ -115,7 +115,8 @@ class Metrics:
         samples.counter(f"{_TOPIC_METRICS}totalshareacknowledgementrequests", requests[ApiKey.SHARE_ACKNOWLEDGE])
 
     def _by_name(self, sent: Sent) -> Counter[str]:
-        """Return the counts of `sent` by topic name. A topic's requests by name and by id are added up; deleted topics are left out."""
+        """Return the counts of `sent` by topic name. Counts under a topic's name and under its id are added up, because newer versions of
+        Produce and Fetch name topics by id. Deleted topics are left out."""
         image, named = self._broker.services.topics.image, Counter[str]()
         for key, count in sent.by_topic.items():
             topic = image.topic(key) if isinstance(key, str) else image.topics.get(key)
@@ -234,8 +235,8 @@ class Metrics:
             samples.counter("ottla_quota_throttle_time_seconds", each.waited_ms / 1000, quota=each.key)
 
     def _of_telemetry(self, samples: _Samples) -> None:
-        """Add the metrics about KIP-714 client metrics. Kafka labels some by client instance; here they are totals, to bound the number of
-        series."""
+        """Add the metrics about client metrics pushes (KIP-714). Kafka labels some by client instance; here they are totals, to bound the
+        number of series."""
         telemetry = self._broker.services.telemetry
         if telemetry is None:
             return
@@ -272,7 +273,7 @@ def _as_controller(image: MetadataImage) -> Iterator[tuple[str, int]]:
 
 def _written(samples: _Samples) -> bytes:
     from prometheus_client import generate_latest  # noqa: PLC0415 # an extra, imported with the first scrape
-    from prometheus_client.core import CollectorRegistry, Metric  # noqa: PLC0415 # the same
+    from prometheus_client.core import CollectorRegistry, Metric  # noqa: PLC0415 # an extra, imported with the first scrape
 
     class Found:
         def collect(self) -> Iterator[Any]:
@@ -290,7 +291,7 @@ def _written(samples: _Samples) -> bytes:
 @cache
 def _of_the_process() -> Any:
     """Return the registry of prometheus-client's metrics of a Python process."""
-    from prometheus_client import (  # noqa: PLC0415 # as above
+    from prometheus_client import (  # noqa: PLC0415 # an extra, imported with the first scrape
         CollectorRegistry,
         GCCollector,
         PlatformCollector,

@@ -1,6 +1,6 @@
-"""Counts the parts of an untrusted Protobuf message before it is converted to JSON.
+"""Counts the messages and values inside an untrusted Protobuf message, before the message is converted to JSON.
 
-Two bytes are enough for a nested message, and each costs the library microseconds during which the loop is blocked.
+A limit in bytes is not enough: two bytes encode a nested message, and converting each takes the library microseconds.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def parts_of(message: Message, max_parts: int) -> int:
-    """Return the number of messages and values in `message`; if there are more than `max_parts`, return early with a number
-    above it."""
+    """Return the number of messages and values in `message`. If there are more than `max_parts`, stop counting and return some number
+    greater than `max_parts`."""
     found, waiting = 0, [message]
     while waiting and found <= max_parts:
         for _, value in waiting.pop().ListFields():

@@ -46,8 +46,8 @@ async def admin_port(
     """Serve the admin port of a broker on `host` while the context lasts, and yield the port; `port` 0 chooses one. `console` adds the
     console.
 
-    The token is stored for this user's tools. With `open_local`, read-only requests from this machine need no token. Raises OSError if
-    `port` is in use or `host` is not an address of this machine.
+    The token is stored in a file, where commands of the same user find it. With `open_local`, read-only requests from this machine need no
+    token. Raises OSError if `port` is in use or `host` is not an address of this machine.
     """
     await asyncio.to_thread(remove_left, broker.log_dir.path.absolute())
     marks = MarkControl(broker, clock)
@@ -86,8 +86,8 @@ async def gateway_admin_port(
 
 @asynccontextmanager
 async def served(guarded: Guard, port: int, host: str, *, token: str) -> AsyncIterator[int]:
-    """Serve the guarded API on `host` while the context lasts, and store the token for this user's tools; yield the port. With `open_local`
-    of the guard, read-only requests from this machine need no token.
+    """Serve the guarded API on `host` while the context lasts, and yield the port; `port` 0 chooses one. The token is stored in a file,
+    where commands of the same user find it.
 
     Raises OSError if `port` is in use or `host` is not an address of this machine.
     """

@@ -52,7 +52,7 @@ class TelemetryPage(BaseModel):
 
 
 async def page(telemetry: ClientTelemetry) -> str:
-    """Return a `TelemetryPage` as JSON: the last metrics of all client instances."""
+    """Return a `TelemetryPage` as JSON: the last metrics of each client instance that has pushed any, the latest push first."""
     known = [(payload, payload.instance_id in telemetry) for payload in telemetry.payloads.newest_first()]
     return await asyncio.to_thread(_page, len(telemetry), known)
 
@@ -113,8 +113,8 @@ def _described(payload: Payload, decoded: _Decoded, *, known: bool) -> Telemetry
 def _decoded(payload: Payload, parts_max: int) -> _Decoded:
     try:
         from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 # an extra, imported with the first request
-        from google.protobuf.message import DecodeError  # noqa: PLC0415 # the same
-        from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415 # the same
+        from google.protobuf.message import DecodeError  # noqa: PLC0415 # an extra, imported with the first request
+        from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415 # an extra, imported with the first request
     except ImportError as error:
         return _Decoded(why=f"needs opentelemetry-proto: pip install 'ottla[telemetry]' ({error})")
     message = MetricsData()

@@ -1,10 +1,10 @@
-"""The admin port's token: generated at start, required for changes, and stored where only this user can read it.
+"""The admin port's token: chosen by the user or generated at start, required for changes, and stored where only this user can read it.
 
 Rules:
-- A generated token is stored in a file with mode 0600 while the port is served, so that `ottla faults` of the same user finds it. A token
-  that the user chose is not stored.
-- The process locks the file before it writes to it. A file with content that nobody locks is therefore of a killed process, and the next
-  start removes it. Windows has no such lock; there it stays.
+- While the port is served, its token is in a file with mode 0600, so that `ottla faults` of the same user finds it. This includes a token
+  that the user chose.
+- The process locks the file before it writes to it. A file that has content but no lock therefore belongs to a killed process, and the
+  next start of a broker removes it. Windows has no such lock; there the file stays.
 - This module imports nothing else of this package, because `ottla serve` and the tools import it at start.
 """
 
@@ -30,7 +30,8 @@ def new_token() -> str:
 
 @contextmanager
 def kept(token: str, port: int) -> Iterator[None]:
-    """Store the token for this user's tools while the context lasts. If the machine has no writable home directory, it is not stored."""
+    """Store the token of the admin port `port` in a file while the context lasts, so that commands of the same user find it. Do nothing if
+    the user has no writable home directory."""
     with ExitStack() as stack:
         with suppress(OSError, RuntimeError):
             file = _file(port)
@@ -40,7 +41,7 @@ def kept(token: str, port: int) -> Iterator[None]:
             fd = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
             stack.callback(_remove_own, file, token)
             stack.callback(os.close, fd)
-            with suppress(OSError):  # a file system without locks: no start removes the file there, either
+            with suppress(OSError):  # a file system without locks, where `_remove_left` cannot lock either, and so removes nothing
                 _lock(fd, wait=True)
             os.write(fd, token.encode())
         yield
@@ -74,7 +75,7 @@ def _remove_left(directory: Path) -> None:
     """Remove the token files of killed processes from the directory."""
     for file in directory.glob("admin-*.token"):
         with suppress(OSError), file.open("rb") as opened:
-            _lock(opened.fileno(), wait=False)  # BlockingIOError: its process runs
+            _lock(opened.fileno(), wait=False)  # raises BlockingIOError if the file's process is running
             found = os.fstat(opened.fileno())
             if found.st_size and os.path.samestat(found, file.stat()):  # else a process that starts now has just made or replaced it
                 file.unlink()

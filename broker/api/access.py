@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 NOBODY: Final[frozenset[str]] = frozenset()
-"""The set of denied names if none is denied."""
+"""The result of `denied` if the client may perform the operation on all names."""
 NOT_REQUESTED: Final = -0x80000000
 """The value of authorized operations that were not requested (KIP-430)."""
 TOPIC_OPERATIONS: Final = bits(SUPPORTED[Resource.TOPIC])
@@ -59,20 +59,20 @@ _ALL: Final = {Resource.TOPIC: TOPIC_OPERATIONS, Resource.GROUP: GROUP_OPERATION
 
 
 def allowed(ctx: Guarded, operation: Operation, resource: Resource, name: str, *, quietly: bool = False) -> bool:
-    """Return whether the client may perform the operation on the named resource."""
+    """Return whether the client may perform the operation on the named resource. A denial is written to the audit log unless `quietly`."""
     authorizer = ctx.services.authorizer
     return authorizer is None or authorizer.allowed(ctx, operation, resource, name, quietly=quietly)
 
 
 def allowed_of_cluster(ctx: Guarded, operation: Operation, *, quietly: bool = False) -> bool:
-    """Return whether the client may perform the operation on the cluster."""
+    """Return whether the client may perform the operation on the cluster. A denial is written to the audit log unless `quietly`."""
     authorizer = ctx.services.authorizer
     return authorizer is None or authorizer.allowed(ctx, operation, Resource.CLUSTER, CLUSTER_NAME, quietly=quietly)
 
 
 def denied(ctx: Guarded, operation: Operation, resource: Resource, names: Iterable[str], *, quietly: bool = False) -> Set[str]:
-    """Return those of `names` (resources of the type `resource`) on which the client may not perform the operation; each distinct name is
-    checked once.
+    """Return the names among `names` (resources of type `resource`) on which the client may not perform the operation. A name that occurs
+    several times is checked once.
     """
     authorizer = ctx.services.authorizer
     if authorizer is None or authorizer.is_super_user(ctx.peer):
@@ -107,8 +107,8 @@ def operations_of_cluster(ctx: Guarded) -> int:
 
 
 def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) -> Rejected | None:
-    """Return the error if the client may not describe or alter the settings of a resource, else None. The settings of brokers, and of
-    unknown resource types, belong to the cluster.
+    """Return the error if the client may not describe or alter the settings of a resource, else None. `kind` is the resource's type. Only
+    topics and groups have ACLs of their own here; the settings of every other type require the operation on the cluster.
     """
     authorizer = ctx.services.authorizer
     if authorizer is None:
@@ -122,7 +122,9 @@ def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) 
 def refused(
     version: int, request: Message, response: type[ResponseT], error: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 ) -> ResponseT:
-    """Return the response that rejects a whole request of this version (KAFKA Request.getErrorResponse)."""
+    """Return the response of class `response` that rejects the whole `request`, of this version, with `error` (KAFKA
+    AbstractRequest.getErrorResponse).
+    """
     from ottla.broker.api.error_response import error_response  # noqa: PLC0415 # only for denied requests
 
     refused_all: ResponseT = error_response(response.API_KEY, version, request, error)

@@ -3,8 +3,9 @@
 Invariants:
 * Super users are authorized for everything, whatever ACLs deny. For all others `ottla.broker.cluster.acl_index` decides.
 * ACLs are those of the newest metadata, from the moment at which this node has it. Decisions are cached until the ACLs change.
-* Each denial is one line of the audit log, in Kafka's words. Because clients can cause any number of denials, only the first lines of a
-  window are written, each distinct one once; the next window's first line has the number of suppressed lines.
+* A denial is written to the audit log as one line, in Kafka's format. Because clients can cause any number of denials, the lines are
+  limited: in each window of time, every distinct denial is written once, up to a maximum. If lines were suppressed, the log gets their
+  number with the first denial of a later window.
 
 Source: KAFKA StandardAuthorizer, StandardAuthorizerData, AuthHelper.
 """
@@ -29,7 +30,8 @@ from ottla.protocol.api_keys import ApiKey
 AUDIT: Final = "kafka.authorizer.logger"
 """Kafka's name of the audit logger."""
 READS: Final = frozenset({Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.DESCRIBE_TOKENS})
-"""The operations that a read-only node allows. A consumer group's requests are reads (of the group)."""
+"""The operations that a read-only node allows. Consumers can join groups and commit offsets, because Kafka requires READ on the group for
+both."""
 _NO_ACLS: Final[Mapping[bytes, AccessControlEntryRecord]] = {}
 _ANY_NAME: Final = "hardcode"
 """The resource name with which Kafka first checks whether the principal is a super user."""
@@ -64,8 +66,9 @@ class _Check(NamedTuple):
 
 
 class Authorizer:
-    """The authorizer of one node. `acls` returns the ACLs of the newest metadata by id: a new mapping object whenever they have changed. If
-    `ranges` is true, the host of an ACL can be an address range in CIDR notation.
+    """The authorizer of one node. `acls` returns the newest metadata's ACLs by id, as a new mapping object whenever they have changed.
+    `is_open` is the setting `allow.everyone.if.no.acl.found`. If `ranges` is true, the host of an ACL can be an address range in CIDR
+    notation.
     """
 
     def __init__(
@@ -111,8 +114,9 @@ class Authorizer:
     def allowed(
         self, request: AuthorizableRequest, operation: Operation, resource: Resource, name: str, *, quietly: bool = False, count: int = 1
     ) -> bool:
-        """Return whether the client may perform the operation on the resource. A denial is logged unless `quietly` is set, because the
-        resource is silently omitted or another permission is tried. `count` is how often the request names the resource.
+        """Return whether the client may perform the operation on the resource. A denial is written to the audit log unless `quietly` is set
+        (for a resource that the response silently omits, or if another permission may suffice). `count` is how often the request names the
+        resource.
         """
         peer = request.peer
         check = _Check(peer.principal, peer.host, operation, resource, name)
@@ -175,7 +179,7 @@ class ReadOnlyAuthorizer(Authorizer):
 
 
 class DenialLines:
-    """The audit log's lines about denied requests, of which only the first ones in each window of time are written."""
+    """Writes denied requests to the audit log. In each window of time it writes every distinct denial once, up to a maximum."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -211,8 +215,8 @@ def denial_line(check: _Check, api_key: int, count: int, verdict: AclVerdict) ->
 
 
 def rule_of(verdict: AclVerdict) -> str:
-    """Return the text of the rule that decided (an ACL or the default), as Kafka's audit line writes it. The principal is
-    not a super user.
+    """Return the text of the rule that decided (an ACL or the default), as Kafka's audit line writes it. `verdict` must not be that of a
+    super user, for whom Kafka writes another text.
     """
     if verdict.acl is not None:
         return f"MatchingAcl(acl={text_of(verdict.acl)})"

@@ -1,4 +1,4 @@
-"""The `Carrier` (`api/pipeline`) through which observers of requests and fault rules use a broker. Imported only if there are any."""
+"""The interface through which fault rules and request observers use a broker. Imported only while rules or observers are loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.broker.core.timers import Timers
 
 
 class BrokerCarrier:
-    """The parts of a broker that interceptors need (`ottla.broker.api.pipeline.Carrier`)."""
+    """The parts of a broker that fault rules and request observers need; it implements `ottla.broker.api.pipeline.Carrier`."""
 
     __slots__ = ("_services",)
 

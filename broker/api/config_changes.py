@@ -1,7 +1,7 @@
 """Changes of configuration resources (Kafka's `ConfigAdminManager` and `ControllerApis`).
 
 Invariants:
-* A change is authorized before anything is applied, whatever else is wrong with the request. No other check replaces authorization.
+* A change is authorized before anything is applied, also if the request is invalid for another reason.
 * Each node changes the levels of its own loggers. A broker validates its own settings and forwards the rest to the controller, which
   decides all other changes.
 """
@@ -34,16 +34,16 @@ from ottla.protocol.messages.k44_incremental_alter_configs import IncrementalAlt
 Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
 
 _UNANSWERED: Final = Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
-"""The controller returns a result for each resource."""
+"""The result of a change that the controller's response omits. Such a response would be a bug: it has a result for each resource."""
 
 
 async def decide_changes(
     ctx: Context[ControllerServices], request: Request, changes: Sequence[AlterResource]
 ) -> list[AlterConfigsResourceResponse]:
-    """Decide the `changes` that `request` asks a controller for. Return one result per resource (one for each change of loggers), in order,
-    when all are durable: a resource that is named twice is rejected once, as in `ControllerApis`.
+    """Decide the `changes` that `request` asks a controller for. Return their results, in order, once the changes are durable: one for each
+    resource (a resource that is named twice is rejected with one result, KAFKA ControllerApis), and one for each change of loggers.
 
-    Every change is authorized, whatever its form. Kafka checks the form first, so an error in the form replaces a denial in the response.
+    Every change is authorized, but the result of a malformed change is the error in its form, because Kafka checks the form first.
     """
     denials = {index: denial for index, change in enumerate(changes) if (denial := _denial(ctx, change)) is not None}
     settled = _with_levels(ctx, request, changes, {**denials, **cluster_configs.form_errors(changes)})
@@ -66,10 +66,11 @@ async def decide_changes(
 async def forward_changes(
     ctx: Context[ClusterServices], request: Request, changes: Sequence[AlterResource]
 ) -> list[AlterConfigsResourceResponse]:
-    """Forward the `changes` that `request` asks a broker for. Return one result per change, in order, when all are durable.
+    """Change the settings that `request` asks a broker for, and forward to the controller what the controller decides. Return one result
+    per change, in order, once all are durable.
 
-    The broker changes the levels of its loggers and validates its own settings. Since Kafka 4.4 it authorizes both; before, only the
-    controller authorized changes of settings, and a mistake replaced the denial in the response.
+    The broker changes its logger levels itself, and validates its own settings before it forwards them. As of Kafka 4.4, it also authorizes
+    changes of broker settings; before, only the controller did, so an invalid value was reported to clients that were not authorized.
     """
     services = ctx.services
     authorized = {index for index, change in enumerate(changes) if is_of_loggers(change)}
@@ -94,11 +95,11 @@ def _result(change: AlterResource, error: Rejected | None) -> AlterConfigsResour
 def _with_levels(
     ctx: Context[NodeServices], request: Request, changes: Sequence[AlterResource], errors: Mapping[int, Rejected]
 ) -> dict[int, Rejected | None]:
-    """Change this node's logger levels as `changes` requests. `errors` has the changes that are already rejected, by position in `changes`;
-    they are not applied.
+    """Apply the logger changes among `changes` to this node. `errors` are the changes that were already rejected, by position in `changes`;
+    these are skipped.
 
-    Return `errors` and the results of all logger changes (None: success), by position. The controller decides the changes that have no
-    result.
+    Return `errors` together with the results of the logger changes (None: success), by position in `changes`. A change without a result is
+    left to the controller.
     """
     settled: dict[int, Rejected | None] = {**errors}
     for index, change in enumerate(changes):

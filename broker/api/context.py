@@ -23,7 +23,8 @@ ServicesT_co = TypeVar("ServicesT_co", covariant=True)
 
 
 class CloseConnection(Exception):
-    """Raised to close the client's connection instead of responding, for instance if a Produce with acks=0 fails. `reply` goes first."""
+    """Raised by a handler to close the client's connection instead of responding, for instance if a Produce with acks=0 fails. If `reply`
+    is a `FinalResponse`, its bytes are sent before the connection is closed."""
 
     def __init__(self, why: str, reply: Reply = CLOSE) -> None:
         super().__init__(why)
@@ -69,11 +70,12 @@ class Peer:
     has_to_log_in: bool = False
     """Whether the listener requires authentication and the client is not authenticated yet."""
     is_forwarded: bool = False
-    """Whether a broker forwarded the request and has verified the client's connection."""
+    """Whether a broker forwarded this client's request. The controller then relies on the broker's checks of the client's connection."""
     is_closed: bool = False
-    """Whether the connection was closed. A handler that continues after that wastes its work."""
+    """Whether the connection was closed. A handler can stop then, because nobody receives its response."""
     on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)
-    """Callbacks for the connection's close, by a key with which they can be removed: a pending request registers its cancellation."""
+    """Callbacks that run when the connection is closed, by a key with which they can be removed. For example, a pending request registers
+    its own cancellation."""
 
     def closed(self) -> None:
         """Run the `on_closed` callbacks after the connection was closed. Drop the reference to the connection, so that no
@@ -102,12 +104,13 @@ class Forwarding(Protocol):
         """A function that returns the lowest and highest version of an API that the controller serves; None while they are unknown."""
 
     async def forward(self, request: Message, version: int, client_id: str | None, client: Peer) -> Any:
-        """Return the controller's response to the request of `client`. Raises VersionNotKnown, Rejected, CloseConnection."""
+        """Return the controller's response to the request of `client`. Raises VersionNotKnown if the controller does not serve the version,
+        Rejected if it does not answer in time or fails, and CloseConnection if the client's connection must be closed."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """The number of bytes of records in Fetch responses since the broker's start, by topic."""
+    """The bytes of records that were sent in Fetch and ShareFetch responses since the broker's start, by topic."""
 
     by_topic: dict[str | bytes, int] = field(default_factory=dict)
     """By topic name, or by topic id if the request named the id."""
@@ -119,7 +122,7 @@ class Sent:
         return self.of_deleted + sum(self.by_topic.values())
 
     def forget(self, topic: TopicImage) -> None:
-        """Add a deleted topic's sent bytes to the total of deleted topics, and remove its entry."""
+        """Move a deleted topic's count from `by_topic` to `of_deleted`."""
         self.of_deleted += self.by_topic.pop(topic.name, 0) + self.by_topic.pop(topic.topic_id, 0)
 
 
@@ -131,7 +134,7 @@ class Traffic:
     to_followers: Sent = field(default_factory=Sent)
 
     def forget(self, topic: TopicImage) -> None:
-        """Add a deleted topic's bytes, those to consumers and those to followers, to the totals of deleted topics."""
+        """Move a deleted topic's counts to the totals of deleted topics, for consumers and for followers."""
         self.to_consumers.forget(topic)
         self.to_followers.forget(topic)
 
@@ -150,4 +153,5 @@ class Context(Generic[ServicesT_co]):
         self.services = services
         self.api_key = api_key
         self.spent_ns = 0
-        """The time that the parts of a split request took on the loop."""
+        """Nanoseconds on the event loop that were spent on a request handled in parts (`api/large_requests`) or on a long list response
+        (`api/listing`); 0 for other requests."""

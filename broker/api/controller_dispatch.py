@@ -24,8 +24,8 @@ class ControllerDispatcher(Dispatcher):
         super().__init__(services, Faults(), controller_routes(), compute)
 
     def may_be_so_large(self, frame: Buffer) -> bool:
-        """Return whether the frame may exceed STRUCTURED_REQUEST_BYTES: an Envelope may by ENVELOPE_BYTES, because it can contain a
-        client's request of the largest size.
+        """Return whether the frame may exceed STRUCTURED_REQUEST_BYTES. Only an Envelope may, by at most ENVELOPE_BYTES, because it wraps a
+        client's request that can itself have STRUCTURED_REQUEST_BYTES.
         """
         return bytes(frame[:2]) == _ENVELOPE and len(frame) <= limits.STRUCTURED_REQUEST_BYTES + limits.ENVELOPE_BYTES
 

@@ -40,7 +40,8 @@ ResponseT = TypeVar("ResponseT", bound=Answer)
 ServicesT = TypeVar("ServicesT")
 TypedHandler = Callable[[Context[ServicesT], RequestT], ResponseT]
 _DENIED_WITH_TEXT: Final = frozenset({ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.DELETE_SHARE_GROUP_STATE})
-"""Kafka's broker does not deny these by `getErrorResponse`, but by `toGlobalErrorResponse`, which has a text."""
+"""The APIs whose denial has an error message because Kafka's broker makes it with `toGlobalErrorResponse`. Their `getErrorResponse` sets no
+message."""
 
 
 class Api(Generic[RequestT]):

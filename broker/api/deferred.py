@@ -1,4 +1,4 @@
-"""Results that may already be available: a response is made at once or later, and a task is created only if it is made later."""
+"""Responses from results that may be pending. If the result is already available, the response is made at once, without a task."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ R = TypeVar("R")
 def respond_when_ready(
     ask: Callable[[], T | asyncio.Future[T]], respond: Callable[[T], R], refuse: Callable[[Rejected], R]
 ) -> R | Awaitable[R]:
-    """Call `ask`, and return the response that `respond` makes from its result, or `refuse` from its Rejected. Return an awaitable of the
-    response if `ask` returned a future.
+    """Call `ask` and return the response that `respond` makes from its result. If `ask` returns a future, return an awaitable of the
+    response.
 
-    A Rejected is handled in the same way whether `ask` or its future raises it, such as for a write that was pending when another broker
-    became leader.
+    If `ask` or its future raises Rejected, the response is made by `refuse`. The future does so, for example, if a write was pending when
+    another broker became the leader.
     """
     try:
         result = ask()
@@ -46,8 +46,8 @@ async def _changed(result: Awaitable[T], change: Callable[[T], R]) -> R:
 
 
 def respond_when_all_ready(results: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R | Awaitable[R]:
-    """Return `respond` of the list of all answers, in order. If some of them are awaitables, return an awaitable that waits for their
-    results first.
+    """Call `respond` with the list of all results, in order, and return what it returns. If some results are awaitables, return an
+    awaitable that first waits for them.
     """
     ready = [result for result in results if not isinstance(result, Awaitable)]
     return respond(ready) if len(ready) == len(results) else _all_later(results, respond)

@@ -10,8 +10,8 @@ from ottla.broker.groups.topics_view import MayDescribe, every_topic
 
 
 def describable_topics(ctx: Context[NodeServices]) -> MayDescribe:
-    """Return a predicate that tells whether the request's client may describe the topic of a given name. It can be called after the
-    request, when a group's regular expression is resolved.
+    """Return a function that tells whether the request's client may describe a topic, given the topic's name. It stays valid after the
+    request, because a group resolves its members' regular expressions later.
     """
     if ctx.services.authorizer is None:
         return every_topic

@@ -50,8 +50,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 def _dismiss(coroutine: object) -> None:
-    """Close the coroutines among the arguments of `coroutine`, if it has not started, because Python warns of each coroutine that is never
-    awaited.
+    """If `coroutine` has not started, close the coroutines that are its arguments, and their arguments. Otherwise Python warns that they
+    were never awaited.
     """
     if not isinstance(coroutine, CoroutineType) or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
         return
@@ -79,9 +79,9 @@ class Dispatcher:
         self._compute = compute
         self._tasks: set[asyncio.Task[Reply]] = set()
         self._counts: dict[int, int] = {}
-        """Requests by key and version, without those of the Produce fast path."""
+        """The number of requests by API key * 256 + version, without those that the Produce fast path answered."""
         self.budget: Budget | None = None
-        """The memory budget, to which waiting large requests are added."""
+        """The memory budget of all connections. The bytes of large requests are added to it while they wait or are handled."""
         self.throttling: Throttling | None = None
         """Set while client quotas are configured."""
 
@@ -127,8 +127,8 @@ class Dispatcher:
             return self._answer_to(error, header)
 
     def decode(self, frame: Buffer) -> Request:
-        """Decode a request without handling it; APIs that this listener does not serve are decoded, too. Raises UnsupportedVersion if the
-        version is one of another release, and other ProtocolErrors for invalid bytes.
+        """Decode a request without handling it. Requests of APIs that this listener does not serve are decoded, too. Raises
+        UnsupportedVersion if the listener serves the API in other versions only, and other ProtocolErrors for invalid bytes.
         """
         header, _ = read_request_header(memoryview(frame))
         if header.api_key in self._routes:
@@ -164,7 +164,7 @@ class Dispatcher:
         """Return the handler's response, or an awaitable of it. `size` is the request frame's size."""
         if self._faults.active or self.throttling is not None:
             return self._intercepted(context, request, route, size)
-        if size <= limits.SPLIT_REQUEST_BYTES:  # the rule of `_handled` for nearly every request, without the call
+        if size <= limits.SPLIT_REQUEST_BYTES:  # `_handled` does the same; nearly every request saves this call
             return route.handle(context, request.body)
         return self._handled(context, request, route, size)
 
@@ -172,7 +172,8 @@ class Dispatcher:
         if size <= limits.SPLIT_REQUEST_BYTES or self._compute is None:
             return route.handle(context, request.body)
         if (way := split_of(request.body)) is not None:
-            # Scripted faults may need all elements of the request. Without them, each part's elements are freed when the part is done.
+            # Splitting empties the request's array, so that the elements of each part are freed when the part is done. While fault rules or
+            # observers are active, a copy is split, because they read the whole request afterwards.
             body = copy(request.body) if self._faults.active else request.body
             return self._large.handled(context, route.handle, body, way)
         return route.handle(context, request.body)
@@ -285,8 +286,8 @@ class Dispatcher:
             return self._answer_to(error, header)
 
     def _answer_to(self, error: Exception, header: RequestHeader) -> Reply:
-        """Return the reply to a request whose handler raised `error`. Must be called in the `except` block, because it logs the
-        traceback.
+        """Return the reply to a request whose handler raised `error`; a failed fsync also stops the node. Must be called in the `except`
+        block, because the traceback of an unexpected error is logged.
         """
         if isinstance(error, CloseConnection):
             peer_logger.info("Closing the connection of client %s: %s", shown(header.client_id), error)
@@ -308,7 +309,9 @@ class Dispatcher:
 
 
 def _decoded(frame: Buffer) -> Request:
-    """Decode a request. Raises ProtocolError, also if the request has more elements than can be handled in one step."""
+    """Decode a request. Raises ProtocolError for invalid bytes, and TooManyElements if an array of the request exceeds the limit of its
+    API.
+    """
     request = decode_request(frame)
     if (excess := too_many(request.body)) is not None:
         raise TooManyElements(type(request.body).__name__, excess)

@@ -1,7 +1,8 @@
 """The response that rejects a whole request, as Kafka's `AbstractRequest.getErrorResponse` makes it.
 
-`refusal` repeats the elements of the request, each with the error code. Kafka's request classes differ from this rule in two ways, each
-with a table here: some responses also have an error message, and some fields have a fixed value (often an empty array).
+The general rule is in `ottla.broker.faults.responses.refusal`: the response repeats the request's elements, each with the error code.
+Kafka's request classes differ from it in two ways: some responses also have an error message, and some fields have a fixed value (often an
+empty array). The tables here list both.
 `tests/golden/test_error_responses.py` compares every API in every version with Kafka's classes.
 """
 
@@ -20,7 +21,7 @@ TEXTS: Final = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
     ErrorCode.ILLEGAL_SASL_STATE: "Request is not valid given the current SASL state.",
 }
-"""Kafka's texts of those error codes that reject whole requests (KAFKA Errors.message)."""
+"""Kafka's default messages of the error codes with which whole requests are rejected (KAFKA Errors.message)."""
 _TEXT_OF_THE_EXCEPTION: Final = frozenset(
     {
         ApiKey.PRODUCE,
@@ -98,12 +99,14 @@ _VALUES: Final[Sequence[tuple[ApiKey, int, str, object]]] = (
     (ApiKey.STREAMS_GROUP_HEARTBEAT, 0, "warmup_tasks", None),
     (ApiKey.STREAMS_GROUP_HEARTBEAT, 0, "partitions_by_user_endpoint", None),
 )
-"""API, first version, path of a field, and the value of this field in every element on the path. Lists here are never changed."""
+"""Fields with a fixed value in a rejecting response, as (API, first version of the rule, path of the field, value). If the path leads
+through arrays, every element gets the value. The lists here are shared by all responses and must not be changed."""
 
 
 def error_response(api_key: int, version: int, request: Any, error: ErrorCode, text: str | None = None) -> Any:
-    """Return the response that rejects `request`, of this version, with the error code and message of an exception. Without `text`, the
-    message is Kafka's default message of the code.
+    """Return the response that rejects `request`, in this version, with an error code. If responses of this API have a message, it is
+    `text` for the APIs that report an exception's own message. For the others it is Kafka's default message of the code (`TEXTS`), or
+    `text` if that is not known here.
     """
     key = ApiKey(api_key)
     response = refusal(key, request, error)

@@ -1,8 +1,9 @@
 """Scripted faults as interceptors: they delay, drop or duplicate requests and responses, or change the handler's result.
 
-Rules: a held request is handled when it is released even if its connection is closed, like a request that was late on the network.
-Waiting uses the carrier's timers or lasts until a release, and ends when the carrier stops. Later requests of the connection wait in the
-session, as behind any pending request.
+Rules:
+* A held request is handled when it is released, even if its connection is closed, like a request that was late on the network.
+* A delay ends by a timer of the broker (or gateway) or by a user's release, and at the latest when the broker stops.
+* Later requests of the same connection wait meanwhile, as behind any pending request.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ _SHARE_REQUEST_ERRORS: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""The errors of a whole ShareAcknowledge request, at the top level of its response, without partitions (KAFKA
-ShareAcknowledgeRequest.getErrorResponse). Kafka puts every other error in the response's partitions, with NONE at the top level."""
+"""The errors that Kafka reports for a whole ShareAcknowledge request: at the top level of a response without partitions (KAFKA
+ShareAcknowledgeRequest.getErrorResponse). Every other error is in the response's partitions, with NONE at the top level."""
 
 
 class FaultInterceptors:
@@ -226,11 +227,10 @@ def _refusal(call: Call, error: ErrorCode) -> Message | None:
 
 
 async def _share_refusal(call: Call, handle: Handle, error: ErrorCode) -> Message | None:
-    """Return the response to a ShareAcknowledge request with `error` at the level at which Kafka reports it: at the top, or in each
-    partition.
+    """Return the response to a ShareAcknowledge request with `error` where Kafka reports it: at the top level, or in each partition.
 
-    A request with errors in its partitions still advances the epoch of its share session. So the handler gets it without its
-    acknowledgements, and the session epochs of client and broker stay equal.
+    A request whose partitions have errors still advances its share session's epoch. For such an error, `handle` is called with the request
+    without its acknowledgements, so that the session epochs of client and broker stay equal.
     """
     response: ShareAcknowledgeResponse = refusal(call.request.header.api_key, call.request.body, error)
     if error in _SHARE_REQUEST_ERRORS or not response.responses:

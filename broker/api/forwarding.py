@@ -23,7 +23,9 @@ peer_logger = logging.getLogger(PEERS)
 
 
 async def handle(ctx: Context[ClusterServices], request: Message) -> Message:
-    """Forward a request and return the controller's response, or a rejection. Raises CloseConnection."""
+    """Forward a request to the controller and return its response, or a rejecting response if the controller does not answer. Raises
+    CloseConnection if the controller does not support the request's version.
+    """
     try:
         answer: Message = await ctx.services.forwarding.forward(request, ctx.version, ctx.client_id, ctx.peer)
     except VersionNotKnown as error:
@@ -37,8 +39,8 @@ async def handle(ctx: Context[ClusterServices], request: Message) -> Message:
 
 
 async def forward(ctx: Context[ClusterServices], request: Message, response: type[ResponseT]) -> ResponseT:
-    """Forward a request that its handler has checked to the controller, and return the controller's response, or a rejection of type
-    `response`.
+    """Forward a request that the broker's own handler has checked. Return the controller's response, or a rejecting one if the controller
+    does not answer; `response` is the class of both. Raises CloseConnection if the controller does not support the request's version.
     """
     answer = await handle(ctx, request)
     assert isinstance(answer, response)

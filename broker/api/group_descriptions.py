@@ -51,11 +51,11 @@ def describe_groups(
     text_of: Callable[[Rejected], str | None] = own_text,
     hidden_text: str = "The group has described topic(s) that the client is not authorized to describe.",
 ) -> list[D]:
-    """Describe each named group once.
+    """Return one result for each distinct group id of the request, in order.
 
-    `kind` is the protocol's name in messages. `describe` returns None for a group of another protocol. `refuse` makes the result of a group
-    that is not described, from error code, message and group id; `text_of` returns a rejection's message. A client that may not describe
-    one of a group's `topics` gets an error for the group.
+    `kind` is the group protocol's name in messages. If `enabled` is false, every group is UNSUPPORTED_VERSION. `describe` returns None for
+    a group of another protocol. `refuse` makes a failed group's result from error code, message and group id; `text_of` returns a
+    rejection's message. A group gets an error if the client may not describe all of its `topics`.
     """
 
     def of_id(group_id: str) -> D:
@@ -93,7 +93,7 @@ def topics_in(assignments: Iterable[Assignment]) -> Iterable[str]:
 
 
 def described_assignment(ctx: Context[CoordinationServices], partitions: Partitions) -> Assignment:
-    """Return the partitions with the names of their topics, without those of deleted topics."""
+    """Return a member's partitions as a response has them, with topic names. Partitions of deleted topics are omitted."""
     known = ctx.services.cluster
     return Assignment(
         [

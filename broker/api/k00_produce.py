@@ -114,7 +114,7 @@ _WITHOUT_START = frozenset(
 _ACKS = frozenset({-1, 0, 1})
 _NOTHING: Verdicts = {}
 _NOBODY = LeaderIdAndEpoch()
-"""The leader in responses that name none: one shared object, because `_redirected` creates a new one for responses that name a leader."""
+"""The leader in responses that name none (-1). The object is shared: `_redirected` replaces it and does not change it."""
 
 
 Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
@@ -140,8 +140,8 @@ def handle(ctx: Context[PartitionServices], request: ProduceRequest) -> ProduceR
 
 
 def _may_write_transactions(ctx: Context[PartitionServices], request: ProduceRequest) -> bool:
-    """Return whether the client may use the request's transactional id. As in Kafka, this is also checked if a later entry of the same
-    partition replaces the transactional batch.
+    """Return whether the client may write with the request's transactional id; False if there is none. As in Kafka, this is checked before
+    `_drop_repeated`, so that it also applies to a transactional batch which a later entry of its partition replaces.
     """
     transactional_id = request.transactional_id
     return transactional_id is not None and allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
@@ -257,8 +257,8 @@ def _refused_topic(topic: TopicProduceData, refusal: Rejected) -> TopicProduceRe
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
-    """Return whether the first batch of any partition is transactional. Raises `CorruptBatch` for one before it with an impossible size or
-    magic, which in Kafka rejects the whole request (RequestUtils.hasTransactionalRecords)."""
+    """Return whether the first batch of any partition is transactional. Raises `CorruptBatch` if a partition before that has a first batch
+    of impossible size or magic, which in Kafka rejects the whole request (RequestUtils.hasTransactionalRecords)."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
@@ -319,9 +319,9 @@ def _transactional(ctx: Context[PartitionServices], request: ProduceRequest) -> 
 
 
 def unverified_error(version: int, rejected: Rejected) -> Rejected:
-    """Return the transaction coordinator's error as a Produce response of this version reports it: TRANSACTION_ABORTABLE becomes
-    INVALID_TXN_STATE if the version is too old for it, and errors that a later attempt may not have become NOT_ENOUGH_REPLICAS, on which
-    every producer retries.
+    """Translate an error of the transaction coordinator for a Produce response of this version. A transient error becomes
+    NOT_ENOUGH_REPLICAS, because every producer retries on that. TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE for versions that do not
+    know it.
     """
     code = rejected.code
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
@@ -404,7 +404,8 @@ def _key(ctx: Context[PartitionServices], topic: TopicProduceData) -> str | byte
 
 
 def _find_topic(ctx: Context[PartitionServices], topic: TopicProduceData) -> TopicPartitions | None:
-    """Return the topic by name, or from version 13 by id; None if this broker has no partitions of it, and for the metadata log."""
+    """Return the topic by name, from version 13 on by id. Return None if this broker has no partition of the topic, and for
+    `__cluster_metadata`."""
     partitions = ctx.services.partitions
     found = partitions.by_topic_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else partitions.by_name(topic.name)
     return None if found is not None and found.name == CLUSTER_METADATA else found
@@ -418,7 +419,9 @@ def _one_batch(records: Buffer | None, version: int) -> Buffer:
 
 
 def is_whole(records: Buffer) -> bool:
-    """Return whether `records` is one whole batch of magic 2. Only three fields are checked, because nearly all requests pass."""
+    """Return whether `records` is exactly one batch of magic 2, judging by its size, magic and length field. This saves the walk through
+    the batches for nearly every request.
+    """
     size = len(records)
     if size < HEADER_BYTES or records[_MAGIC_AT] != MAGIC_V2:
         return False

@@ -13,9 +13,9 @@ Guarantees:
   leader redirects consumers of another rack to a follower in their rack.
 * Checks run in this order: leader epoch, leadership, assigned replica, offset range, divergence (KAFKA Partition.fetchRecords).
 
-A request in a session reads only the partitions that it lists and those that changed since the session's last response (fetch_sessions). A
-target is *quiet* if its last read reached the end of the records that the client may read, so that only a change can produce a new
-response.
+A request in a session reads only the partitions that it lists and those that changed since the session's last response (fetch_sessions).
+A target is a partition that a fetch requests. It is *quiet* if its last read reached the end of the records that the client may read, so
+that the next read can return something new only after a change of the partition.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class _Read:
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData]] = []
         self.unwatched: list[tuple[FetchTarget, Partition]] = []
-        """Targets that were not quiet, or have no session. They are watched only if the fetch waits."""
+        """Targets that are not watched for changes yet (not quiet, or without a session). They will be watched if the fetch waits, or
+        before other requests run while a fetch of many partitions is read in several event loop turns."""
         self.for_followers: list[tuple[Partition, int]] = []
         self.bytes = 0
         self.must_answer = False
@@ -223,7 +224,7 @@ def _is_enough(ctx: Context[PartitionServices], request: FetchRequest, fetch: Fe
 
 
 def _park(ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
-    """Register the fetch as waiting, and return the future of its wait.
+    """Add the fetch to the purgatory. Return a future whose result is whether its partitions changed before the deadline.
 
     The caller must do this in the same event loop turn as the read that found too few bytes; an append in between would be missed.
     """
@@ -373,10 +374,10 @@ def _read_some(
 
 
 def _is_quiet(partition: Partition, requested: FetchPartition, data: PartitionData, requester: _Requester, rack: str) -> bool:
-    """Return whether the partition can produce a new response only after a change that its watchers receive.
+    """Return whether the next read of the partition can differ only after a change of which its watchers are notified.
 
-    Three cases are read with every request. A follower outside the ISR may join because of a metadata change. A consumer's nearer replica
-    may catch up and serve it. A follower whose fetch has just moved the high watermark must receive the new one.
+    Three kinds of targets are never quiet: that of a follower outside the ISR, which a metadata change may let join; that of a consumer
+    whose nearer replica may catch up and serve it; and that of a follower whose fetch has just advanced the high watermark.
     """
     if data.records or _is_news(data):
         return False
@@ -459,8 +460,8 @@ def _without_records(partition: Partition, requested: FetchPartition, **news: An
 def _read_one(
     partition: Partition, requested: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool
 ) -> tuple[PartitionData, bool]:
-    """Return the partition's result, and whether an append cannot extend it, so that the fetch does not wait (KAFKA DelayedFetch): the read
-    ended at a segment boundary with more records after it, or because of very many aborted transactions.
+    """Return the partition's result, and whether the fetch must respond without waiting for appends (KAFKA DelayedFetch). That is so if the
+    read ended at a segment boundary with more records after it, or was shortened because of very many aborted transactions.
     """
     log = partition.log
     if isolation is Isolation.LOG_END and requested.fetch_offset == log.log_end_offset and log.failure is None:
@@ -493,8 +494,8 @@ def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[A
 
 
 def _by_name(ctx: Context[PartitionServices], target: FetchTarget, rejected: Rejected) -> Rejected:
-    """Return the error of a partition as Kafka's sessions do: once they have found a topic's name, they look for the topic by its name. A
-    deleted topic is then UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID if another topic has the name.
+    """Return the error to report for a partition. If an unknown topic id was known before, Kafka's sessions look for the topic by its name.
+    A deleted topic is then UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID if another topic has the name.
     """
     if isinstance(target.topic, str):
         return rejected

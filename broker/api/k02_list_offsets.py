@@ -6,7 +6,7 @@ Promises:
   latest tiered (9) and -6 earliest pending upload (11), which do not exist here. Any other timestamp: the first record that is not older.
 * Records that the consumer cannot read yet are not found: offset -1, timestamp -1, no error.
 * A partition that is named twice gets one error response.
-* Only the leader responds, except to a debugging client (replica -2). Replicas see the log up to its end.
+* Only the leader responds, except to a debugging client (replica id -2). Requests of replicas see the log up to its end.
 * While a new leader's high watermark is below the log end offset at its election, consumers get a retriable error instead of an offset
   that would go back (KIP-207): OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE.
 * A large batch is searched for a timestamp on a thread.
@@ -61,7 +61,8 @@ NOT_AVAILABLE_SINCE = 5
 
 T = TypeVar("T")
 Steps = Generator[Work, Work, T]
-"""Yields the search of a batch that would hold the event loop for too long; see `log_reader.Search`."""
+"""A generator that returns a T. When a batch is too large to be searched on the event loop, it yields the search as a function, which the
+caller runs on a thread, and it is sent a function that returns the search's result."""
 
 
 @API.on_broker()

@@ -6,9 +6,9 @@ Promises:
 * An unknown topic that is requested by name is created automatically if broker and request allow it. This response has
   UNKNOWN_TOPIC_OR_PARTITION, so that the client retries (KAFKA: DefaultAutoTopicCreationManager). If the creation fails the topic stays
   unknown and the log has the reason; only an invalid name is rejected at once. A request for all topics creates none.
-* Brokers have their address at the listener to which the client connected: a standalone node the advertised address, or else the one at
-  which the connection arrived. A partition whose leader has no such listener is LISTENER_NOT_FOUND, one without a leader
-  LEADER_NOT_AVAILABLE.
+* Each broker has the address of its listener of the same name as the one to which the client connected. (A standalone node without an
+  advertised address returns the address to which the client connected.) A partition whose leader has no such listener is
+  LISTENER_NOT_FOUND, and a partition without a leader LEADER_NOT_AVAILABLE.
 * A topic that is being deleted is returned completely, or as UNKNOWN_TOPIC_OR_PARTITION without partitions.
 """
 
@@ -45,14 +45,14 @@ TOPICS_AT_ONCE = 500
 """Topics that a request for all topics describes in one turn of the event loop: 5 ms at 10 us each."""
 
 LISTENER_NOT_FOUND_SINCE = 6
-"""Clients of older versions get LEADER_NOT_AVAILABLE instead."""
+"""The first version with the error LISTENER_NOT_FOUND. Older versions get LEADER_NOT_AVAILABLE instead."""
 _UNSEEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """Errors of topics whose authorized operations are not returned."""
 
 
 @API.on_broker()
 def handle(ctx: Context[ClusterServices], request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Return brokers and topics at once; automatic creation happens in the background."""
+    """Describe the live brokers and the requested topics. Missing topics are created in the background, without waiting for them."""
     topics = request.topics
     if topics is None or (ctx.version == 0 and not topics):
         return _all(ctx, request)
@@ -66,7 +66,7 @@ def handle(ctx: Context[ClusterServices], request: MetadataRequest) -> MetadataR
 
 
 def _all(ctx: Context[ClusterServices], request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Describe all topics that the client may describe, many topics in several turns of the event loop."""
+    """Describe all topics that the client may describe. If there are many, other requests run in between."""
 
     def describe(some: Sequence[TopicImage]) -> list[MetadataResponseTopic]:
         hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, (topic.name for topic in some), quietly=True)

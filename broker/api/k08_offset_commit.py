@@ -4,7 +4,7 @@ Promises:
 * An acknowledged offset is as durable as any acknowledged record.
 * Unknown partitions are rejected one by one; the others are stored.
 * A commit for an unknown group creates a group that only stores offsets.
-* Metadata is returned as it was sent.
+* The metadata string of an offset is stored unchanged.
 * From version 10 on topics are named by id (KIP-848); all partitions of an unknown id are UNKNOWN_TOPIC_ID.
 """
 
@@ -137,8 +137,8 @@ def _commit_error(code: ErrorCode) -> ErrorCode:
 def _response(
     request: OffsetCommitRequest, topics: Known, missing: ErrorCode, offsets: list[OffsetToCommit], errors: list[ErrorCode]
 ) -> OffsetCommitResponse:
-    """Return the response with the errors in the order of the request: `errors` has those of `offsets`; an unknown topic is `missing`, an
-    unknown partition UNKNOWN_TOPIC_OR_PARTITION.
+    """Return the response, in the order of the request. `errors` are the results of `offsets`, one for each. An unknown topic gets the
+    error `missing`, and an unknown partition UNKNOWN_TOPIC_OR_PARTITION.
     """
     decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
 

@@ -65,8 +65,8 @@ def _one(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> Off
 
 
 def _visible(ctx: Context[CoordinationServices], topics: Topics | None) -> tuple[Topics | None, Fetched]:
-    """Return the topics of the request whose offsets are fetched (None: all), and the errors for topics that the client may
-    not describe.
+    """Return the topics whose offsets are to be fetched (None: all), and the results of the topics that the client may not describe. If all
+    are requested, `_shown` filters them later.
     """
     if topics is None or ctx.services.authorizer is None:
         return topics, []
@@ -89,7 +89,7 @@ def _shown(ctx: Context[CoordinationServices], topics: Topics | None, fetched: F
 
 
 def _failed(ctx: Context[CoordinationServices], topics: Topics, error: ErrorCode) -> OffsetFetchResponse:
-    """Return the response for a group of which nothing can be fetched because of `error`. Version 1 has error codes only in partitions."""
+    """Return the response for a group whose offsets cannot be fetched. Version 1 has error codes only in partitions."""
     if ctx.version >= 2:
         return OffsetFetchResponse(error_code=error)
     return OffsetFetchResponse(
@@ -140,7 +140,9 @@ def _ask(ctx: Context[CoordinationServices], group: OffsetFetchRequestGroup, *, 
 def _named(
     ctx: Context[CoordinationServices], topics: list[OffsetFetchRequestTopics]
 ) -> tuple[Topics, dict[str, bytes], list[OffsetFetchRequestTopics]]:
-    """Return the topics by name, their ids if ids were given, and the topics with unknown ids."""
+    """Return the known topics as (name, partitions), their ids by name, and the topics with unknown ids. Before version 10 there are no
+    ids, and every topic counts as known.
+    """
     if ctx.version < BY_ID_SINCE:
         return [(topic.name, topic.partition_indexes) for topic in topics], {}, []
     known = [(ctx.services.topics.topic_by_id(topic.topic_id), topic) for topic in topics]

@@ -1,9 +1,12 @@
 """FindCoordinator (key 10), versions 0-6: the coordinator of a group, of a transactional id or of a share partition's state.
 
-Promises: on a standalone node the first request creates the coordinator's internal topic and still gets the coordinator (Kafka answers
-COORDINATOR_NOT_AVAILABLE meanwhile). The address is the advertised one, or else the one to which the client connected. An empty
-transactional id is INVALID_REQUEST. Share partitions are found from version 6 on, by brokers only (ClusterAction on the cluster); another
-key than `group:topic id:partition` is INVALID_REQUEST.
+Promises:
+* On a standalone node the first request creates the coordinator's internal topic and gets the coordinator in its response (Kafka responds
+  with COORDINATOR_NOT_AVAILABLE meanwhile).
+* The address is the coordinator's advertised one or, if none is configured, the one to which the client connected.
+* An empty transactional id is INVALID_REQUEST.
+* From version 6 on, brokers find the coordinators of share partitions (KIP-932). This requires CLUSTER_ACTION on the cluster. A key that
+  does not have the form `group:topic id:partition` is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ _DENIALS: dict[int, tuple[ErrorCode, str]] = {
 def handle(
     ctx: Context[CoordinationServices], request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """Return the coordinators; create the internal topic if there is none."""
+    """Return the coordinator of each key. If the internal topic of the coordinators does not exist, create it first."""
     shards: Shards[Any]
     if request.key_type == KeyType.GROUP:
         shards = ctx.services.groups.shards

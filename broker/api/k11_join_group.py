@@ -5,7 +5,7 @@ Promises:
   group's first member gets its response at once.
 * From version 4 on a new dynamic member first gets its member id (MEMBER_ID_REQUIRED, KIP-394). A static member that rejoins is
   recognized (KIP-345).
-* A pending join does not poll. A join whose client disconnected ends with the join phase, and the member is removed when it does not sync.
+* If a client disconnects while its join is pending, its member remains until the join phase ends, and is removed when it does not sync.
 
 Version 0 has no rebalance timeout, so its session timeout is used.
 """

@@ -18,7 +18,7 @@ API = Api(HeartbeatRequest)
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: HeartbeatRequest) -> HeartbeatResponse:
-    """Renew the session of the group's member, and return the response, which also tells the member to rejoin."""
+    """Renew the member's session. The response is REBALANCE_IN_PROGRESS if the member must rejoin."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     error = ctx.services.groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)

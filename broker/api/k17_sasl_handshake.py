@@ -1,7 +1,7 @@
-"""SaslHandshake (key 17), versions 0-1, outside of an authentication.
+"""SaslHandshake (key 17), versions 0-1: rejects requests that do not begin an authentication.
 
 Promise: on a connection that is already authenticated, or needs no authentication, the response is ILLEGAL_SASL_STATE without mechanisms.
-The authentication itself is in `ottla.broker.security.sasl`.
+All other SaslHandshake requests are handled by `ottla.broker.security.sasl`.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ API = Api(SaslHandshakeRequest)
 
 @API.on_both()
 def handle(_ctx: Context[NodeServices], _request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Reject a SaslHandshake outside of an authentication with ILLEGAL_SASL_STATE. Brokers and controllers share this handler."""
+    """Reject the SaslHandshake of a client that is already authenticated, or needs no authentication, with ILLEGAL_SASL_STATE."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

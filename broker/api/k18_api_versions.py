@@ -1,16 +1,17 @@
 """ApiVersions (key 18), versions 0-5: the served APIs, taken from the routes, and the features of the cluster.
 
 Promises:
-* Exactly the routes are listed. Produce has a minimum of 0, for which old librdkafka checks. On a cluster broker, forwarded APIs are
-  limited to the controller's versions. The telemetry APIs are listed if they are enabled.
+* Exactly the served APIs are listed. Produce is listed from version 0 on, because old versions of librdkafka check for that (KAFKA-18659).
+  On a cluster broker, forwarded APIs are limited to the controller's versions. The telemetry APIs are listed if they are enabled.
 * A version that is not served is answered in the format of version 0 with UNSUPPORTED_VERSION and the supported range, so that the client
   can retry (KIP-511).
-* From version 5 on the request can name the cluster and the node that the client means. If one of them is another, the response is
-  REBOOTSTRAP_REQUIRED without the list; one without the other is INVALID_REQUEST (KIP-1242). Kafka's controllers do not compare them.
+* From version 5 on the request can name the cluster and the node that the client expects. If this node differs in either, the response is
+  REBOOTSTRAP_REQUIRED without APIs. A request that names only one of them is INVALID_REQUEST (KIP-1242). Like Kafka's, controllers do not
+  compare them.
 * The tagged fields 0, 1 and 2 are set as in Kafka. Tag 3 is never sent, because librdkafka before 2.2 fails on it with "Read underflow".
 * Finalized levels are those of the metadata log (`ottla.broker.cluster.features`), without features of level 0. Their epoch is the offset
   of the log's last record, as in Kafka, because clients keep the response with the greatest epoch. Clients use transaction version 2 if
-  that is the level.
+  the finalized level of `transaction.version` is 2.
 * A supported feature whose range begins at 0 is returned from version 4 on, because older clients fail on the 0 (KAFKA-17011).
 """
 
@@ -94,7 +95,7 @@ def _answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Fea
 
 
 def is_valid(request: ApiVersionsRequest, version: int) -> bool:
-    """Return whether the software name and version are valid, and the request has either both or neither of cluster id and node id."""
+    """Return whether the request has a cluster id and a node id, or neither, and from version 3 on a valid software name and version."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE):
         return False
     return version < 3 or bool(_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version))

@@ -58,8 +58,8 @@ async def handle(ctx: Context[ControllerServices], request: DeleteTopicsRequest)
 
 
 def _denials(ctx: Context[ControllerServices], refs: Sequence[TopicRef]) -> dict[TopicRef, DeletedTopic]:
-    """Return an error for each topic that the client may not delete, whether or not it exists. The client learns the name of an id, and
-    whether a name exists, only if it may describe the topic.
+    """Return an error for each topic that the client may not delete, whether or not the topic exists. Unless the client may describe the
+    topic, the error reveals neither the name of a topic id nor whether a topic name exists.
     """
     if allowed_of_cluster(ctx, Operation.DELETE, quietly=True):
         return {}

@@ -34,7 +34,9 @@ API = Api(InitProducerIdRequest)
 def handle(
     ctx: Context[CoordinationServices], request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    """Assign a producer id and epoch. Return the response, or an awaitable of it until the record of a transactional id is durable."""
+    """Assign a producer id and epoch. Return the response, or an awaitable of it if the transactional id's record must become durable
+    first, or this broker has to wait for a block of producer ids.
+    """
     if (denial := _denial(ctx, request)) is not None:
         return _refused(denial)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
@@ -78,8 +80,8 @@ def _idempotent(ctx: Context[CoordinationServices]) -> InitProducerIdResponse | 
 
 
 async def _when_there_is_one(ctx: Context[CoordinationServices]) -> InitProducerIdResponse:
-    """Wait until the controller has allocated a block of producer ids to this broker, as the first requests after a start must. Return a
-    response with a producer id of it.
+    """Wait until the controller has allocated a block of producer ids to this broker, then return a response with a producer id. The first
+    requests after the broker's start wait here.
     """
     try:
         await ctx.services.producer_ids.wait()

@@ -3,8 +3,8 @@
 Promises:
 * All partitions of a transaction are added, or none. A partition that does not exist (UNKNOWN_TOPIC_OR_PARTITION), or is internal
   (TOPIC_AUTHORIZATION_FAILED), gets its error and all others OPERATION_NOT_ATTEMPTED.
-* Clients use versions 0 to 3. Brokers use versions 4 and 5, with several transactions in one request, to add or only to verify (KIP-890);
-  an addition implies transaction version 2.
+* Clients use versions 0 to 3. Brokers use versions 4 and 5, with several transactions in one request, to verify partitions or to add them
+  (KIP-890). A broker adds partitions only for producers of transaction version 2.
 * A fenced producer gets PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
 """
 

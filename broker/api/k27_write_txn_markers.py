@@ -8,9 +8,9 @@ Promises:
   (KIP-1228).
 * In a partition of `__consumer_offsets` the transaction's offsets are committed or discarded.
 
-The response has one entry for each producer, however many markers the request has for it, and a partition has the error of its last
-marker. Kafka's coordinator sends several markers when leaders move, but reads one entry for each producer and would wait forever for the
-contents of others.
+If a request has several markers for one producer, the response has one entry for the producer, with each partition's error for its last
+marker. Kafka's coordinator relies on this. It sends several markers for a producer when leaders move, but reads only one entry for each
+producer, and would wait forever for partitions that are in other entries.
 
 Deviation: a marker without a producer id or epoch is INVALID_REQUEST (Kafka fails with UNKNOWN_SERVER_ERROR).
 """

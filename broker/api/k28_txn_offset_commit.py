@@ -2,10 +2,10 @@
 
 Promises:
 * The offsets are visible only after the transaction commits; an abort discards them.
-* The offsets partition must belong to the transaction. From version 5 on it is added by this request; before, AddOffsetsToTxn adds it,
-  which is verified (KIP-890).
-* From version 3 on a member that was fenced by its group is rejected by its generation. A fenced producer gets
-  INVALID_PRODUCER_EPOCH in every version.
+* The group's partition of `__consumer_offsets` must belong to the transaction. From version 5 on this request adds it. In older versions
+  the client adds it by AddOffsetsToTxn, and this request verifies that (KIP-890).
+* From version 3 on the request has the member's id and generation, and a member that its group has fenced is rejected. A fenced producer
+  gets INVALID_PRODUCER_EPOCH in every version.
 * Unknown partitions are rejected one by one.
 * From version 6 on topics are named by id (KIP-1319); all partitions of an unknown id are UNKNOWN_TOPIC_ID. An unknown group and a stale
   member epoch have their own errors; before, both are ILLEGAL_GENERATION.
@@ -50,7 +50,9 @@ Errors = list[ErrorCode]
 def handle(
     ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    """Verify that the offsets partition belongs to the transaction and write the offsets there; respond when they are durable."""
+    """Verify that the group's partition of `__consumer_offsets` belongs to the transaction, and write the offsets to it. Respond when they
+    are durable.
+    """
     if (denial := _denial(ctx, request)) is not None:
         return refused(ctx.version, request, TxnOffsetCommitResponse, denial)
     names = [_name(ctx, topic) for topic in request.topics]
@@ -170,9 +172,9 @@ def _refusal(
 
 
 def known_to(version: int, code: ErrorCode) -> ErrorCode:
-    """Return the error code `code` as a response of this version reports it. TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE if the version
-    is too old for it; a temporary error on which the client would not retry becomes COORDINATOR_LOAD_IN_PROGRESS (COORDINATOR_NOT_AVAILABLE
-    before version 2).
+    """Translate an error code for a response of this version. TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE if the version does not know
+    it. A transient error on which the client would not retry becomes COORDINATOR_LOAD_IN_PROGRESS (before version 2:
+    COORDINATOR_NOT_AVAILABLE).
     """
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < 4:
         return ErrorCode.INVALID_TXN_STATE
@@ -186,8 +188,8 @@ def known_to(version: int, code: ErrorCode) -> ErrorCode:
 def _response(
     ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], errors: Errors
 ) -> TxnOffsetCommitResponse:
-    """Return the response with the errors in the order of the request. `errors` has those of `offsets`, which were passed to the group; any
-    other offset of the request has an unknown topic or partition.
+    """Return the response, in the order of the request. `errors` are the results of `offsets`, one for each. All other offsets of the
+    request are of unknown topics or partitions.
     """
     decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
 

@@ -2,7 +2,8 @@
 
 Promises: null and ANY match everything. The pattern type MATCH finds every ACL that applies to the name: the literal name, the literal
 `*` and prefixes. Without an authorizer the response is SECURITY_DISABLED, even if the metadata has ACLs. A client that may not DESCRIBE
-the cluster gets CLUSTER_AUTHORIZATION_FAILED. A filter with an unknown part (0) closes the connection, like an invalid request in Kafka.
+the cluster gets CLUSTER_AUTHORIZATION_FAILED. A filter with the value UNKNOWN (0) in a field closes the connection, because Kafka's classes
+cannot parse it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> Describe
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
 
     def describe(acls: Sequence[AccessControlEntryRecord]) -> list[DescribeAclsResource]:
-        """Add the ACLs that match to their resources, and return the resources that had none before."""
+        """Add each matching ACL to the response entry of its resource. Return the entries that are new."""
         new = []
         for acl in acls:
             if matches(request, acl):
@@ -53,6 +54,6 @@ def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> Describe
 
 
 def check_known(wanted: Filter) -> None:
-    """Raise CloseConnection for an ACL filter with an unknown part (0), which Kafka cannot parse."""
+    """Raise CloseConnection if a field of the ACL filter is UNKNOWN (0), because Kafka's classes cannot parse such a filter."""
     if 0 in (wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type):
         raise CloseConnection("an ACL filter has an unknown resource type, pattern type, operation or permission type")

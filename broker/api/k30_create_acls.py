@@ -4,7 +4,8 @@ Promises:
 * An ACL without an error in the response is durable, and applies to every request after the response. An existing ACL is not an error and
   not created again. An invalid ACL does not affect the others.
 * Without an authorizer each ACL is SECURITY_DISABLED. A client that may not ALTER the cluster gets CLUSTER_AUTHORIZATION_FAILED.
-* As in Kafka, an ACL with ANY fails the whole request with UNKNOWN_SERVER_ERROR, and one with an unknown part (0) closes the connection.
+* As in Kafka, an ACL with ANY in a field fails the whole request with UNKNOWN_SERVER_ERROR, and an ACL with UNKNOWN (0) closes the
+  connection.
 """
 
 from __future__ import annotations

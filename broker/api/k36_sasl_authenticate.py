@@ -1,7 +1,7 @@
-"""SaslAuthenticate (key 36), versions 0-2, outside of an authentication.
+"""SaslAuthenticate (key 36), versions 0-2: rejects requests that do not belong to an authentication.
 
 Promise: on a connection that is already authenticated, or needs no authentication, the response is ILLEGAL_SASL_STATE with Kafka's text.
-The authentication itself is in `ottla.broker.security.sasl`.
+All other SaslAuthenticate requests are handled by `ottla.broker.security.sasl`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ API = Api(SaslAuthenticateRequest)
 
 @API.on_both()
 def handle(_ctx: Context[NodeServices], _request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    """Reject a SaslAuthenticate outside of an authentication with ILLEGAL_SASL_STATE. Brokers and controllers share this handler."""
+    """Reject the SaslAuthenticate of a client that is already authenticated, or needs no authentication, with ILLEGAL_SASL_STATE."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslAuthenticate request received after successful authentication"
     )

@@ -74,7 +74,7 @@ def _check(ctx: Context[NodeServices], request: CreateDelegationTokenRequest, ow
     """Raise Rejected if the client may not create the delegation token for `owner`, or the request is invalid."""
     check_may_ask(ctx.peer)
     if request.owner_principal_name and request.owner_principal_type is None:
-        raise Rejected(ErrorCode.INVALID_REQUEST)  # Kafka fails unintentionally
+        raise Rejected(ErrorCode.INVALID_REQUEST)  # Kafka does not check this, and fails with an internal error
     if owner != ctx.peer.principal and not allowed(ctx, Operation.CREATE_TOKENS, Resource.USER, str(owner)):
         raise Rejected(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if ctx.services.listener_type is ListenerType.BROKER:  # a controller checks this when it decides

@@ -1,7 +1,7 @@
 """DeleteGroups (key 42), versions 0-3: deletes groups with their committed offsets, share groups with their delivery states.
 
 Promises: only a group without members can be deleted (NON_EMPTY_GROUP). An unknown group is GROUP_ID_NOT_FOUND. Each group
-succeeds or fails by itself. `error_message` is null: only plug-ins that Ottla does not have give one.
+succeeds or fails by itself. `error_message` is always null, because in Kafka only plug-ins set it, which Ottla does not have.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ElectLeaders (key 43), versions 0-2: elects leaders for partitions, the preferred ones or unclean (KIP-460).
+"""ElectLeaders (key 43), versions 0-2: elects leaders of partitions by preferred or unclean election (KIP-460).
 
-A request that is rejected as a whole has the error at each partition, too.
+If the whole request is rejected, each requested partition has the error, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (key 45), versions 0-1: begins or cancels reassignments of partitions (KIP-455).
 
-A request that is rejected as a whole has the error at each partition, too. On a standalone node, a partition cannot be on any other broker.
+If the whole request is rejected, each requested partition has the error, too. A standalone node rejects every assignment to another broker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ API = Api(AlterPartitionReassignmentsRequest, forwarded=Forwarded.ALWAYS, splits
 
 @API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[ControllerServices], request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
-    """Begin or cancel reassignments. A request without topics is not processed (KAFKA QuorumController)."""
+    """Begin or cancel reassignments. A request without topics gets an empty response at once (KAFKA QuorumController)."""
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
     try:

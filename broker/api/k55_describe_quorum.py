@@ -1,6 +1,6 @@
 """DescribeQuorum (key 55), versions 0-2: the voters and observers of the metadata log with their log end offsets (KIP-595).
 
-The listeners of a standalone node's controller are those of its broker, because it has no others.
+A standalone node reports its broker's listeners as those of its controller, because the controller has none of its own.
 """
 
 from __future__ import annotations

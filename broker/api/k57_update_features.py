@@ -1,8 +1,8 @@
-"""UpdateFeatures (key 57), versions 0-2: changes feature levels, all of a request or none (KIP-584, KIP-778); before 4.0
-each by itself.
+"""UpdateFeatures (key 57), versions 0-2: changes feature levels, either all of a request or none (KIP-584, KIP-778).
 
-Version 0's `allow_downgrade` is ignored, as in Kafka's QuorumController, so a lower level is rejected. If a standalone node was started
-with the setting `transaction.version`, its next start restores that level.
+A broker that imitates a Kafka release before 4.0 changes each feature independently. Version 0's `allow_downgrade` is ignored, as in
+Kafka's QuorumController, so a lower level is rejected. If a standalone node was started with the setting `transaction.version`, its next
+start restores that level.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def handle(ctx: Context[ControllerServices], request: UpdateFeaturesReques
 
 
 async def _updated(ctx: Context[ControllerServices], each: FeatureUpdateKey, validate_only: bool) -> UpdatableFeatureResult:
-    """Update one feature, and return its result, because releases before 4.0 update and report each feature by itself."""
+    """Update one feature and return its result. Kafka releases before 4.0 update and report each feature independently."""
     update = FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
     try:
         await ctx.services.active.run(partial(update_features, updates=[update]), validate_only=validate_only)

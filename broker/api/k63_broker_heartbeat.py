@@ -19,7 +19,8 @@ from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest,
 API = Api(BrokerHeartbeatRequest, throttled=False, array_limits={"offline_log_dirs": 1_000, "cordoned_log_dirs": 1_000})
 
 SESSIONS_MAX = 500
-"""The most heartbeat sessions with which a broker that is not registered gets one, as in Kafka: their number would have no other limit."""
+"""A broker that is not registered gets a heartbeat session only while there are fewer sessions than this, as in Kafka. Otherwise unknown
+brokers could create any number of sessions."""
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)

@@ -59,8 +59,8 @@ def handle(
 
 
 def _pattern(pattern: str | None) -> tuple[Callable[[str], bool], int]:
-    """Return a function that tells whether a transactional id matches the regular expression `pattern`, and how many ids may be matched at
-    once. Raises Rejected for an invalid expression.
+    """Return a function that tells whether a transactional id matches the regular expression `pattern`, and how many ids may be matched in
+    one turn of the event loop. Raises Rejected for an invalid expression.
     """
     if not pattern:
         return lambda transactional_id: True, limits.LISTED_AT_ONCE

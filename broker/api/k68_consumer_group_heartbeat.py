@@ -1,14 +1,14 @@
 """ConsumerGroupHeartbeat (key 68), versions 0-1: joins, keeps alive or leaves a consumer group of KIP-848.
 
 Promises:
-* The response is sent at once, when its effects are durable.
+* The response does not wait for a rebalance: it is sent as soon as the heartbeat's changes are durable.
 * A partition is assigned to a member only after the previous owner has revoked it or was removed.
 * The assignment is returned when it has changed, and whenever the member sent its full state.
 * A regular expression (version 1) is resolved after the response; a later heartbeat returns its topics.
 * An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH. If `group.coordinator.rebalance.protocols` lacks `consumer`,
   the response is UNSUPPORTED_VERSION.
 
-The rack id is stored and returned but does not affect assignments.
+The rack id is stored and described (ConsumerGroupDescribe), but does not affect assignments.
 """
 
 from __future__ import annotations

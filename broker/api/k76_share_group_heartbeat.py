@@ -1,13 +1,13 @@
 """ShareGroupHeartbeat (key 76), version 1: joins, keeps alive or leaves a share group.
 
 Promises:
-* The response is sent when its effects are durable. The state of new share partitions is initialized after it, and a later heartbeat
-  assigns them.
+* The response is sent when the heartbeat's changes are durable. The share coordinator's state of new share partitions is initialized after
+  the response, and a later heartbeat assigns these partitions.
 * The assignment is returned when it has changed, and whenever the member sent its subscription.
 * An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH, a group of another type GROUP_ID_NOT_FOUND. Without the feature
   share.version the response is UNSUPPORTED_VERSION.
 
-The rack id is stored and returned but does not affect assignments.
+The rack id is stored and described (ShareGroupDescribe), but does not affect assignments.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def handle(
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not 0 < len(request.member_id) <= MEMBER_ID_CHARS_MAX:
-        return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)  # without a text, as Kafka
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)  # without an error message, as in Kafka
     if denied(ctx, Operation.DESCRIBE, Resource.TOPIC, set(request.subscribed_topic_names or ())):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return respond_when_ready(

@@ -8,7 +8,8 @@ Promises:
 * Partitions are read in the order of the share session, which each request rotates. Each gets an equal part of `max_bytes`.
 * With share.isolation.level=read_committed, records of aborted transactions are archived and never delivered.
 * Version 2 may ask for at most `max_records` (KIP-1206), and may renew acquisition locks; it then fetches nothing (KIP-1222).
-* If there are too many share sessions, or they weigh too much, the response is SHARE_SESSION_LIMIT_REACHED, after `max_wait_ms`.
+* If there are too many share sessions, or their estimated memory is too large, the response is SHARE_SESSION_LIMIT_REACHED, after
+  `max_wait_ms`.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ async def _later(ctx: Context[ShareGroupServices], wait_ms: int, response: Share
 
 
 def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group_id: str, member_id: str) -> tuple[ShareSession, Named]:
-    """Begin, continue or end the share session, as the request's epoch says. Return the session, and the partitions to fetch in order with
-    their topic names (None for an unknown id); no partitions if the session ends. Raises Rejected.
+    """Begin, continue or end the share session, depending on the request's epoch. Return the session and the partitions to fetch, in order,
+    with their topics' names (None for an unknown id). A session that ends has no partitions to fetch. Raises Rejected.
     """
     shares, epoch = ctx.services.share.partitions, request.share_session_epoch
     listed: Named = [
@@ -129,7 +130,7 @@ def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group
 
 
 def _rotated(partitions: Named, epoch: int) -> Named:
-    """Return the partitions rotated by `epoch`, so that each request begins with another partition and a large one starves no other."""
+    """Return the partitions rotated by `epoch`. Each request begins with another partition, so that none is starved by those before it."""
     begin = epoch % len(partitions) if partitions else 0
     return partitions[begin:] + partitions[:begin]
 
@@ -194,9 +195,11 @@ class _Response:
         self._leaders: list[int] = []
 
     def make(self, fetched: Results, acknowledged: Acknowledgements) -> ShareFetchResponse:
-        """Return the response: all acknowledgement results, and of the fetch results only those that are new to the session.
+        """Return the response. It has all acknowledgement results, each fetch result with records or an error, and each one that is the
+        first of its partition in the session or follows an error.
 
-        The first request of a session gets all fetch results; the last one also releases the member's records.
+        The response to a session's first request has all fetch results. The session's last request also releases the records that the
+        member still holds.
         """
         shares, session, error = self._ctx.services.share.partitions, self._session, ErrorCode.NONE
         if self._request.share_session_epoch == FINAL_EPOCH:

@@ -3,9 +3,9 @@
 Promises:
 * The response is sent when the acknowledgements are persisted: an accepted record is not delivered again, not even after a crash.
 * Each partition's acknowledgements are all applied or none. Version 2 may renew acquisition locks (KIP-1222), which persists nothing.
-* The request belongs to the member's share session and advances its epoch. Epoch -1 ends the session and releases what the member still
-  has.
-* Acknowledging records that the member does not hold (any more) is INVALID_RECORD_STATE.
+* The request belongs to the member's share session and advances its epoch. Epoch -1 ends the session and releases the records that the
+  member still holds.
+* The acknowledgement of a record that the member does not hold, or no longer holds, is INVALID_RECORD_STATE.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (key 83), version 0: begins the state of share partitions at an offset.
+"""InitializeShareGroupState (key 83), version 0: creates the state of share partitions, with a start offset (KIP-932).
 
 Promises:
 * Only brokers send it (ClusterAction on the cluster). Each share partition has its own error, and the response waits until every change is

@@ -3,7 +3,8 @@
 Promises:
 * Only brokers send it (ClusterAction on the cluster). Each share partition has its own error, and the response waits until every change is
   committed.
-* The leader epoch of the request is recorded; a lower one than recorded is FENCED_LEADER_EPOCH. Without state: INVALID_REQUEST.
+* The leader epoch of the request is recorded. A leader epoch below the recorded one is FENCED_LEADER_EPOCH, and a share partition without
+  state is INVALID_REQUEST.
 """
 
 from __future__ import annotations

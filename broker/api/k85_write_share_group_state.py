@@ -3,8 +3,9 @@
 Promises:
 * Only brokers send it (ClusterAction on the cluster). Each share partition has its own error, and the response waits until every change is
   committed.
-* A lower leader epoch than recorded is FENCED_LEADER_EPOCH, a lower state epoch FENCED_STATE_EPOCH. Without state: INVALID_REQUEST.
-* After share.coordinator.snapshot.update.records.per.snapshot updates a write becomes a snapshot.
+* A leader epoch below the recorded leader epoch is FENCED_LEADER_EPOCH, a state epoch below the recorded state epoch FENCED_STATE_EPOCH,
+  and a share partition without state INVALID_REQUEST.
+* After share.coordinator.snapshot.update.records.per.snapshot update records, the next write is a snapshot record.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """StreamsGroupHeartbeat (key 88), versions 0-1: joins, keeps alive or leaves a streams group (KIP-1071).
 
 Promises:
-* The response is sent when its effects are durable. Missing internal topics are created after it; a later heartbeat assigns the tasks.
-* Tasks are returned when they have changed, and to a member that joins or lists its tasks; the endpoints of all members when any of them
-  may have changed.
-* The response's status lists the reasons for which the group cannot work: missing or wrongly partitioned topics, a delayed assignment, an
-  older topology, a requested shutdown, client tags that the group requires and the member lacks (from version 1 on).
+* The response is sent when the heartbeat's changes are durable. Missing internal topics are created after the response, and a later
+  heartbeat assigns the tasks.
+* The response has the member's tasks when they have changed, and when the member joins or lists its tasks. It has the endpoints of all
+  members when any of them may have changed.
+* The response's status lists the reasons why the group cannot work: missing or wrongly partitioned topics, a delayed assignment, an
+  older topology, a requested shutdown, or client tags that the group requires and the member lacks (from version 1 on).
 * A static member that left with epoch -2 gets its tasks back under a new member id (from Kafka 4.4 on).
 * An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH, a group of another type GROUP_ID_NOT_FOUND. Without the feature
   streams.version, or without `streams` in `group.coordinator.rebalance.protocols`, the response is UNSUPPORTED_VERSION.
@@ -51,7 +52,7 @@ _TOPICS = (
 )
 _INTERNAL_TOPICS = ("repartition_source_topics", "state_changelog_topics")
 _WITH_TAGS = 1
-"""The version whose clients know the status MISSING_CLIENT_TAGS."""
+"""The first version whose clients know the status MISSING_CLIENT_TAGS."""
 _TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
 API = Api(
     StreamsGroupHeartbeatRequest,

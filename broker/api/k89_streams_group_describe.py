@@ -3,8 +3,9 @@
 Promises: an unknown group, or one of another type, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself. When
 all source and internal topics exist, the topology has the partition counts that the broker computed; before, it is as the client sent it.
 Authorized operations are returned on request. Without the feature streams.version, or without `streams` in
-`group.coordinator.rebalance.protocols`, every group is UNSUPPORTED_VERSION. A group that is named twice is described once. Version 1 has
-the assignor, and no description of a topology: none is stored (`k93_streams_group_topology_description_update`).
+`group.coordinator.rebalance.protocols`, every group is UNSUPPORTED_VERSION. A group that is named twice is described once. In version 1
+the response also has the assignor. It never has a topology description, because none is stored
+(`k93_streams_group_topology_description_update`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """DescribeShareGroupOffsets (key 90), versions 0-1: the start offsets of share groups, and from version 1 on their lag.
 
 Promises:
-* Without a list of topics all partitions with state are described, of topics that the client may describe. A partition without a start
-  offset has -1, whether it or its topic exists or not.
-* The lag is the number of records up to the high watermark that are neither acknowledged nor archived; -1 before the group has read.
+* A request without a list of topics gets all partitions for which the share group has state, of the topics that the client may describe.
+* A partition without a start offset has the start offset -1. This is no error, even if the partition or its topic does not exist.
+* The lag is the number of records up to the high watermark that are neither acknowledged nor archived. It is -1 until the group has read
+  from the partition.
 * Each group fails by itself: GROUP_AUTHORIZATION_FAILED, or UNSUPPORTED_VERSION without the feature share.version.
 """
 

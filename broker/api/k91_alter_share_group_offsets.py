@@ -62,7 +62,7 @@ async def handle(ctx: Context[CoordinationServices], request: AlterShareGroupOff
         if topic.topic_name not in hidden:
             return _topic(topic, found, _UNKNOWN, failures)
         answer = _topic(topic, None, _DENIED, {})
-        answer.topic_id = ZERO_ID if found is None else found.topic_id  # which Kafka does not hide
+        answer.topic_id = ZERO_ID if found is None else found.topic_id  # as in Kafka, although the client is not authorized
         return answer
 
     return AlterShareGroupOffsetsResponse(responses=[result(topic) for topic in request.topics])

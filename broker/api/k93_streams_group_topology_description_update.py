@@ -1,8 +1,9 @@
 """StreamsGroupTopologyDescriptionUpdate (key 93), version 0: stores the description of a streams group's topology (KIP-1331). Only a broker
 that is like Kafka 4.4 serves it.
 
-Promise: the response is that of a Kafka without `group.streams.topology.description.plugin.class`, as no Java class can be loaded here:
-after the checks of feature and access, UNSUPPORTED_VERSION. No heartbeat asks a client for a description.
+Promise: the response is that of a Kafka broker without `group.streams.topology.description.plugin.class`, because no Java class can be
+loaded here. It is UNSUPPORTED_VERSION, after the feature and the client's authorization were checked. No heartbeat asks a client for a
+description.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Rules:
 * Only requests of more than SPLIT_REQUEST_BYTES are handled here; smaller ones take at most a few milliseconds.
 * Requests that are decoded at the same time have at most LARGE_REQUESTS_BYTES in total, because a decoded request may take thirty times
   its bytes. The others wait undecoded, in order of arrival.
-* A response that would exceed LARGE_RESPONSE_BYTES ends with an error, and closes the connection.
+* If the response would exceed LARGE_RESPONSE_BYTES, the connection is closed without a response.
 """
 
 from __future__ import annotations

@@ -21,11 +21,12 @@ def listed(
     respond: Callable[[list[E]], R],
     at_once: int = limits.LISTED_AT_ONCE,
 ) -> R | Awaitable[R]:
-    """Return `respond` of the list of entries that `describe` makes of `items`, or an awaitable of it if there are more than `at_once`
-    items. `describe` may omit items; each of its calls gets at most `at_once`.
+    """Make the entries of a list response from `items` by `describe`, which may omit items, and return what `respond` makes of the entries.
+    If there are more than `at_once` items, return an awaitable: `describe` then gets at most `at_once` items at a time, and other requests
+    run in between.
 
-    Long lists are made one after the other. `ctx.spent_ns` counts the time of these calls, so that a long response is encoded on a thread.
-    The awaitable raises CloseConnection if the client disconnects.
+    Only one long list is made at a time. The time of the calls is added to `ctx.spent_ns`, so that the dispatcher encodes the response on a
+    thread. The awaitable raises CloseConnection if the client disconnects.
     """
     return respond(describe(items)) if len(items) <= at_once else _in_turns(ctx, items, describe, respond, at_once)
 

@@ -15,8 +15,8 @@ from ottla.protocol.schema import Message
 
 
 class LocalForwarding:
-    """The `Forwarding` of a standalone node. It handles the same requests as `ottla.broker.runtime.nodes.envelopes`. `broker` returns
-    the broker's services."""
+    """The `Forwarding` of a standalone node: it calls the controller in the same process, where a cluster broker sends an Envelope
+    (`ottla.broker.runtime.nodes.envelopes`). `broker` returns the broker's services."""
 
     def __init__(self, metadata: StandaloneMetadata, broker: Callable[[], Services]) -> None:
         self._metadata = metadata

@@ -70,7 +70,8 @@ class Call:
 
 
 Handle = Callable[[], Answer]
-"""The rest of the chain: returns a response, an awaitable of it, or None; raises what the handler raises."""
+"""Calls the next interceptor or, after the last one, the handler. Returns a response, an awaitable of it, or None; raises what the handler
+raises."""
 Interceptor = Callable[[Call, Handle], Answer]
 
 

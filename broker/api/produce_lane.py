@@ -7,7 +7,7 @@ Rules:
 * Any other request is recognized before anything is written, and is handled by `k00_produce`, which also reports its errors. Both paths
   make the same checks and append by the same call. A rejected append has written nothing, and `k00_produce` rejects it again.
 * A request that the authorizer denies is not ordinary; `k00_produce` rejects it and logs the denial.
-* A request under client quotas is charged as `throttling` charges others.
+* If client quotas are configured, the request is charged as on the ordinary path (`ottla.broker.api.throttling`).
 * tests/property/test_produce_lane.py sends the same bytes by both paths, and compares responses, logs and state.
 """
 

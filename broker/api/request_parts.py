@@ -37,8 +37,8 @@ def too_many(request: Any) -> str | None:
 
 
 def split(request: Any, way: Split) -> Iterator[Any]:
-    """Yield requests of about PART_ELEMENTS elements each, which together have the elements of `request`, cut as `way` says; `request` is
-    emptied.
+    """Yield requests of about PART_ELEMENTS elements each, which together have the elements of `request`. `way` names the array to split;
+    this array of `request` is empty afterwards.
     """
     name, *path = way.request_path.split(".")
     items = getattr(request, name)
@@ -48,7 +48,7 @@ def split(request: Any, way: Split) -> Iterator[Any]:
 
 
 def split_of(request: Any) -> Split | None:
-    """Return how to split the request into smaller ones; None if it cannot be split or has few elements."""
+    """Return how to split the request into smaller ones; None if it must not be split, or has at most PART_ELEMENTS elements."""
     for way in SPLITS.get(request.API_KEY, ()):
         name, *path = way.request_path.split(".")
         items = getattr(request, name, None)
@@ -158,7 +158,7 @@ def _by_key(items: Iterable[Any], names: Sequence[str]) -> Iterable[list[Any]]:
 
 
 def _merged(group: Sequence[Any], name: str) -> Any:
-    """Return the first struct of the group; its array field `name` then has the elements of that field in all structs of the group."""
+    """Return one struct for the group: the first one, with the elements that all structs of the group have in their array field `name`."""
     if len(group) == 1:
         return group[0]
     return _with(group[0], name, [each for item in group for each in getattr(item, name) or ()])

@@ -23,7 +23,7 @@ class Forwarded(Enum):
     NEVER = auto()
     """The node that receives the request answers it. A controller rejects it in an Envelope."""
     IN_PART = auto()
-    """The broker's handler, if there is one, forwards what it does not decide itself."""
+    """The broker's handler decides some requests, or parts of them, and forwards the rest. (AllocateProducerIds has no such handler.)"""
     ALWAYS = auto()
     """A broker forwards every request."""
 
@@ -36,7 +36,8 @@ class Split(NamedTuple):
     response_path: str
     """The path of their results in the response."""
     keys: Sequence[str] = ()
-    """If duplicates are significant, for each array of the path the fields that identify an element: `name topic_id`; none for a value."""
+    """For each array on the path, the names of the fields that identify an element, such as `name topic_id` (empty if the elements are
+    plain values). Given only if a request with duplicate elements differs from one without."""
 
 
 class ServedApi(NamedTuple):

@@ -159,11 +159,13 @@ def _refused(rejected: Rejected) -> Acknowledged:
 
 
 def leader_of(ctx: Context[ShareGroupServices], key: TopicPartition, error: int) -> LeaderIdAndEpoch | None:
-    """Return the partition's current leader and leader epoch if the error is one after which the client asks the leader, else None."""
+    """Return the partition's current leader and epoch if the error tells the client that this broker is not the leader, or that its leader
+    epoch is old; otherwise None.
+    """
     return LeaderIdAndEpoch(*ctx.services.cluster.current_leader(*key)) if error in _REDIRECTING else None
 
 
 def endpoints(ctx: Context[ShareGroupServices], leaders: Iterable[int]) -> list[NodeEndpoint]:
-    """Return the endpoints of those of the brokers `leaders` that are alive, for the response to a client that shall retry there."""
+    """Return the endpoints of the live brokers among `leaders` (broker ids), so that the client can retry there."""
     nodes = (ctx.services.cluster.alive(leader, ctx.peer.client_listener) for leader in dict.fromkeys(leaders) if leader >= 0)
     return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]

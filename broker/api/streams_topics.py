@@ -1,4 +1,4 @@
-"""The internal topics that a streams group lacks: created on behalf of the client whose heartbeat finds them missing.
+"""Creation of a streams group's missing internal topics, with the permissions of the client whose heartbeat finds them missing.
 
 Source: Kafka's KafkaApis.handleStreamsGroupHeartbeat.
 """

@@ -42,8 +42,8 @@ async def forward_expiry_change(ctx: Context[ClusterServices], request: RequestT
 async def decide_expiry_change(
     ctx: Context[ControllerServices], request: RequestT, decide: Decide[RequestT], response: type[ResponseT]
 ) -> ResponseT:
-    """Check whether the client may use delegation tokens, run `decide`, and return a `response` with the token's new expiry time or the
-    error.
+    """Check whether the client may use delegation tokens, and run `decide`, which renews or expires the token. Return a `response` with the
+    token's new expiry time or the error.
     """
     services, requester = ctx.services, ctx.peer.principal
     try:

@@ -6,7 +6,7 @@ from ottla.broker.core.rejected import Rejected
 
 
 def error_fields(error: Rejected | None) -> tuple[int, str | None]:
-    """Return the values of a response's `error_code` and `error_message` for `error`: 0 and null without an error; a null message if the
-    error has only a code.
+    """Return the values of a response's `error_code` and `error_message` for `error`. Without an error they are 0 and null. The message is
+    also null if the error has only a code.
     """
     return (0, None) if error is None else (error.code, error.message or None)

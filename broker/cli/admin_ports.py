@@ -1,4 +1,5 @@
-"""The admin port of `ottla serve` and `ottla gateway`: its options, and its server beside each broker of the process, or the gateway."""
+"""The admin port (HTTP, for faults, the clock and the console) of `ottla serve` and `ottla gateway`: its command-line options, and its
+server, one for each broker of the process or one for the gateway."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def wants_admin(options: argparse.Namespace) -> bool:
 
 
 class AdminPorts:
-    """The admin ports of all brokers of a process: one token, one clock, a port each. Raises StartError if the extra is not installed."""
+    """The admin ports of a process, one for each broker or one for the gateway; they share a token and a clock. Creating it raises
+    StartError if the packages of the extra `admin` are not installed, or if the given token cannot be sent in an HTTP header."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         from ottla.broker.admin.tokens import TOKEN_ENV, new_token  # noqa: PLC0415 # most starts have no admin port
@@ -80,8 +82,8 @@ class AdminPorts:
         self._port = PORT if options.admin_port is None else options.admin_port
 
     def announcement(self, ready_text: Callable[[str], str] | None) -> Callable[[str], str] | None:
-        """Return a function that appends the token and the consoles' addresses to the text of `ready_text`, which is printed at the start;
-        return `ready_text` itself if there is nothing to append."""
+        """Return a function that makes the text to print at the start: the text of `ready_text`, then the generated token and the consoles'
+        addresses. Return `ready_text` itself if the user gave the token, because then there is nothing to append."""
         if not self._lines:
             return ready_text
         return lambda address: "\n".join([*([] if ready_text is None else [ready_text(address)]), *self._lines])

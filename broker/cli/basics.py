@@ -16,7 +16,7 @@ NumberT = TypeVar("NumberT", int, float)
 
 
 class CliError(Exception):
-    """An error that the user can act on; it is printed without a traceback. `exit_code` becomes the command's."""
+    """An error that the user can act on. It is printed without a traceback, and the command ends with `exit_code`."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -75,6 +75,6 @@ def _at_least(kind: Callable[[str], NumberT], least: int, text: str) -> NumberT:
         number = kind(text)
     except ValueError:
         number = None
-    if number is None or not number >= least:  # not `<`: NaN is neither
+    if number is None or not number >= least:  # not `number < least`, which NaN would pass
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {least}")
     return number

@@ -59,7 +59,8 @@ def check(error_code: int, what: str, message: str | None = None) -> None:
 
 
 class ErrorResponse(CliError):
-    """An error: a response with an error code. `error_message` is the broker's error message; without one, the text of this exception."""
+    """A broker answered with the error code `code`. `error_message` is the broker's own message, or this exception's text if it sent
+    none."""
 
     def __init__(self, message: str, code: int, error_message: str | None = None) -> None:
         super().__init__(message)
@@ -97,7 +98,7 @@ class AdminClient:
             client.close()
 
     def any(self, request: Message) -> Any:
-        """Send a request to the first bootstrap server that can be reached; return the response."""
+        """Send a request to the first bootstrap server that can be reached; return the response. Raises Unreachable if there is none."""
         refused: list[str] = []
         advice = "Start one with `ottla serve --data-dir data`, or name a running one with --bootstrap-server HOST:PORT."
         for address in self._bootstrap.split(","):
@@ -154,7 +155,8 @@ class AdminClient:
         return sorted(answer.topics, key=lambda topic: topic.name or "")
 
     def topic_to_write(self, name: str) -> MetadataResponseTopic:
-        """Return the topic with this name. If it does not exist and the cluster creates topics automatically, wait until it is created."""
+        """Return the topic with this name. If it does not exist and the cluster creates topics automatically, wait until it is created.
+        Raises `CliError` if it still does not exist."""
         for _ in range(TOPIC_TRIES):
             (topic,) = self.any(MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)).topics
             if topic.error_code not in _TOPIC_COMING:
@@ -181,8 +183,8 @@ class AdminClient:
         return dict(sorted(led.items()))
 
     def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """Return each partition's offset for a timestamp in milliseconds, EARLIEST or LATEST; -1 if no record has this timestamp or a later
-        one."""
+        """Return for each partition the offset of the first record with this timestamp (in milliseconds) or a later one, -1 if there is
+        none. EARLIEST and LATEST stand for the log start offset and the end offset."""
         found: dict[TopicPartition, int] = {}
         for leader, led in self.by_leader(partitions).items():
             requested = [_list_offsets(partition, timestamp) for partition in led]

@@ -73,7 +73,8 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A cluster. `epoch` is the quorum's, `metadata_offset` its high watermark; both are None for a node without separate controllers."""
+    """A cluster. `epoch` is the leader epoch of the KRaft quorum, `metadata_offset` its high watermark; both are None if the cluster does
+    not serve DescribeQuorum, such as a standalone node."""
 
     cluster_id: str
     epoch: int | None
@@ -103,8 +104,8 @@ def status(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
 def status_of(
     described: DescribeClusterResponse, quorum_response: DescribeQuorumResponse | None, topics: Sequence[MetadataResponseTopic]
 ) -> ClusterStatus:
-    """Return the status of a cluster, made from its responses. `quorum_response` describes its quorum, None without separate controllers.
-    Raises `CliError`."""
+    """Return the status of a cluster, computed from its responses. `quorum_response` is None if the cluster does not serve DescribeQuorum.
+    Raises `CliError` if it has an error code."""
     quorum = None
     if quorum_response is not None:
         check(quorum_response.error_code, "describing the quorum", quorum_response.error_message)

@@ -82,7 +82,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def judging(function: Callable[P, None]) -> Callable[P, None]:
-    """Return a command, whose exit code 1 is a verdict, wrapped so that a `CliError` ends it with `EXIT_NO_RESULT` instead."""
+    """Wrap a command whose exit code 1 is a verdict, such as "access denied": a `CliError` ends it with `EXIT_NO_RESULT` (2) instead."""
 
     @wraps(function)
     def judged(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -126,8 +126,7 @@ def _partitions(plan: _Plan) -> list[TopicPartition]:
 
 
 async def _at(consumer: AIOKafkaConsumer, ends: dict[Any, int]) -> bool:
-    """Return whether the consumer has read each partition of `ends` to its end offset there; partitions that are not assigned to it do
-    not count."""
+    """Return whether the consumer has reached the end offset `ends[partition]` of each partition that is assigned to it."""
     mine = consumer.assignment()
     for partition, end in ends.items():
         if partition in mine and await consumer.position(partition) < end:

@@ -73,7 +73,7 @@ def reader_of(path: Path) -> tuple[str, Reader] | None:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[memoryview]:
-    """Return the contents of a file, which may be larger than memory, as a memory map."""
+    """Provide the contents of a file as a memory map, because a segment may be larger than memory."""
     with path.open("rb") as source:
         if not path.stat().st_size:
             yield memoryview(b"")
@@ -88,7 +88,7 @@ def _base_offset(path: Path) -> int:
 
 
 def topic_of(path: Path) -> str:
-    """Return the topic in the name of a segment's directory; empty if the file is not in a partition's directory."""
+    """Return the topic of the partition directory (`TOPIC-PARTITION`) that contains the file; empty if the file is not in one."""
     match = PARTITION_DIR.fullmatch(path.resolve().parent.name)
     return match["topic"] if match else ""
 

@@ -1,4 +1,5 @@
-"""`ottla faults`, `ottla clock` and `ottla marks`: control the faults, the clock and the states of a broker with `--admin-port`."""
+"""`ottla faults`, `ottla clock` and `ottla marks`: control the fault rules, the clock and the marks (saved states to which the broker can
+be rewound) of a broker that runs with `--admin-port`."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def ask(admin: str, method: str, path: str, body: dict[str, Any] | None = None) 
 
 
 def _authorization(url: str) -> dict[str, str]:
-    """Return the header with the token, if one is known. Raises ValueError if `url` has no valid address."""
+    """Return the HTTP header with the admin port's token; no header if this user's token is unknown. Raises ValueError if `url` has no
+    valid address."""
     at = urllib.parse.urlsplit(url)
     token = found(at.hostname or "", at.port or 80)
     return {} if token is None else {"Authorization": f"Bearer {token}"}

@@ -98,7 +98,8 @@ def _member(member: Any, assigned: list[TopicPartition], target: list[TopicParti
 
 
 def _inputs(cluster: AdminClient, topology: Topology) -> dict[str, list[TopicPartition]]:
-    """Return the existing partitions that each subtopology reads."""
+    """Return the existing partitions of the source and repartition topics that each subtopology of a Kafka Streams application reads, by
+    subtopology id."""
     inputs = {
         one.subtopology_id: [*one.source_topics, *(topic.name for topic in one.repartition_source_topics)]
         for one in topology.subtopologies or ()
@@ -119,7 +120,7 @@ def _read_by(assignment: TaskAssignment, inputs: dict[str, list[TopicPartition]]
 def _classic(cluster: AdminClient, group: str) -> GroupDescribed:
     found = cluster.coordinator(group, DescribeGroupsRequest([group])).groups[0]
     _accepted(group, found)
-    if found.group_state == "Dead":  # versions before 6 report a missing group so
+    if found.group_state == "Dead":  # versions before 6 of DescribeGroups answer this for a group that does not exist
         raise ErrorResponse(f"Group {group} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
     if found.protocol_type not in CONSUMER_TYPES:
         raise CliError(f"GroupId {group} is not a consumer group ({found.protocol_type}).")

@@ -3,8 +3,8 @@
 Rules:
 - The check sends ApiVersions, which every client sends first, to the first client listener in the environment (Ottla's variables or those
   of Kafka's images).
-- With TLS and without a client configuration, the certificate is not verified: the check sends no secrets and believes nothing but the
-  response's existence.
+- With TLS and without a client configuration, the certificate is not verified, because the check sends no secrets and uses nothing of the
+  response except that it arrived.
 - The module imports neither the broker nor the command line's libraries, because a health check is a new process every few seconds. Only a
   check that must authenticate imports more.
 """
@@ -77,9 +77,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def first_listener(env: Mapping[str, str]) -> tuple[str, bool]:
-    """Return host:port at which a node with this environment can be reached from its own machine, and whether it uses TLS.
+    """Return the host:port at which the node that these environment variables configure can be reached from its own machine, and whether
+    that listener uses TLS.
 
-    A controller listener is used only if there is no other: it answers ApiVersions too.
+    A controller listener is used only if there is no other one; it also answers ApiVersions.
     """
     for prefix in _PREFIXES:
         protocols = dict(

@@ -67,7 +67,8 @@ def delete_topics(cluster: AdminClient, topics: Sequence[str]) -> Iterator[str]:
 
 
 def describe_configs(ask: Ask, kind: int, name: str, *, synonyms: bool = False) -> list[Any]:
-    """Return the settings of a resource of this kind (topic, broker, …), including inherited ones and defaults."""
+    """Return the settings of a resource of this kind (topic, broker, …), including inherited ones and defaults. `ask` sends a request to a
+    broker that can answer it."""
     (result,) = ask(DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)], include_synonyms=synonyms)).results
     check(result.error_code, f"settings of {name!r}", result.error_message)
     found: list[Any] = result.configs
@@ -75,7 +76,8 @@ def describe_configs(ask: Ask, kind: int, name: str, *, synonyms: bool = False) 
 
 
 def alter_configs(ask: Ask, kind: int, name: str, added: Iterable[tuple[str, str]], removed: Iterable[str]) -> None:
-    """Remove and set settings of a resource of this kind (topic, broker, …)."""
+    """Remove and set settings of a resource of this kind (topic, broker, …) with one IncrementalAlterConfigs. `ask` sends a request to a
+    broker that can answer it."""
     changes = [AlterableConfig(each, _DELETE, None) for each in removed] + [AlterableConfig(each, _SET, value) for each, value in added]
     (answer,) = ask(IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, changes)])).responses
     check(answer.error_code, f"settings of {name!r} were not changed", answer.error_message)

@@ -46,8 +46,8 @@ READY = (
 
 @dataclass(frozen=True, slots=True)
 class KafkaReplacement:
-    """The options of a start in place of Apache Kafka's (its container image, or `kafka-server-start`). In such a start an unknown setting
-    is only a warning, and the log lines by which programs recognise a started Kafka (`READY`) are printed.
+    """The options of `ottla serve` if it is started in place of Apache Kafka, by its container image or by `kafka-server-start`. Then an
+    unknown setting is only a warning, and the log lines by which programs recognise a started Kafka (`READY`) are printed.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -388,7 +388,8 @@ def _run_together(options: argparse.Namespace) -> int:
 
 
 def _check_address(options: argparse.Namespace, assignments: Mapping[str, str], in_place: KafkaReplacement | None = None) -> None:
-    """Reject options that configure listeners if the setting `listeners` is given too: it would be ignored silently."""
+    """Reject options that configure listeners (--port, --host, --brokers, --tls, --user) if the setting `listeners` is given too, which
+    would be ignored silently."""
     security = ("--tls" if options.tls else "--user (or OTTLA_USERS)") if in_place is None and (options.tls or options.users) else None
     given = {"--brokers": options.brokers, "--port": options.port, "--host": options.host}
     opener = security or next((name for name, value in given.items() if value is not None), None)

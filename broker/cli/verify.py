@@ -109,8 +109,8 @@ def _list() -> None:
 
 
 def _end(results: Sequence[Result], failure: str | None, cluster: RealCluster | None, *, strict: bool) -> None:
-    """Print which topics and groups are kept on `cluster`. Raise CliError if the verification failed to finish, typer.Exit(1) if a
-    guarantee was broken (with `strict`, also if one is exposed)."""
+    """Print which topics and groups are kept on `cluster`. Raise CliError if the verification failed to finish, and typer.Exit(1) if a
+    guarantee was broken; with `strict`, also if one is exposed, that is, if the client's protocol version has no defence."""
     if cluster is not None and cluster.keep:
         typer.echo(f"The topics and groups of the runs are kept in the cluster; their names begin with {cluster.prefix}.", err=True)
     if failure is not None:

@@ -1,1 +1,3 @@
-"""The cluster's metadata as records, and the state that they produce: topics, partitions, brokers, features, settings. Pure code."""
+"""The cluster's metadata: the records of `__cluster_metadata`, and the state that they produce (topics, partitions, brokers, features,
+settings). Pure code: no I/O, clock or randomness of its own.
+"""

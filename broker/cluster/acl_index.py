@@ -1,9 +1,9 @@
-"""Decides authorization questions by a set of ACLs, indexed so that thousands of ACLs need not be scanned. Pure code.
+"""Decides by a set of ACLs whether a principal may access a resource. The ACLs are indexed, so that thousands of them need not be scanned.
 
 Invariants:
-- An ACL matches a resource whose name it has (literal), any resource (literal `*`), or a resource whose name starts with its own
-  (prefixed). As in Kafka, the literal `*` does not match a name that itself begins with `*`.
-- An ACL matches an equal principal and host, or any with `User:*` and `*`. Everything is case-sensitive.
+- A literal ACL matches the resource of the same name or, with the name `*`, every resource of the type. A prefixed ACL matches resources
+  whose names start with its own. As in Kafka, the literal `*` does not match a name that itself begins with `*`.
+- An ACL matches an equal principal, or every principal with `User:*`, and an equal host, or every host with `*`. Case matters.
 - With `ranges` (Kafka 4.4), an ACL whose host is a range in CIDR notation matches the addresses in it.
 - ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS, and ALL implies everything. A
   DENY implies nothing, except DENY of ALL.
@@ -53,8 +53,8 @@ def _is_in(host: str, network: Network) -> bool:
 
 
 class AccessRequest(NamedTuple):
-    """The input of a decision: may `principal` ("User:alice") at `host` perform `operation` on the resource of type `resource` and this
-    name? The host is an address in Java's notation."""
+    """The input of a decision: `principal` ("User:alice") at `host` wants to perform `operation` on the resource of type `resource` with
+    the name `name`. The host is an IP address in Java's notation."""
 
     principal: str
     host: str
@@ -64,7 +64,9 @@ class AccessRequest(NamedTuple):
 
 
 class AclVerdict(NamedTuple):
-    """The decision. `acl` is the ACL that decided, if any. `covered` is true if some ACL matches the resource, whatever its principal."""
+    """The decision about one access. `acl` is the ACL that decided, if any. `covered` is true if any ACL, for whatever principal, matches
+    the resource.
+    """
 
     allowed: bool
     acl: Acl | None = None
@@ -111,8 +113,8 @@ class AclIndex:
         return (of_names, (acl.resource_type, acl.resource_name)), (self._of_type, acl.resource_type)
 
     def judge(self, request: AccessRequest) -> AclVerdict:
-        """Return the decision that the matching DENY and ALLOW rules make. Without a matching rule the decision is a denial; the caller
-        then applies the default (allow.everyone.if.no.acl.found).
+        """Return the decision of the ACLs that match the request. Without a matching ACL the access is denied; if the verdict is not
+        `covered`, the caller applies the default (allow.everyone.if.no.acl.found).
         """
         allowing, covered = None, False
         for of_principals in self._about(request.resource, request.name):
@@ -149,7 +151,9 @@ class AclIndex:
                 yield from acls.values()
 
     def any_of_type(self, principal: str, host: str, operation: int, resource: int) -> bool:
-        """Return whether the operation is allowed on some resource of the type. As in Kafka, implied operations do not count here."""
+        """Return whether the principal may perform the operation on at least one resource of the type (authorizeByResourceType). As in
+        Kafka, implied operations do not count here.
+        """
         denied: dict[int, set[str]] = {Pattern.LITERAL: set(), Pattern.PREFIXED: set()}
         allowed: list[tuple[int, str]] = []
         for acl in _of(self._of_type.get(resource, {}), principal):

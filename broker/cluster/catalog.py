@@ -1,9 +1,9 @@
 """The newest metadata image, with look-ups of topics, settings and producer-id blocks.
 
 Invariants:
-- The image is only ever replaced: by applying records (`apply`, on a standalone node), or by an image read from the cluster's metadata
-  log (`publish`).
-- A topic's name and id always lead to the same object. A topic created again under the same name has a new id.
+- The image is immutable and is only replaced: by the result of a controller's records (`apply`), or by an image that was read from the
+  metadata log (`publish`).
+- A topic's name and id always lead to the same object. A topic that is created again under the same name has a new id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The state of a quorum's newest election, as a node knows it."""
+"""The newest leader election of the metadata quorum that a node knows of."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The cluster's features: which levels are supported, and which a new directory gets (Kafka's Feature, MetadataVersion).
+"""The cluster's features: their supported levels, and their levels in a newly formatted directory (Kafka's Feature, MetadataVersion).
 
 Invariants:
 - A directory keeps the levels in its metadata log, whatever program wrote them; records are written for its `metadata.version`.
-- A feature that this broker does not implement (eligible leader replicas) is not in SUPPORTED. A cluster broker
-  nevertheless registers all of Kafka's features, reports them to clients, and rejects the requests that they would enable.
+- SUPPORTED lacks the features that a standalone node does not implement (eligible leader replicas). The broker of a cluster nevertheless
+  registers all of Kafka's features, reports them to clients, and rejects the requests that they would enable.
 - A feature that the log does not name is at level 0, except `group.version`: consumer groups of KIP-848 are always served.
 """
 

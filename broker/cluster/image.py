@@ -1,9 +1,9 @@
-"""The whole cluster metadata at one offset: the result of all records of the metadata log up to there (Kafka's `MetadataImage`).
+"""The whole cluster metadata at one offset of the metadata log: the result of all records up to that offset (Kafka's `MetadataImage`).
 
 Invariants:
-- An image and everything in it is immutable. An `ImageDelta` makes the next image, which shares all unchanged parts with it.
+- An image and all its parts are immutable. An `ImageDelta` makes the next image, which shares all unchanged parts with the previous one.
 - Two images with the same contents are equal, whatever records produced them.
-- An ACL, a credential or a token, which one record describes completely, is kept as that record.
+- An ACL, a SCRAM credential or a delegation token is stored as its record, because one record describes it completely.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ RECOVERING: Final = 1
 class PartitionRegistration(NamedTuple):
     """A partition's replicas and leader. `leader_epoch` grows with each election, `partition_epoch` with each change.
 
-    `directories` has one id per entry of `replicas`; `leader_recovery_state` is RECOVERED or RECOVERING.
+    `directories` has one log directory id per entry of `replicas`; `elr` are the eligible leader replicas (KIP-966);
+    `leader_recovery_state` is RECOVERED or RECOVERING.
     """
 
     replicas: tuple[int, ...]
@@ -101,9 +102,9 @@ class TopicImage(NamedTuple):
 
 
 class BrokerRegistration(NamedTuple):
-    """A broker's latest registration with all changes since. `directories` is in Kafka's order of ids.
+    """A broker's latest registration with all changes since. `directories` are the ids of its log directories, in Kafka's order of ids.
 
-    `cordoned_directories` is None until the broker has reported it; `rack` is None without a rack.
+    `cordoned_directories` is None until the broker has reported it (KIP-1066); `rack` is None for a broker without a rack.
     """
 
     broker_id: int
@@ -124,7 +125,8 @@ class BrokerRegistration(NamedTuple):
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_online(self, directory: bytes) -> bool:
-        """Return whether a replica in that directory is online, as far as is known.
+        """Return whether a replica of this broker in that log directory is online, as far as is known. An unknown or unassigned directory
+        counts as online.
 
         Source: Kafka's `DirectoryId.isOnline`; KAFKA-16162 for a broker that registered no directories.
         """
@@ -144,7 +146,7 @@ class ControllerRegistration(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """The whole metadata, by part. Without arguments: the image before the first record."""
+    """The whole metadata of the cluster, by part. `MetadataImage()` is the image before the first record."""
 
     features: Mapping[str, int] = NONE
     """Finalized levels above 0, including `metadata.version`. `kraft.version` belongs to Raft and is never here."""

@@ -24,7 +24,9 @@ V = TypeVar("V")
 
 
 class TopicChange(NamedTuple):
-    """The change of one topic: `before` is None if it is new, `after` if it was deleted. A topic created again has two of these."""
+    """The change of one topic. `before` is None if the topic is new, `after` is None if it was deleted. A topic that was deleted and
+    created again has two changes, one for each topic id.
+    """
 
     before: TopicImage | None
     after: TopicImage | None
@@ -94,7 +96,7 @@ def map_difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | N
 
 
 def same(one: object, other: object) -> bool:
-    """Return whether two values are equal. Two references to one object are equal without a comparison, which saves the time."""
+    """Return whether two values are equal. Identical objects are not compared, which saves time for large values."""
     return one is other or one == other
 
 

@@ -1,4 +1,5 @@
-"""Makes the next metadata image: records are applied to a delta one at a time, and `finish` makes the image (Kafka's `MetadataDelta`).
+"""Makes the next metadata image from an image and records: `apply` takes one record at a time, `finish` returns the image (Kafka's
+`MetadataDelta`).
 
 Invariants:
 - The base image does not change. The cost of a delta is proportional to its changes, plus a shallow copy of the map of each changed part.
@@ -159,7 +160,7 @@ class ImageDelta:
         )
 
     def changes(self) -> ImageChanges:
-        """Return the changes from the base image to the next one, from this delta alone: neither image is read."""
+        """Return the changes from the base image to the next one. The cost depends on the changes only, not on the size of the images."""
         return ImageChanges(
             features=self._features.differing(),
             brokers=self._brokers.differing(),

@@ -1,8 +1,8 @@
 """Turns the bytes of the metadata log into images for a broker (Kafka's `MetadataLoader`, `KRaftControlRecordStateMachine`).
 
 Invariants:
-- Nothing is published before the log was read to the leader's high watermark and had a record: a broker must not act on old metadata.
-  Then the whole image is published as one change, and after it each change.
+- No image is published before the log was read to the leader's high watermark and had a record, because a broker must not act on old
+  metadata. The first published image has all its contents as changes; each later one has the changes since the one before.
 - An undecodable record is an error: skipping it would make the state differ from the controllers'.
 """
 
@@ -29,7 +29,7 @@ class UnreadableMetadata(ProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The quorum as the log describes it: the level of `kraft.version`, and the voters from level 1 on."""
+    """The metadata quorum according to the log's control records: the level of `kraft.version` and, from level 1 on, the voters."""
 
     kraft_version: int = 0
     voters: VotersRecord | None = None
@@ -62,7 +62,8 @@ class ImageFeed:
         return self._loader.in_transaction
 
     def load(self, batches: Buffer, committed: int | None) -> list[Published]:
-        """Load whole batches from `next_offset` on. `committed` is the high watermark that the leader sent, None before its first response.
+        """Load whole batches from `next_offset` on, and return the images to publish. `committed` is the leader's high watermark, None
+        before its first response; the first image is published when the log was read that far.
 
         Kafka waits for the local copy's high watermark instead, and so may publish outdated metadata after the first fetch.
         """

@@ -1,8 +1,8 @@
-"""The records that describe an image: the contents of a snapshot (Kafka's `MetadataImage.write`).
+"""Converts a metadata image to records, which are the contents of a snapshot (Kafka's `MetadataImage.write`).
 
 Invariants:
-- `metadata.version` comes first, because it decides how the others are written. The parts follow in Kafka's order, each sorted by key, so
-  equal images give equal records.
+- The record of `metadata.version` comes first, because this level decides how the others are written. The parts follow in Kafka's order,
+  each sorted by key, so equal images give equal records.
 - State that the image's level cannot express is an error, not a silent loss. Only eligible leader replicas are left out, as in Kafka, if
   the cluster does not use them.
 """

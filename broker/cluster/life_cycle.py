@@ -1,9 +1,10 @@
-"""The life cycle of a cluster broker towards its controller: registration, catching up, unfencing, controlled shutdown (KIP-631).
+"""Decides which requests a broker of a cluster sends to its controller: registration, heartbeats, controlled shutdown (KIP-631).
 
 Invariants:
 - One request is in flight at a time. An urgent request is sent when the one in flight is answered, but never right after a failure.
 - After an error the same request is repeated at the heartbeat interval, without limit. Only the first registration times out.
-- The controller's answer about fencing counts only while the broker waits to be unfenced; later, metadata tells whether it is fenced.
+- The field `is_fenced` of heartbeat responses counts only while the broker waits to be unfenced. Later the metadata says whether the broker
+  is fenced.
 
 Source: Kafka's `BrokerLifecycleManager`, `BrokerRegistrationTracker`.
 """
@@ -102,7 +103,9 @@ Response = BrokerRegistrationResponse | BrokerHeartbeatResponse
 
 
 class LifeCycle:
-    """The life cycle of one broker process. Times are monotonic ms. The driver must check `due_ms` after every call."""
+    """The life cycle of one broker process, as a state machine without I/O. Times are monotonic ms. The caller must check `due_ms` after
+    every call.
+    """
 
     def __init__(self, incarnation: Incarnation, timeouts: LifecycleTimeouts) -> None:
         self.state = State.NOT_RUNNING
@@ -173,7 +176,9 @@ class LifeCycle:
     # --- requests to the controller -----------------------------------------------------------------------------------------------
 
     def next_request(self, now_ms: int, published_offset: int) -> Request | None:
-        """Return the request that is due now, if any. `published_offset` is the last metadata offset published in this broker."""
+        """Return the request that is due now, or None. `published_offset` is the last offset of the metadata log that this broker has
+        applied.
+        """
         if self._under_way is not None or self.due_ms is None or now_ms < self.due_ms:
             return None
         self.due_ms = None
@@ -236,13 +241,13 @@ class LifeCycle:
 
     @property
     def gives_up_ms(self) -> int | None:
-        """The monotonic ms at which the process must end: the first registration, or the report of a failed directory, has then timed out.
-        None if nothing has a deadline, and while the process shuts down."""
+        """The monotonic ms at which the process must end, because the first registration or the report of a failed directory then times
+        out. None if neither is pending, or if the process is shutting down."""
         ends = [end for end in (self._patience_ends_ms, *self._offline.values()) if end is not None]
         return None if self.state is State.SHUTTING_DOWN else min(ends, default=None)
 
     def gives_up(self, now_ms: int) -> str | None:
-        """Return why the process must end now (a deadline has passed, see `gives_up_ms`), or None."""
+        """Return why the process must end now, because the deadline `gives_up_ms` has passed; None if it has not."""
         end_ms = self.gives_up_ms
         if end_ms is None or now_ms < end_ms:
             return None

@@ -1,9 +1,9 @@
 """The effect of a metadata change on the replicas of one broker (Kafka's `TopicsDelta.localChanges`).
 
 Invariants:
-- Removed replicas are listed apart and must be handled first: a topic that was created again is removed under its old id, and led or
-  followed under the new one.
-- A partition whose partition epoch is unchanged has not changed.
+- Removed replicas are in a list of their own, which the caller must handle first: if a topic was deleted and created again, its replicas
+  are removed under the old topic id, then led or followed under the new one.
+- A partition whose partition epoch is unchanged counts as unchanged.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Turns committed batches of the metadata log into images and their differences (Kafka's `MetadataBatchLoader`).
 
 Invariants:
-- Inside a metadata transaction nothing is published; the records before it are published first. An abort leaves the image unchanged and
-  moves the offset (KIP-868).
-- Each publication is the whole image and its difference to the last published one.
+- Inside a metadata transaction (KIP-868) no image is published; the records before it are published first. An abort leaves the image
+  unchanged and moves its offset.
+- Each `Published` has the whole image and its difference to the last published one.
 - After an error the loader must be discarded; `published` stays valid.
 """
 
@@ -20,9 +20,10 @@ from ottla.broker.cluster.registrations import InconsistentRecord
 
 
 class Provenance(NamedTuple):
-    """The end of the log that an image contains; -1 in each field for an empty image.
+    """The position in the metadata log of the last record that an image contains: its offset, epoch and append time. All are -1 for an
+    empty image.
 
-    `batch_aligned`: the offset ends a batch. Only there may a snapshot be taken.
+    `batch_aligned` is true if the record is the last one of its batch. Only then may a snapshot of the image be taken.
     """
 
     offset: int = -1
@@ -42,7 +43,7 @@ class MetadataBatch(NamedTuple):
 
 
 class Published(NamedTuple):
-    """A metadata image, the end of the log that it contains, and its difference to the image published before it."""
+    """A metadata image, the position in the log up to which it contains all records, and its difference to the image published before."""
 
     image: MetadataImage
     provenance: Provenance
@@ -50,7 +51,9 @@ class Published(NamedTuple):
 
 
 class MetadataLoader:
-    """Loads batches of the metadata log, in log order, or snapshots at any time. `published` is the image that was returned last."""
+    """Loads batches of the metadata log, in log order, and snapshots, which may come at any time. `published` is the image that was
+    returned last.
+    """
 
     def __init__(self) -> None:
         self.published = Published(EMPTY, Provenance(), ImageChanges())

@@ -1,7 +1,8 @@
 """The records of `__cluster_metadata-0`: all record types of Kafka 4.4 in all versions (`common/metadata/*.json`).
 
-`record_frames` has their encoding in the log, `record_versions` the version to write, `image_delta` their effect. Names are Kafka's;
-`kind` is Kafka's "api key". Ids are 16 raw bytes. A tagged field with its default value is not written.
+`record_frames` encodes them for the log, `record_versions` decides the version to write, `image_delta` their effect. The names are Kafka's,
+in snake_case. The code calls a record's type number, Kafka's "api key", its kind. Ids are 16 raw bytes. A tagged field with its default
+value is not written.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class TopicRecord(MetadataRecord, versions="0", flexible="0+", api_key=2):
 
 @wire_struct
 class PartitionRecord(MetadataRecord, versions="0-2", flexible="0+", api_key=3):
-    """A partition was created with this state. `directories`: the log directory of each replica."""
+    """A partition was created with this state. `directories` has the log directory id of each replica, in the order of `replicas`."""
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()
@@ -120,7 +121,9 @@ class ConfigRecord(MetadataRecord, versions="0", flexible="0+", api_key=4):
 
 @wire_struct
 class PartitionChangeRecord(MetadataRecord, versions="0-2", flexible="0+", api_key=5):
-    """The changed fields of a partition. null, and -2 for `leader`, means unchanged. Naming a leader raises the leader epoch."""
+    """The changed fields of a partition. null means unchanged; so does -2 for `leader`, and -1 for `leader_recovery_state`. Any other
+    `leader`, even the same one, increments the leader epoch.
+    """
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()

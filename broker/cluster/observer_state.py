@@ -1,12 +1,12 @@
-"""Decides how an observer follows the metadata log: which node to send which request, and what a response means.
+"""Decides how an observer follows the metadata log: the next request and the node to send it to, and the actions that a response requires.
 
 Invariants:
 - One request is in flight at a time; a response belongs to the last request.
-- A node that failed, or whose response brought nothing, is not contacted during a backoff. If it is the leader, another node is asked,
+- A node that failed, or whose response was useless, is not contacted during a backoff. If that node is the leader, another node is asked,
   because there may be a new leader.
-- A response of an older epoch is ignored; of a response of a newer epoch only the leader is used.
-- Nothing below the high watermark is ever truncated. A node that requires that, or two leaders in one epoch, break the protocol, and the
-  broker stops.
+- A response with an older epoch is ignored. If a response has a newer epoch, only its leader is used.
+- No record below the high watermark is ever truncated. A response that requires such a truncation, or a second leader in one epoch, breaks
+  the protocol (`QuorumFault`), and the broker stops.
 
 Source: Kafka's KafkaRaftClient (pollFollowerAsObserver, handleFetchResponse, handleFetchSnapshotResponse, maybeHandleCommonResponse),
 RequestManager; KIP-595, KIP-630, KIP-853.
@@ -53,7 +53,7 @@ class Observer(NamedTuple):
 
 
 class ObserverLimits(NamedTuple):
-    """controller.quorum.retry.backoff.ms, .fetch.max.bytes and .fetch.snapshot.max.bytes, and how long a fetch may wait for records.
+    """The settings controller.quorum.retry.backoff.ms, .fetch.max.bytes and .fetch.snapshot.max.bytes, and how long a fetch may wait.
 
     A node that does not answer is skipped for twice as long each time, up to `backoff_max_ms`, like Kafka's reconnect backoff.
     """
@@ -83,7 +83,7 @@ class ObservedLog(Protocol):
 
 
 class SendRequest(NamedTuple):
-    """The action to send a request to a node, and to call `handle_response` with its response, or `failed` without one."""
+    """The action to send a request to a node, and then to call `handle_response` with the response, or `failed` if there is none."""
 
     peer: QuorumNode
     request: FetchRequest | k59.FetchSnapshotRequest
@@ -102,8 +102,8 @@ class SaveElection(NamedTuple):
 
 
 class AppendRecords(NamedTuple):
-    """The action to append batches to the log, except those of an epoch greater than `epoch` (KAFKA-18723); then call `appended` with the
-    leader's high watermark.
+    """The action to append batches to the log, except those of an epoch greater than `epoch` (KAFKA-18723), and then to call `appended`
+    with the leader's high watermark.
     """
 
     records: Buffer
@@ -124,8 +124,8 @@ class BeginDownload(NamedTuple):
 
 
 class WritePart(NamedTuple):
-    """The action to write the next bytes of the snapshot. After the last ones, complete the snapshot atomically, start the log anew at its
-    end offset, and call `appended` with that offset.
+    """The action to write the next bytes of the snapshot that is being downloaded. After the last ones, complete the snapshot atomically,
+    delete the log's records so that it restarts at the snapshot's end offset, and call `appended` with that offset.
     """
 
     data: Buffer
@@ -162,7 +162,9 @@ class _LeaderHint(NamedTuple):
 
 class ObserverState:
     """The state of a node that replicates the metadata log without a vote. `election` is the quorum state that was read from disk.
-    `bootstrap` are the controllers in the settings: with node ids from controller.quorum.voters, without (negative) otherwise."""
+    `bootstrap` are the controllers in the settings: with node ids from controller.quorum.voters, or with ids of -1 from
+    controller.quorum.bootstrap.servers.
+    """
 
     def __init__(
         self,
@@ -286,7 +288,9 @@ class ObserverState:
         return [*first, *(self._fetched(peer, part, now_ms) if isinstance(part, PartitionData) else self._got_part(peer, part, now_ms))]
 
     def appended(self, high_watermark: int) -> int | None:
-        """Return the new high watermark of this log after an append at the leader's `high_watermark`; None if it has not moved."""
+        """Return the new high watermark of this copy of the log after an append, given the leader's `high_watermark`; None if it has not
+        moved.
+        """
         reached = min(high_watermark, self._log.end_offset)
         if reached < 0 or (self.high_watermark is not None and reached <= self.high_watermark):
             return None

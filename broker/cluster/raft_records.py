@@ -1,6 +1,6 @@
 """Raft's control records in the metadata log and its snapshots, which describe the quorum (Kafka's `ControlRecordUtils`).
 
-Each repeats its version as its first field. Kafka 4.4 writes version 0 of all of them.
+The first field of each record repeats the record's version. Kafka 4.4 writes version 0 of all of them.
 """
 
 from __future__ import annotations

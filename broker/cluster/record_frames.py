@@ -3,7 +3,7 @@
 A value is: unsigned varint frame version (always 1), unsigned varint kind, unsigned varint version, then the body in the flexible encoding.
 The log record has no key.
 
-Invariant: an undecodable record is an error and never skipped: a missing record makes the state differ from the controllers'.
+Invariant: an undecodable record is an error and is never skipped, because without it this node's state would differ from the controllers'.
 """
 
 from __future__ import annotations

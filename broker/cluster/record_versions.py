@@ -1,8 +1,9 @@
 """The version in which a record is written at a level of `metadata.version`, so that every broker can read it (Kafka's `MetadataVersion`).
 
 Invariants:
-- A record type unknown at a level is not written at it: asking for its version raises.
-- A registration change has the version that introduced the fields it changes, independent of the level (`ReplicationControlManager`).
+- A record type that does not exist yet at a level cannot be written: `version_of` raises NotWritable.
+- A BrokerRegistrationChangeRecord is written in the version that introduced the fields which it changes, also at a level that has newer
+  versions (`ReplicationControlManager`).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _WRITTEN: Final[dict[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
 
 
 class NotWritable(ValueError):
-    """A record that does not exist at a level of `metadata.version`: a bug in the code that writes it."""
+    """Raised for a record whose type or version does not exist at a level of `metadata.version`, which is a bug in the writing code."""
 
 
 def version_of(record: MetadataRecord, metadata_level: int) -> int:
@@ -83,4 +84,4 @@ def _change_version(record: BrokerRegistrationChangeRecord) -> int:
         return 2
     if record.in_controlled_shutdown:
         return 1
-    return 0 if record.fenced else 2  # nothing else changes, so the directories do, perhaps to none
+    return 0 if record.fenced else 2  # no other field has a change, so the directories have one, perhaps to an empty list

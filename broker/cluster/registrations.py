@@ -1,6 +1,6 @@
-"""Converts records to the registrations in an image, and back.
+"""Converts metadata records to the registrations in an image, and back, and applies change records to registrations.
 
-These are Kafka's `PartitionRegistration`, `BrokerRegistration` and `ControllerRegistration`, with their rules for change records.
+Source: Kafka's `PartitionRegistration`, `BrokerRegistration` and `ControllerRegistration`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IN_CONTROLLED_SHUTDOWN: Final = {0: None, 1: True}
 
 
 class InconsistentRecord(Exception):
-    """A record that contradicts earlier ones: the log is corrupt, or is replayed wrongly. Nothing after it can be trusted."""
+    """Raised for a record that contradicts earlier ones: the log is corrupt, or is replayed wrongly. No later record can be trusted."""
 
 
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
@@ -52,7 +52,9 @@ def partition_of(record: PartitionRecord) -> PartitionRegistration:
 
 
 def changed_partition(before: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
-    """Return the partition after the change. Naming a leader, even the same one, begins a leader epoch. Raises `InconsistentRecord`."""
+    """Return the partition after the change. A record that names a leader, even the same one, begins a new leader epoch. Raises
+    `InconsistentRecord`.
+    """
     replicas = _or(record.replicas, before.replicas)
     elected = record.leader != LEADER_UNCHANGED
     unchanged_state = record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
@@ -116,7 +118,9 @@ def controller_of(record: RegisterControllerRecord) -> ControllerRegistration:
 
 
 def partition_record(topic_id: bytes, index: int, partition: PartitionRegistration, *, with_elr: bool) -> PartitionRecord:
-    """Return the record that describes the partition; with eligible leader replicas only if the cluster uses them and there are any."""
+    """Return the record that describes the partition. It has eligible leader replicas only if the cluster uses them (`with_elr`) and the
+    partition has any.
+    """
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,

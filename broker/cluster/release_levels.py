@@ -49,8 +49,8 @@ def level_name(level: int) -> str:
 
 
 def metadata_level(release: str) -> int:
-    """Return a level of metadata.version. `release` is a release, which stands for its last level (`4.0`, `4.0.1`), or the name of a level
-    (`4.0-IV2`). Raises `UnknownLevel`.
+    """Return the level of metadata.version that `release` names: a release (`4.0`, `4.0.1`) names its last level, `4.0-IV2` names that
+    level. Raises `UnknownLevel`.
     """
     name = ".".join(release.split(".")[:2])
     if name in _VERSIONS_OF_RELEASES:

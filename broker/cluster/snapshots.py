@@ -5,8 +5,8 @@ image's records, and a control batch with the SnapshotFooter. All have the snaps
 Source: Kafka's RecordsSnapshotWriter, RaftSnapshotWriter, RecordsSnapshotReader.
 
 Invariants:
-- A batch is filled as in Kafka: 1024 records at a time, as long as they fit into 8 MiB. If 1024 records need more they become several
-  batches here, and an error in Kafka.
+- A batch is filled as in Kafka: 1024 records at a time, as long as they fit into 8 MiB. If 1024 records need more than 8 MiB, they become
+  several batches here; in Kafka this is an error.
 - An incomplete or corrupt snapshot is rejected: every checksum is verified, the header must come first and the footer last.
 """
 
@@ -48,7 +48,9 @@ class CorruptMetadataSnapshot(ProtocolError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SnapshotId:
-    """The name of a metadata snapshot: it contains the log before `end_offset`, whose last record has `epoch`."""
+    """The identity of a metadata snapshot. The snapshot contains the metadata log up to, but excluding, `end_offset`; `epoch` is the epoch
+    of the last record in it.
+    """
 
     end_offset: int
     epoch: int
@@ -71,7 +73,7 @@ BOOTSTRAP_SNAPSHOT: Final = SnapshotId(0, 0)
 
 @dataclass(slots=True)
 class Snapshot:
-    """A decoded snapshot. `last_append_time_ms`: when its last record was appended to the log."""
+    """A decoded metadata snapshot. `last_append_time_ms` is the wall-clock time at which its last record was appended to the log."""
 
     last_append_time_ms: int
     records: list[MetadataRecord] = field(default_factory=list)
@@ -81,7 +83,7 @@ class Snapshot:
 
 
 def write_snapshot(snapshot: Snapshot, epoch: int, metadata_level: int, now_ms: int) -> Iterator[bytes]:
-    """Yield the file's batches. `records` are written at `metadata_level`; `epoch` is that of the snapshot's id.
+    """Yield the batches of the snapshot's file. The records are written at `metadata_level`; `epoch` is that of the snapshot's id.
 
     Raises `NotWritable` for a record that this level does not have, ValueError for voters at `kraft.version` 0.
     """
@@ -128,7 +130,9 @@ def read_snapshot(data: Buffer) -> Snapshot:
 
 
 def read_append_time(beginning: Buffer) -> int:
-    """Return when the snapshot's last record was appended to the log, in ms, from the file's first batch. Raises ProtocolError."""
+    """Return the wall-clock ms at which the snapshot's last record was appended to the log. `beginning` must contain the file's first
+    batch. Raises ProtocolError.
+    """
     for pos, header in split_batches(beginning):
         if header.is_control:
             first = _control_message(next(iter_records(memoryview(beginning)[pos : pos + header.size_bytes])))
@@ -167,7 +171,7 @@ def _whole_batches(data: memoryview) -> Iterator[tuple[BatchHeader, Iterator[Rec
 
 
 def _fill(values: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield the encoded records in groups, each the records of one batch, filled as Kafka fills it."""
+    """Yield the encoded records in groups. Each group becomes one batch, which is filled as Kafka fills it."""
     source = iter(values)
     batch: list[bytes] = []
     size = HEADER_BYTES

@@ -1,7 +1,8 @@
 """Topic ids: 16 raw bytes, a version 4 UUID, written as 22 characters of unpadded base64url (Kafka's `Uuid`).
 
 Invariants:
-- A new id is never one of Kafka's reserved ones (the first hundred numbers), and its text never starts with `-`, like an option.
+- A new id is never one of Kafka's reserved ids (the first hundred numbers), and its text never starts with `-`, so that tools do not take
+  it for an option.
 - Randomness is an argument.
 """
 
@@ -39,7 +40,7 @@ def is_usable(topic_id: bytes) -> bool:
 
 
 def new_topic_id(random_bytes: Callable[[int], bytes]) -> bytes:
-    """Return a new topic id: draw from `random_bytes(16)` until the id is usable. One draw in 64 is rejected, so this ends."""
+    """Return a new topic id: call `random_bytes(16)` until the id is usable. One draw in 64 is rejected."""
     while True:
         drawn = bytearray(random_bytes(16))
         drawn[6] = drawn[6] & 0x0F | 0x40

@@ -37,7 +37,7 @@ _OF_ANY_TEXT: Final = frozenset({"ssl.enabled.protocols", "ssl.protocol"})
 _OF_ANY_BROKER: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """Listener settings that can be set for all brokers."""
 _ABOVE_ZERO: Final = frozenset({"max.connections", "max.connection.creation.rate"})
-"""Settings, also of single listeners, with which 0 would keep out every client, also the one that could correct it."""
+"""Settings (of the broker and of single listeners) that must not be 0: no client could connect then, not even to correct the setting."""
 _PER_IP: Final = "max.connections.per.ip"
 _PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
 _RETENTION_MS: Final = "log.retention.ms"
@@ -47,8 +47,8 @@ _CLEANER_BYTES_MIN: Final = 1024 * 1024
 
 
 def broker_key(name: str, like: Likeness) -> ConfigKey | None:
-    """Return the key of a broker setting, or of a `listener.name.…` setting. Return None for a name that the Kafka release `like` does not
-    have, or whose type is unknown.
+    """Return the definition (`ConfigKey`: type, default, validator) of a broker setting or a `listener.name.…` setting. Return None for a
+    name that the Kafka release `like` does not have, or whose type is unknown.
     """
     if like.lacks(name):
         return None
@@ -92,7 +92,9 @@ def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mappi
 
 
 def parse_setting(name: str, text: str, like: Likeness) -> Value:
-    """Return `text` as the typed value of the setting `name`; unchanged for a name without a key. Raises `Rejected(INVALID_REQUEST)`."""
+    """Return `text` as the typed value of the setting `name`, or unchanged if the setting is unknown. Raises
+    `Rejected(INVALID_REQUEST)`.
+    """
     key = broker_key(name, like)
     try:
         return text if key is None else key.parse(text)

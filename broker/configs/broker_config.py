@@ -1,9 +1,10 @@
 """The dynamic settings of a broker over its static ones (Kafka's `DynamicBrokerConfig`).
 
 Invariants:
-- The value in force is: set for this broker, else set for all brokers, else static (file, environment, command line), else the default.
-- Dynamic values are records of the metadata log, so they survive a restart. The static ones are kept here, for when a dynamic value is
-  deleted.
+- The value in force is the one that was set dynamically for this broker, else the one set dynamically for all brokers, else the static one
+  (file, environment, command line), else the default.
+- Dynamic values are records of the metadata log, so they survive a restart. The static ones are kept here, because they apply again when a
+  dynamic value is deleted.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class BrokerConfigs:
         self.settings = settings
         self.loggers = BrokerLoggers()
         self.check_stores: CheckStores = lambda _wanted: None
-        """Set by the owner of the listeners."""
+        """Checks whether the listeners can use new key and trust stores. It is set by the object that owns the listeners."""
         self._catalog = catalog
         of_all = {name: settings.value(name) for name in (*BROKER_KEYS, *STORED_SETTINGS)}
         self._started: Final[dict[str, Value]] = of_all | dict(settings.listener_connections)

@@ -50,7 +50,9 @@ class ConfigEntry:
 def describe_configs(
     catalog: Catalog, broker: BrokerConfigs, resource_type: int, resource_name: str, keys: Sequence[str] | None
 ) -> list[ConfigEntry]:
-    """Return the settings of one resource. Raises Rejected: unknown topic, invalid name, another broker's id, unknown resource type."""
+    """Return the settings of one resource, sorted by name; only those named by `keys`, if there are any. Raises Rejected for an unknown
+    topic, an invalid name, another broker's id, or an unknown resource type.
+    """
     entries = _all_entries(catalog, broker, resource_type, resource_name)
     return sorted((entry for entry in entries if not keys or entry.name in keys), key=lambda entry: entry.name)
 
@@ -87,7 +89,7 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Return every setting of a topic with these overrides, without internal ones that are unset."""
+    """Return every setting of a topic with these overrides, except internal settings that are not set."""
     values, usable = effective_values(overrides, broker.settings), usable_overrides(overrides, broker.settings)
     entries = []
     for key in topic_keys(broker.settings).values():

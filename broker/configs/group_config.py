@@ -2,7 +2,8 @@
 
 Invariants:
 - A group need not exist to have settings, and they outlive it.
-- The value in force is kept within the broker's current bounds, whatever they were when it was set; it is described as it was set.
+- The value in force is limited to the broker's present bounds, even if the bounds have changed since it was set. DescribeConfigs returns
+  the value as it was set.
 """
 
 from __future__ import annotations
@@ -182,8 +183,8 @@ def rack_tags(overrides: Mapping[str, str], settings: BrokerSettings) -> tuple[s
 
 
 def share_settings(overrides: Mapping[str, str], settings: BrokerSettings, *, dead_letters: bool = False) -> ShareSettings:
-    """Return the settings in force of a share group, as far as its share partitions apply them. `dead_letters` tells whether share.version
-    allows dead letter queues.
+    """Return the settings in force of a share group that its share partitions apply. `dead_letters` is whether share.version allows dead
+    letter queues.
     """
     reset, _, duration = str(_parsed(OFFSET_RESET, overrides.get(OFFSET_RESET, LATEST))).partition(":")
     values = {name: effective_value(name, overrides, settings) for name in _OF_SHARE_PARTITIONS}

@@ -1,1 +1,3 @@
-"""The controller's decisions about the cluster, one file per kind of decision. Pure: a decision returns records and changes nothing."""
+"""The controller's decisions about the cluster, one file per kind of request or event. Pure (no I/O, clock or randomness of its own): a
+decision returns the metadata records to write and the response, and changes nothing.
+"""

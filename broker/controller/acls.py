@@ -2,11 +2,11 @@
 
 Invariants:
 - Creating an ACL that exists already has no effect and is not an error.
-- An invalid ACL or filter is rejected by itself; the others of the request are applied.
+- An invalid ACL or filter gets its own error; the other ones of the request are applied.
 - In a release with address ranges (Kafka 4.4), a host must not be empty, and a host with a `/` must be a range in CIDR notation, which
   requires metadata.version 4.4-IV1. In an earlier release, a host may be any text.
-- A filter's null and ANY match everything. Pattern type MATCH matches the ACLs that apply to the name: its literal, the literal `*` and
-  its prefixes.
+- In a filter, null and ANY match everything. Pattern type MATCH matches the ACLs that apply to the filter's resource name: literal ACLs
+  for that name or for `*`, and prefixed ACLs for a prefix of it.
 
 Source: Kafka's AclControlManager, ResourcePatternFilter, AccessControlEntryFilter.
 """
@@ -116,9 +116,10 @@ def delete_acls(image: MetadataImage, filters: Sequence[Filter]) -> Effects[Meta
 
 
 def _candidates(image: MetadataImage) -> Callable[[Filter], Iterable[AccessControlEntryRecord]]:
-    """Return a function that returns the ACLs which a filter may match: those with its exact name, or else its principal, or all.
+    """Return a function that returns the ACLs which a filter may match: those with the filter's exact resource name, or else with its
+    principal, or else all.
 
-    Tools send one filter for each ACL, and looking at 50,000 ACLs takes 25 ms.
+    Without this, each filter would be compared with all ACLs. Tools send one filter for each ACL, and comparing 50,000 ACLs takes 25 ms.
     """
 
     @cache

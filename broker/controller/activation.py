@@ -1,8 +1,10 @@
-"""Decides a controller's first records: the beginning of an empty metadata log, and the abort of another controller's transaction.
+"""Decides the records that a controller writes when it becomes active: the first records of an empty metadata log, and the abort of a
+metadata transaction that another controller left open.
 
 Invariants:
-- The first records are one metadata transaction, so that readers see all or none; below the level that has transactions, one batch.
-- With eligible leader replicas the log has a cluster-wide `min.insync.replicas` from the start.
+- The first records are one metadata transaction (KIP-868), so that readers see all or none of them. Below the metadata.version that has
+  transactions, they are one batch.
+- With eligible leader replicas (KIP-966) the log has a cluster-wide `min.insync.replicas` from the start.
 
 Source: Kafka's ActivationRecordsGenerator, BootstrapMetadata.
 """
@@ -34,8 +36,9 @@ DEFAULT_BOOTSTRAP: Final[Sequence[MetadataRecord]] = (FeatureLevelRecord(METADAT
 def activate(
     state: ControllerState, bootstrap: Sequence[MetadataRecord] = DEFAULT_BOOTSTRAP, *, in_transaction: bool = False
 ) -> Effects[MetadataRecord, None]:
-    """Return the records with which a controller becomes active. `bootstrap` are the records that formatting has left for the start of an
-    empty log. `in_transaction` is true if the log ends inside a transaction that another controller has abandoned; it is aborted.
+    """Return the records with which a controller becomes active. `bootstrap` are the first records of an empty log, for example those that
+    `kafka-storage format` has stored. If `in_transaction` is true, the log ends inside a transaction of another controller, which is
+    aborted.
     """
     abort = [AbortTransactionRecord("Controller failover")] if in_transaction else []
     if METADATA_VERSION in state.image.features:

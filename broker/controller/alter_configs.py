@@ -1,10 +1,11 @@
 """Decides AlterConfigs and IncrementalAlterConfigs (Kafka's `ConfigAdminManager` and `ConfigurationControlManager`).
 
 Invariants:
-- A mistake rejects the whole resource, and no other resource. A resource or a key that is named twice is rejected.
-- Logger levels are not in the catalog; `broker_loggers` has them. AlterConfigs does not support them, as in Kafka.
-- AlterConfigs replaces: settings that it does not name are deleted. IncrementalAlterConfigs changes only what it names.
-- `broker_changes` knows which broker settings can change, and to which values.
+- An invalid setting rejects all changes of its resource, but not those of other resources. A resource or a key that is named twice is
+  rejected.
+- Logger levels are not in the metadata; `broker_loggers` has them. AlterConfigs does not support them, as in Kafka.
+- AlterConfigs replaces: settings that it does not name are deleted. IncrementalAlterConfigs changes only the settings that it names.
+- `broker_changes` decides which broker settings can change, and to which values.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ _TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class AlterResource:
-    """Changes to one resource. With `replace`, settings that the request does not name are deleted (AlterConfigs)."""
+    """The requested changes of one resource's settings (a topic, broker, group, …). With `replace`, settings that the request does not name
+    are deleted (AlterConfigs).
+    """
 
     resource_type: int
     name: str
@@ -52,7 +55,7 @@ class AlterResource:
 
 
 def no_stores(_wanted: Mapping[str, str]) -> None:
-    """Accept any keystore settings without a check. Used where no files must be read."""
+    """Accept any keystore settings without a check. This is the `check_stores` of a caller that must not read files."""
 
 
 def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
@@ -66,8 +69,8 @@ def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
 def errors_of_brokers(
     catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
 ) -> dict[int, Rejected]:
-    """Return an error, by index, for each BROKER resource whose change this broker rejects. Kafka's broker, too, checks these before the
-    controller authorizes them."""
+    """Return an error, by index, for each BROKER resource whose change this broker rejects. As in Kafka, the broker checks these resources
+    before it forwards the request to the controller, which authorizes them."""
     errors: dict[int, Rejected] = {}
     for index, resource in enumerate(resources):
         if resource.resource_type == ResourceType.BROKER:
@@ -82,8 +85,8 @@ def errors_of_brokers(
 
 
 def reported(error: Rejected, resource: AlterResource, settings: BrokerSettings) -> Rejected:
-    """Return the error of a change as the Kafka release that the broker imitates reports it. In a release with ZooKeeper an invalid value
-    is INVALID_REQUEST; a topic's unknown setting is INVALID_CONFIG, as with KRaft.
+    """Return the error of a configuration change as the Kafka release that this broker imitates reports it. In a release with ZooKeeper an
+    invalid value is INVALID_REQUEST, not INVALID_CONFIG. An unknown topic setting is INVALID_CONFIG in every release.
     """
     if error.code is not ErrorCode.INVALID_CONFIG or not settings.like.has_zookeeper:
         return error.kept()

@@ -5,8 +5,8 @@ Invariants:
   makes it wait for newer metadata, and INELIGIBLE_REPLICA lets it propose again later.
 - A broker that joins the ISR must be registered, unfenced, not shutting down, and the same process that caught up: its broker epoch must
   match, unless it is -1.
-- If the change completes a reassignment and moves leadership away from the proposing broker, it is made and the error is
-  NEW_LEADER_ELECTED.
+- If the change completes a reassignment and thereby moves the leadership away from the proposing broker, the change is made, and the
+  response has the error NEW_LEADER_ELECTED.
 """
 
 from __future__ import annotations

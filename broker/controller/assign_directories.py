@@ -1,6 +1,7 @@
 """Decides AssignReplicasToDirs: a broker reports in which of its directories replicas lie (Kafka's `handleAssignReplicasToDirs`; KIP-858).
 
-A replica in an offline directory leaves the ISR and leadership, by a second record for its partition after the first.
+A replica that is reported in an offline directory leaves the ISR and the leadership. Its partition then has two records: the first one
+assigns the directory, the second one changes ISR and leader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Limits the changes of one request: its records are one batch, written and read whole (Kafka's `MAX_RECORDS_PER_USER_OP`)."""
+"""Limits the number of metadata records of one request, because they are written and read as one batch (Kafka's
+`MAX_RECORDS_PER_USER_OP`)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Broker state that the controller keeps only in memory: last contact and metadata offset of each broker.
 
 Invariants:
-- None of this is in the log. A controller that starts gives every unfenced broker a full session.
-- A session counts only time in which the controller ran: a stall of the loop longer than a session fences nobody. (Kafka's controller
-  fences brokers after its own pause.)
+- This state is not in the metadata log. A controller that starts gives every unfenced broker of another node a full session.
+- A session timeout counts only the time in which the controller ran: if the event loop stalls for longer than the timeout, no broker is
+  fenced. (Kafka's controller fences brokers after its own pause.)
 - A session belongs to one broker epoch; a heartbeat with an older epoch does not extend it.
-- A registration record that does not change whether the broker is fenced resets its metadata offset to unknown (-1) until its next
-  heartbeat, as in Kafka. A broker in controlled shutdown may therefore wait for one heartbeat of that broker too many, never for too few.
+- As in Kafka, a registration record that does not change whether the broker is fenced resets the broker's metadata offset to unknown (-1)
+  until its next heartbeat. Another broker in controlled shutdown may therefore wait for one heartbeat too many, but never for too few.
 
 Source: Kafka's BrokerHeartbeatManager, BrokerHeartbeatTracker.
 """
@@ -54,7 +54,7 @@ class BrokerSessions:
 
     def __init__(self, session_timeout_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
-        self._touched_ms: dict[BrokerIdAndEpoch, int] = {}  # ordered by time
+        self._touched_ms: dict[BrokerIdAndEpoch, int] = {}  # in the order of the times, because `touch` moves an entry to the end
         self._reports: dict[int, _Report] = {}
 
     def __len__(self) -> int:
@@ -68,9 +68,9 @@ class BrokerSessions:
         self._touched_ms[session] = now_ms
 
     def not_listened(self, ms: int, now_ms: int) -> None:
-        """Extend all sessions by the last `ms`, in which the controller did not run and so could not receive heartbeats.
+        """Extend all sessions by the last `ms` milliseconds, in which the controller did not run and so could not receive heartbeats.
 
-        Brokers in the same process could not send any either.
+        Brokers in the same process could not send heartbeats in that time either.
         """
         self._touched_ms = {session: min(at_ms + ms, now_ms) for session, at_ms in self._touched_ms.items()}
 
@@ -95,20 +95,22 @@ class BrokerSessions:
     # --- reported states ----------------------------------------------------------------------------------------------------------
 
     def register(self, broker_id: int, *, fenced: bool) -> None:
-        """Record that the broker has registered, or that its registration has changed."""
+        """Record that the broker has registered, or that its registration has changed. If it is fenced as before, its metadata offset
+        becomes unknown (-1).
+        """
         report = self._reports.get(broker_id, _Report(fenced))
         self.report(broker_id, fenced=fenced, offset=report.metadata_offset if report.fenced != fenced else UNKNOWN_OFFSET)
 
     def report(self, broker_id: int, *, fenced: bool, offset: int) -> None:
-        """Record whether the broker is fenced, and the offset of the newest metadata that it has published. Fencing ends a controlled
+        """Record whether the broker is fenced, and the last offset of the metadata log that it has applied. Fencing ends a controlled
         shutdown.
         """
         shutdown_offset = UNKNOWN_OFFSET if fenced or broker_id not in self._reports else self._reports[broker_id].shutdown_offset
         self._reports[broker_id] = _Report(fenced, offset, shutdown_offset)
 
     def shut_down_at(self, broker_id: int, offset: int) -> None:
-        """Begin the broker's controlled shutdown: it may shut down when all other active brokers have published this metadata offset. Later
-        calls have no effect."""
+        """Begin the broker's controlled shutdown: it may shut down when all other active brokers have applied the metadata up to `offset`.
+        Later calls have no effect."""
         report = self._reports[broker_id]
         if report.shutdown_offset == UNKNOWN_OFFSET:
             self._reports[broker_id] = report._replace(shutdown_offset=offset)
@@ -134,5 +136,5 @@ class BrokerSessions:
         return self._reports[broker_id].shutdown_offset <= min(active, default=OFFSET_MAX)
 
     def usable(self) -> dict[int, bool]:
-        """Return the brokers that may get new replicas, and whether each is fenced: all that are not shutting down."""
+        """Return the brokers that may get new replicas, which are all that are not in controlled shutdown, and whether each is fenced."""
         return {broker_id: report.fenced for broker_id, report in self._reports.items() if report.shutdown_offset == UNKNOWN_OFFSET}

@@ -15,8 +15,8 @@ MIN_ISR: Final = "min.insync.replicas"
 
 
 def cleared_elr(records: Iterable[MetadataRecord]) -> Iterator[ClearElrRecord]:
-    """Yield a ClearElrRecord for each record that changes `min.insync.replicas` of a topic or of the cluster; they must follow `records`.
-    Call it only in a cluster with eligible leader replicas."""
+    """Yield a ClearElrRecord for each of `records` that changes `min.insync.replicas` of a topic or of the cluster. The caller writes them
+    after `records`. Call this only in a cluster with eligible leader replicas."""
     for record in records:
         if isinstance(record, ConfigRecord) and record.name == MIN_ISR:
             yield ClearElrRecord(record.resource_name if record.resource_type == ResourceType.TOPIC else "")

@@ -1,8 +1,10 @@
 """Decides AlterClientQuotas: quotas of users, client ids and addresses. Brokers enforce them.
 
 Invariants:
-- A mistake rejects the whole entity, and no other. If an entity is named twice, the first change is applied, and the error says so.
-- An entity is a user, a client id or both, each by name or as the default for those without a quota of their own; or an address alone.
+- An invalid quota rejects all changes of its entity, but not those of other entities. If an entity is named twice, the first change is
+  applied, and the result is an error about the second one.
+- An entity is a user, a client id, or a user with a client id, each by name or as the default (for all without a quota of their own); or
+  an IP address alone.
 - An unchanged quota makes no record; removing a quota that does not exist is not an error.
 
 Source: Kafka's ClientQuotaControlManager, QuotaConfig.

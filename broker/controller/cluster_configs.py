@@ -1,11 +1,12 @@
-"""Decides AlterConfigs and IncrementalAlterConfigs in a cluster: `alter_configs`, with the rules for several brokers.
+"""Decides AlterConfigs and IncrementalAlterConfigs in a cluster, by the rules of `alter_configs` and those for several brokers.
 
 Invariants:
 - A broker checks its own settings before it forwards the request. The controller writes a record for each named broker setting, even if
   its value is unchanged, so that the broker reads the files again that the setting names (KAFKA-14136).
 - With eligible leader replicas `min.insync.replicas` is set cluster-wide only, and a change clears all eligible replicas (KIP-966).
-- The settings that AlterConfigs names come before those that it deletes by not naming them.
-- A null value deletes the setting. Only clients that connect to the controller can send it: a broker rejects null before forwarding.
+- In the records of an AlterConfigs request, the settings that it names come before those that it deletes by not naming them.
+- A null value deletes the setting. Only clients that connect to the controller can send null, because a broker rejects it before
+  forwarding.
 
 Source: Kafka's ConfigurationControlManager, ControllerConfigurationValidator.
 """

@@ -1,8 +1,8 @@
 """Decides CreateTopics and CreatePartitions (Kafka's `ReplicationControlManager`).
 
 Invariants:
-- Nothing here changes state. All records of one request are one batch, so a crash leaves each topic whole or absent.
-- A mistake rejects only its topic. A name that appears twice in a request is rejected.
+- These functions change no state. All records of one request are one batch, so a crash leaves each topic whole or absent.
+- An error rejects only the topic that it concerns. A name that appears twice in a request is rejected.
 - The order of checks is Kafka's: name, existence, configs, assignment or counts. The texts and the order of records are Kafka's, too.
 - A partition is created only if at least one of its replicas can be in the ISR.
 """
@@ -38,8 +38,8 @@ DEFAULT_COUNT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. `assignments` are (partition, broker ids); with them, `num_partitions` and `replication_factor` must be -1. A
-    setting in `configs` whose value is None is rejected.
+    """A topic to create. `assignments` is a list of (partition index, broker ids); if it is not empty, `num_partitions` and
+    `replication_factor` must be -1. A topic with a None value in `configs` is rejected.
     """
 
     name: str
@@ -161,7 +161,7 @@ def form_error(name: str, times: int) -> Rejected | None:
 
 
 def duplicate_error(times: int) -> Rejected | None:
-    """Return the error of a topic that a request names `times` times, None if it names it once. Kafka returns it before authorization."""
+    """Return the error for a topic that a request names `times` times, None if `times` is 1. Kafka returns it before authorization."""
     return Rejected(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") if times > 1 else None
 
 

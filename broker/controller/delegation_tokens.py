@@ -1,12 +1,12 @@
 """Decides about delegation tokens, with which clients act for a token's owner (KIP-48).
 
 Invariants:
-- A token's HMAC derives from its id and the secret that all nodes share; it is in no record.
-- A token ends when it expires. Until its maximum lifetime its owner and its renewers can renew it.
-- Without a secret there are no tokens.
-- The tokens that one principal can create take bounded memory: creating one requires no permission.
+- A token's HMAC is derived from the token id and the secret that all nodes share (delegation.token.secret.key). No record contains it.
+- A token is valid until its expiry time, which its owner and its renewers can extend up to the token's maximum lifetime.
+- Without a secret, no token can be created.
+- The tokens that one principal can create take bounded memory, because creating one requires no permission.
 
-Times are wall clock ms. Source: Kafka's DelegationTokenControlManager.
+Times are wall-clock ms. Source: Kafka's DelegationTokenControlManager.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def renew_token(
 def expire_token(
     image: MetadataImage, rules: TokenRules, requester: Principal, request: ExpireDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
-    """Decide an ExpireDelegationToken request: return its record, and the token's new expiry time in wall-clock ms. A negative period
-    deletes the token at once. Raises Rejected.
+    """Decide an ExpireDelegationToken request, which sets the token's expiry time to a period from now: return its record and that time in
+    wall-clock ms. A negative period deletes the token at once. Raises Rejected.
     """
     token = _found(image, rules, request.hmac)
     _check_may_renew(token, requester)

@@ -1,7 +1,8 @@
 """Decides DeleteTopics (Kafka's `ControllerApis.deleteTopics`): by name or by id, each topic at most once.
 
 Invariants:
-- A name or id that appears twice is rejected. So is a topic requested both by name and by id, with one result for both. Neither is deleted.
+- A name or id that appears twice is rejected. A topic that is requested both by name and by id is rejected too, with one result for both
+  references. None of these topics is deleted.
 - Internal topics cannot be deleted: group and transaction state would vanish under a running coordinator (Kafka allows it).
 """
 

@@ -3,7 +3,7 @@
 Invariants:
 - The preferred replica, the first in the replica list, becomes leader if it is in the ISR. A replica outside the ISR becomes leader only
   of a partition without a leader.
-- Any elected leader counts as success: a partition without a leader may get another than the preferred one.
+- A preferred election succeeds with any new leader: a partition without a leader may get another one than the preferred replica.
 - A periodic run makes a bounded number of elections and returns whether there may be more.
 
 Source: Kafka's ReplicationControlManager.electLeaders, maybeBalancePartitionLeaders, maybeElectUncleanLeaders.

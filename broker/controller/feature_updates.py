@@ -1,4 +1,4 @@
-"""Decides UpdateFeatures: raises feature levels, or lowers them if no metadata is lost.
+"""Decides UpdateFeatures requests, which raise the finalized levels of features, or lower them if no metadata is lost.
 
 Invariants:
 - A request is applied as a whole or not at all.
@@ -41,7 +41,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """One feature's new level; 0 removes the feature. `upgrade_type` is the request's number, which may be no UpgradeType."""
+    """One feature's new level; 0 removes the feature. `upgrade_type` is the number in the request, which may be invalid."""
 
     name: str
     level: int

@@ -1,10 +1,10 @@
 """Decides how a broker's heartbeat, or its missing heartbeats, change its state.
 
 Invariants:
-- A broker is fenced by records, and learns of it from the metadata. The changes that move leadership away come before the record that
-  fences it; the changes that let it lead again come after the record that unfences it.
-- A broker in controlled shutdown may end when it leads nothing, and every active broker has seen that.
-- Each heartbeat repeats the failed directories; only those still in the registration change anything.
+- Metadata records fence and unfence a broker. The records that move leaderships away come before the record that fences the broker; the
+  records that make it leader again come after the record that unfences it.
+- A broker in controlled shutdown may end when it leads no partition, and every active broker has applied the metadata that says so.
+- Each heartbeat repeats the broker's failed directories. Only those that are still in the registration cause a change.
 
 Source: Kafka's BrokerHeartbeatManager, ReplicationControlManager (processBrokerHeartbeat, maybeFenceOneStaleBroker).
 """
@@ -31,7 +31,7 @@ from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """The result of a heartbeat. `is_caught_up` is true once the broker has published its own registration."""
+    """The result of a broker's heartbeat. `is_caught_up` is true if the broker has applied the metadata up to its own registration."""
 
     is_caught_up: bool
     state: BrokerState
@@ -43,8 +43,8 @@ class HeartbeatReply:
 
 
 def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effects[MetadataRecord, HeartbeatReply]:
-    """Decide a broker's heartbeat: return the records that change its state, and the result. The session is not extended here, but when
-    the request arrives.
+    """Decide a broker's heartbeat: return the records that change its state, and the result. The heartbeat has extended the broker's
+    session already when the request arrived.
 
     Raises Rejected (STALE_BROKER_EPOCH).
     """
@@ -69,10 +69,10 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effect
 
 
 def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, BrokerIdAndEpoch | None]:
-    """If the session with the oldest contact has timed out, return the records that fence its broker, and that session; otherwise no
-    records and None. There may be more timed-out sessions.
+    """Fence the broker whose last heartbeat is the oldest if its session has timed out: return the records, and the session. Otherwise
+    return no records and None.
 
-    One broker is fenced at a time, so that the next decision sees the changes.
+    One broker is fenced at a time, so that the decision about the next one sees the changes. The caller repeats this until it gets None.
     """
     session = state.sessions.expired(now_ms)
     if session is None:

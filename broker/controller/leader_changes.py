@@ -2,8 +2,9 @@
 
 Invariants:
 - A broker that is fenced, unregistered, shut down or restarted leaves all ISRs and leads nothing.
-- A broker that returns becomes leader of partitions without a leader, if it may. It counts as returned before its record is applied.
-- Every decision is made on the current state: of two decisions for one batch of records neither sees the other's changes.
+- A broker that becomes unfenced is elected leader of partitions without a leader, if it may lead them. The elections treat it as unfenced
+  already, although the record that unfences it is written together with theirs.
+- Every decision is made on the current state: if two decisions are written as one batch of records, neither sees the other's changes.
 - Partitions are ordered by their topics' creation, and by index. Kafka's order is that of hash tables whose size depends on history;
   records of different partitions are independent.
 - All partitions are scanned: a few ms for 10,000, which is cheaper than maintaining an index at every change.
@@ -94,8 +95,8 @@ def broker_restarted(state: ControllerState, broker_id: int, *, cleanly: bool) -
 
 
 def broker_gone(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """Return the records that remove a broker from all ISRs and from leadership, for a broker that does not run any more; its registration
-    is unchanged.
+    """Return the records that remove a broker from all ISRs and from leadership, because it stops or has stopped. Its registration is
+    unchanged.
     """
     return _changes(state, lambda partition: broker_id in partition.isr, _AffectedBrokers(removed=broker_id))
 

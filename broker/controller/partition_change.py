@@ -1,7 +1,7 @@
 """Decides how one partition changes with its ISR, its replicas or the brokers that may lead it (Kafka's `PartitionChangeBuilder`).
 
 Invariants:
-- Pure code: the partition, its target and the current rules give the change record, or None.
+- The code is pure: the change record, or None, depends only on the partition, its target and the current rules.
 - The steps have Kafka's order: complete a reassignment, eligible leader replicas (KIP-966), election, epochs, other fields.
 - Without eligible leader replicas an ISR is never written empty: its last replica stays, and only that one may lead again.
 - The last known leader (KIP-966's balanced recovery) is recorded when a partition loses its leader, and cleared at the next election.
@@ -40,7 +40,9 @@ class ElectionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionRules:
-    """The current rules for the partition. `default_directory` returns the directory of a new replica on a broker."""
+    """The current rules for one partition. `may_lead` returns whether a broker may lead it, `default_directory` the id of the log directory
+    for a new replica on a broker.
+    """
 
     metadata_level: int
     has_elr: bool
@@ -52,7 +54,9 @@ class PartitionRules:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTarget:
-    """The wanted state; None leaves a field unchanged. `directories` are by broker; brokers in `lost` may lack records that they had."""
+    """The wanted state of a partition; None leaves a field unchanged. `directories` has the log directory ids by broker. Brokers in `lost`
+    may lack records that they had acknowledged (after an unclean shutdown).
+    """
 
     isr: Sequence[int] | None = None
     replicas: Sequence[int] | None = None
@@ -88,7 +92,7 @@ def partition_change(
     record = PartitionChangeRecord(index, topic_id)
     sets = _elect(record, sets, before, rules)
     if record.leader == LEADER_UNCHANGED and not set(before.replicas) <= set(sets.replicas):
-        record.leader = before.leader  # a new epoch, so that a removed replica sees that its own is over
+        record.leader = before.leader  # naming the same leader begins a new leader epoch, which fences the removed replica
     _set_in_sync(record, sets, before, rules)
     _set_last_known_leader(record, before, rules)
     _set_replicas(record, sets, before, target, rules)
@@ -108,7 +112,7 @@ def _reassigned(sets: _Sets) -> _Sets:
     if not set(sets.adding) <= set(isr):
         return sets
     if len(sets.adding) < len(sets.removing) and not set(replicas) <= set(isr):
-        return sets  # fewer replicas than before, and not all in sync: completing would shrink the ISR
+        return sets  # fewer replicas than before, and not all of them in the ISR: completing would shrink the ISR
     return sets._replace(isr=isr, replicas=replicas, removing=(), adding=())
 
 

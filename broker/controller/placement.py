@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The inputs for placing the replicas of new partitions. `brokers` are all registered ones, by id. `num_partitions` and
-    `replication_factor` are the defaults for topics without counts of their own. `below(n)` returns a random integer in [0, n).
+    """The inputs for placing the replicas of new partitions. `brokers` are all registered brokers, by id. `num_partitions` and
+    `replication_factor` are the defaults for topics that are requested without them. `below(n)` returns a random integer in [0, n).
     """
 
     brokers: Mapping[int, BrokerRegistration]
@@ -46,8 +46,8 @@ class Placement:
 
     @classmethod
     def on_one(cls, node_id: int, num_partitions: int = 1) -> Placement:
-        """Return the placement of a standalone node: all replicas are on broker `node_id`. A topic without a count of its own gets
-        `num_partitions`.
+        """Return the placement of a standalone node: all replicas are on broker `node_id`. A topic that is requested without a partition
+        count gets `num_partitions`.
         """
         node = BrokerRegistration(
             broker_id=node_id,
@@ -87,7 +87,9 @@ class Placement:
         return place_replicas(self._usable(), partitions, replicas, self.below)
 
     def in_sync(self, replicas: Sequence[int]) -> list[int]:
-        """Return those of the brokers `replicas` that are in a new partition's first ISR: the active ones."""
+        """Return those of the brokers `replicas` that are in a new partition's first ISR: the active ones, which are neither fenced nor
+        shutting down.
+        """
         return [replica for replica in replicas if (broker := self.brokers.get(replica)) is not None and broker.is_active]
 
     def partition_record(self, topic_id: bytes, index: int, replicas: Sequence[int], leader_epoch: int = 0) -> PartitionRecord:

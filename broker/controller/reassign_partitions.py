@@ -3,9 +3,9 @@
 Invariants:
 - A reassignment first adds the new replicas, and removes the old ones when the new ones are in the ISR. It completes with the partition's
   first change after that (`partition_change`), or at once if the new replicas are in the ISR already.
-- A reassignment of a partition that is already moving starts from its current replicas: a replica being added but not wanted any more is
-  removed.
-- Cancelling a reassignment keeps the old replicas. If only added replicas are in the ISR, that is an unclean election.
+- A second reassignment of the same partition starts from its current replicas: a replica that is being added, and is not in the second
+  request, is removed.
+- Cancelling a reassignment keeps the old replicas. If the ISR has only added replicas, this requires an unclean election.
 
 Source: Kafka's ReplicationControlManager.alterPartitionReassignment, PartitionReassignmentReplicas, PartitionReassignmentRevert.
 """
@@ -63,7 +63,7 @@ def alter_partition_reassignments(
 
 
 def list_partition_reassignments(state: ControllerState, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    """Return the reassignments under way, of all or the requested partitions; topics without any are left out."""
+    """Return the reassignments under way, of all or of the requested partitions. Topics without a reassignment are left out."""
     image = state.image
     if request.topics is None:
         found = [_under_way(topic, topic.partitions) for topic in image.topics.values()]

@@ -1,10 +1,10 @@
-"""Decides registrations of brokers and controllers, and their end.
+"""Decides the registration and unregistration of brokers and controllers.
 
 Invariants:
 - The order of checks is Kafka's.
 - A broker's epoch is the offset of its registration record. It is kept when the same incarnation registers again.
-- The leaderships and ISR places of a former incarnation are removed before the registration record. After a crash in between the broker
-  registers again, and the rest is done then.
+- The records that remove a former incarnation from ISRs and leadership come before the registration record. If only the first of them are
+  written before a crash, the broker registers again, and the remaining ones are decided then.
 
 Source: Kafka's ClusterControlManager, ReplicationControlManager.
 """
@@ -66,8 +66,9 @@ def register_broker(
 ) -> Effects[MetadataRecord, int]:
     """Decide a BrokerRegistration request: return its records and the broker's epoch.
 
-    `next_offset` is the offset of the next record in the log. `tells_last_epoch` is false for requests below version 3, which cannot report
-    a clean shutdown. Raises Rejected.
+    `next_offset` is the offset of the next record in the metadata log, which becomes the broker epoch of a new incarnation.
+    `tells_last_epoch` is false for requests below version 3, which have no previous broker epoch and so cannot prove a clean shutdown.
+    Raises Rejected.
     """
     known = state.image.brokers.get(request.broker_id)
     _check_identity(state, request, known, now_ms)
@@ -164,8 +165,8 @@ def _is_reserved(directory: bytes) -> bool:
 
 
 def _checked_features(state: ControllerState, request: BrokerRegistrationRequest) -> list[FeatureRange]:
-    """Return the features that the broker supports. Raises Rejected if the range of one of them lacks the cluster's finalized level; a
-    feature that the request does not name counts as supported at level 0 only.
+    """Return the features that the broker supports, with their ranges. Raises Rejected if a range does not contain the cluster's finalized
+    level; a feature that the request does not name counts as supported at level 0 only.
     """
     finalized = {**state.image.features, KRAFT_VERSION: state.kraft_version}
     for feature in request.features:

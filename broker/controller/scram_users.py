@@ -3,7 +3,8 @@
 Invariants:
 - A request may change each user once. If it names a user more often, that user gets DUPLICATE_RESOURCE and keeps all credentials; other
   users are not affected. A broker that imitates a release with ZooKeeper allows one change for each user and mechanism.
-- The request has the salted and hashed password. The stored credential can verify a client, but not impersonate one (RFC 5802).
+- The request contains the password only salted and hashed. The stored credential suffices to verify a client, but not to impersonate one
+  (RFC 5802).
 
 Source: Kafka's ScramControlManager.
 """

@@ -1,7 +1,7 @@
-"""Decides the start of a standalone node, which is the only broker of its metadata log: it registers itself and leads every partition that
-it has a replica of.
+"""Decides the start of a standalone node, which is broker and controller in one process, without other nodes: it registers itself and leads
+every partition of which it has a replica.
 
-A cluster broker instead registers with the controller, which fences it until it has caught up.
+The broker of a cluster, in contrast, sends a registration request to the controller, which fences it until it has caught up.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from ottla.broker.core.effects import Effects
 def register_standalone(
     state: ControllerState, me: RegisterBrokerRecord, *, clean: bool, found: Container[tuple[str, int]] = ()
 ) -> Effects[MetadataRecord, int]:
-    """Register this node, remove the brokers of another cluster, and elect this node for every partition that it does not lead alone.
+    """Return the records that register this node, unregister all other brokers (of a cluster in which it ran before), and make it the only
+    replica and leader of every partition. The response is the broker epoch.
 
-    `found` are the partitions that this node has a directory of. If this node was a cluster's broker, a partition of which only the removed
-    brokers have replicas gets no leader: led from here, it would look as if it were empty. Those of internal topics are led nevertheless,
-    because groups and transactions need a coordinator.
+    `found` are the partitions of which this node has a directory. If this node was a cluster's broker, a partition without a replica here
+    gets no leader, because it would look as if it were empty. Partitions of internal topics get this leader nevertheless, because groups
+    and transactions need a coordinator.
 
     After an unclean shutdown every partition gets a new leader epoch, so that clients can detect records that replaced those they have read
-    (KIP-320). Return the broker epoch.
+    (KIP-320).
     """
     if state.metadata_level < DIRECTORIES:
         me.log_dirs = []
@@ -42,7 +43,7 @@ def register_standalone(
 def _elections(
     state: ControllerState, me: RegisterBrokerRecord, *, clean: bool, found: Container[tuple[str, int]]
 ) -> Iterator[MetadataRecord]:
-    was_a_broker = me.broker_id in state.image.brokers  # not if the node got another id
+    was_a_broker = me.broker_id in state.image.brokers  # false if the node's id has been changed
     alone = (me.broker_id,)
     for topic in state.catalog.topics():
         for index, partition in topic.partitions.items():

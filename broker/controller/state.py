@@ -1,9 +1,10 @@
 """The state that the controller's decisions read: the metadata, the brokers' sessions, and the node's settings.
 
 Invariants:
-- Decisions are functions `decide(state, request, …) -> Effects[MetadataRecord, response]`. They only read the state, and raise `Rejected`.
-- The state changes only in `carry_out`, which is called with a decision when its records are in the log. A decision that also changes
-  in-memory state returns `SoftEffects`.
+- Decisions are functions `decide(state, request, …) -> Effects[MetadataRecord, response]`. They only read the state; to reject a request
+  they raise `Rejected`.
+- The state changes only in `carry_out`, which is called with a decision's effects when its records are in the log. A decision that also
+  changes state which is only in memory returns `SoftEffects`.
 
 Source: Kafka's QuorumController, ClusterControlManager.
 """
@@ -44,7 +45,7 @@ _MARKS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionR
 
 @dataclass(frozen=True, slots=True)
 class SoftEffects(Effects[MetadataRecord, ResponseT]):
-    """Effects of a decision that also change state outside the metadata log, such as brokers' sessions: after all records were applied,
+    """Effects of a decision that also changes state outside the metadata log, such as brokers' sessions. After all records are applied,
     `settle` is called with the offset of the last one; without records, with the offset of the log's last record.
     """
 
@@ -53,7 +54,9 @@ class SoftEffects(Effects[MetadataRecord, ResponseT]):
 
 @dataclass(slots=True)
 class ControllerState:
-    """The controller's state. `voters` are the ids of all quorum voters, this node's among them. `random` is for ids and placement."""
+    """The controller's state: metadata and broker sessions. `voters` are the ids of all quorum voters, including this node's. `random` is
+    used for new ids and for the placement of replicas.
+    """
 
     cluster_id: str
     settings: BrokerSettings
@@ -73,7 +76,7 @@ class ControllerState:
     # --- changes -----------------------------------------------------------------------------------------------------------------
 
     def load(self, image: MetadataImage, last_offset: int, now_ms: int) -> None:
-        """Load the image of the log up to and including this offset, when this node becomes the controller.
+        """Load the metadata image of the log up to and including `last_offset`, when this node becomes the controller.
 
         Every unfenced broker of another node gets a full session: no broker is fenced for heartbeats that the controller missed
         (KAFKA-18138). The broker of this node gets none, because it ended with the previous process.
@@ -94,7 +97,7 @@ class ControllerState:
                 self.sessions.forget(BrokerIdAndEpoch(broker_id, broker.epoch))
 
     def carry_out(self, effects: Effects[MetadataRecord, ResponseT], base_offset: int) -> ImageChanges:
-        """Apply a decision whose first record has offset `base_offset` in the metadata log, and return the changes of the image."""
+        """Apply a decision's effects, whose first record has offset `base_offset` in the metadata log. Return the changes of the image."""
         changes = self.catalog.apply(record for record in effects.records if not isinstance(record, _MARKS))
         for offset, record in enumerate(effects.records, base_offset):
             self._applied(record, offset)

@@ -4,7 +4,7 @@ Invariants:
 - A partition's first replica is on an unfenced broker, and no two replicas are on one broker; fenced brokers come last.
 - Racks, and the brokers of a rack, are taken round-robin from a random start, which advances by one per partition. After as many
   partitions as there are unfenced brokers, racks and brokers are shuffled.
-- Random numbers are drawn in Kafka's order: with Java's generator the placement equals Kafka's.
+- Random numbers are drawn in Kafka's order. With the numbers of Java's generator, the placement would equal Kafka's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class UsableBroker(NamedTuple):
 
 
 def place_replicas(brokers: Iterable[UsableBroker], partitions: int, replicas: int, below: RandomBelow) -> list[list[int]]:
-    """Return the brokers of each partition, the preferred leader first. Raises Rejected (INVALID_REPLICATION_FACTOR)."""
+    """Return the broker ids of each of `partitions` new partitions with `replicas` replicas, the preferred leader first. Raises Rejected
+    (INVALID_REPLICATION_FACTOR).
+    """
     racks = _Racks(brokers, below)
     _check(replicas, racks)
     if racks.size == 1:
@@ -53,7 +55,9 @@ def _check(replicas: int, racks: _Racks) -> None:
 
 
 class _Ring:
-    """A rack's brokers, taken round-robin: each once per round, and each round starts one broker further than the last."""
+    """The fenced or the unfenced brokers of a rack, taken round-robin: each once per round (partition). Each round starts one broker
+    further than the last.
+    """
 
     def __init__(self) -> None:
         self.brokers: list[int] = []
@@ -118,7 +122,7 @@ class _Racks:
         passed_over = False
         while len(placed) < replicas:
             if at == first_rack and not passed_over:
-                passed_over = True  # the leader is from this rack
+                passed_over = True  # the leader has taken this rack's first turn
             elif (found := self._in_turn[at].next(self._round)) is not None:
                 placed.append(found)
             at = (at + 1) % len(self._in_turn)

@@ -1,5 +1,5 @@
-"""The current rules for a topic's partitions (minimum ISR size, unclean elections, brokers that may lead), and a partition's change by
-these rules.
+"""Collects the current rules for a topic's partitions (minimum ISR size, unclean elections, brokers that may lead), and decides changes of
+its partitions by these rules.
 
 Source: Kafka's ReplicationControlManager (LeaderAcceptor, getTopicEffectiveMinIsr).
 """

@@ -1,1 +1,3 @@
-"""Basics that every layer of the broker may import: settings, limits, clock, timers, and the two forms of a result (effects, rejection)."""
+"""Modules that every layer of the broker may import: settings, limits, clock, timers, and the two results of an operation (`Effects`, or
+the exception `Rejected`).
+"""

@@ -1,8 +1,9 @@
 """The broker's clocks. No other module reads the machine's time.
 
-Two clocks, which are never mixed:
-* Wall time (`now_ms`, milliseconds since the epoch) goes into records, files and retention. It may jump in both directions.
-* Monotonic time (`mono_ms`) drives timeouts and timers. It never goes back.
+There are two times, which must never be mixed:
+* Wall time (`now_ms`, milliseconds since the epoch) is written into records and files and decides about retention. It may jump in both
+  directions.
+* Monotonic time (`mono_ms`, milliseconds) drives timeouts and timers. It never goes back.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class MovableClock(Clock):
             listener()
 
     def rewind_to(self, now_ms: int) -> None:
-        """Set the wall time to `now_ms`, and move the monotonic time by the same difference, possibly backwards. Call it only while nothing
-        runs on this clock.
+        """Set the wall time to `now_ms`, and move the monotonic time by the same difference, possibly backwards. Call this only while no
+        timer or broker uses the clock.
         """
         self._ahead_ms += now_ms - self.now_ms()
 

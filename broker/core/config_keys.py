@@ -46,8 +46,8 @@ class InvalidConfig(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """A check of parsed values. `allows` and `problem` take a value; `problem` returns what is wrong with it, in the words of Kafka's
-    validators, or None.
+    """A check of a setting's parsed value. `problem` returns an error text in the words of Kafka's validators, or None if the value is
+    allowed.
     """
 
     problem: Callable[[Value], str | None]
@@ -78,10 +78,10 @@ class ConfigKey(NamedTuple):
     `default`.
 
     * An `internal` key can be set at the start but DescribeConfigs does not return it.
-    * A key without `has_effect` is stored and described, but changes nothing here.
-    * A `member` key has an effect only in a cluster.
-    * `in_cluster` is Kafka's default, which a cluster broker uses; `default` then differs, because a standalone node could not satisfy
-      Kafka's (such as three replicas). If `in_cluster` is None, `default` applies to both.
+    * A key without `has_effect` is stored and described, but does not change the broker's behaviour.
+    * A `member` key has an effect only on a node of a cluster (with process.roles).
+    * `in_cluster` is Kafka's default, which the broker of a cluster uses. `default` then differs, because a standalone node could not
+      satisfy Kafka's default (such as three replicas). If `in_cluster` is None, `default` applies to both.
     * If `has_default` is false, Kafka defines no default. `default` is then the value that a broker without the setting uses, and
       DescribeConfigs does not return it.
     """

@@ -25,7 +25,7 @@ if sys.platform == "win32":
         return _OF_WINDOWS
 
     def allow_open_files() -> int:
-        """Do nothing, because the limit is fixed; return it."""
+        """Return the maximum number of open files, which is fixed on Windows."""
         return _OF_WINDOWS
 
 else:

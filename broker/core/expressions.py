@@ -1,4 +1,5 @@
-"""Regular expressions that clients send, in the syntax of RE2. Their compilation and each match take bounded time and memory.
+"""Regular expressions that clients send (topic subscriptions of consumer groups), in the syntax of RE2. Compilation and each match take
+bounded time and memory.
 
 Rules:
 * Groups capture nothing: RE2 needs 22 s to find 16,000 empty groups in one name, and microseconds to match the same expression without
@@ -16,7 +17,7 @@ from ottla.broker.core import limits
 
 
 class InvalidExpression(ValueError):
-    """RE2 cannot compile the expression, or its compilation would take too long. The message has the reason."""
+    """Raised if RE2 cannot compile an expression, or if its compilation could take too long. The message has the reason."""
 
 
 @lru_cache(maxsize=limits.EXPRESSIONS_KEPT)

@@ -1,6 +1,6 @@
 """glibc malloc parameters for the buffers of large requests and responses.
 
-A fetch reads up to a megabyte a partition and frees it a moment later. By default glibc returns such memory to the kernel at once and
+A fetch reads up to 1 MiB from each partition and frees it a moment later. By default glibc returns such memory to the kernel at once and
 requests it again for the next read, and the kernel zeroes every page each time. This took more than half of the processor time when six
 partitions with 1-KB records were consumed. Therefore freed memory is kept, up to a bound.
 """

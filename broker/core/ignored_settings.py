@@ -1,7 +1,7 @@
-"""Kafka's broker settings that have no effect here. A server.properties file written for Kafka may contain them: the broker starts
-and logs a note.
+"""Kafka's broker settings that are accepted and ignored. If a server.properties file contains one of them, the broker starts and logs a
+note.
 
-A name that is neither here nor in STORED_SETTINGS or BROKER_KEYS stops the start, because a misspelt setting must not be ignored
+A name that is neither here nor in STORED_SETTINGS or BROKER_KEYS prevents the start, because a misspelt setting must not be ignored
 silently. `tests/golden/test_settings.py` compares the three tables with the names that Kafka defines.
 """
 
@@ -145,8 +145,8 @@ IGNORED_NAMES: Final = _DEFINED | _NOT_DEFINED
 
 
 def is_defined(name: str) -> bool:
-    """Return whether Kafka 4.4 defines the setting `name`, one of those that this broker ignores. Settings that Kafka does not define can
-    be set freely while a broker runs, as in Kafka.
+    """Return whether `name` is a setting that this broker ignores and Kafka 4.4 defines. As in Kafka, a setting that Kafka does not define
+    can be set freely while a broker runs.
     """
     return name in _DEFINED
 

@@ -1,4 +1,6 @@
-"""The setting `max.connections.per.ip.overrides`: `host:count,…`, an address or host name and its maximum number of connections."""
+"""Parses the setting `max.connections.per.ip.overrides`: `host:count,…`, which gives an address or host name its maximum number of
+connections.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from ottla.broker.core.config_keys import Validator, Value
 
 @lru_cache(maxsize=8)
 def ip_overrides(text: str) -> Mapping[str, int]:
-    """Return the maximum number of connections by address. Host names are resolved, once. Raises ValueError with the problem.
+    """Return the maximum number of connections by IP address. A host name is resolved to one address, at the first call with this text.
+    Raises ValueError with the problem.
 
     As in Kafka's `Csv.parseCsvMap` and `ConnectionQuotas`, the last colon separates address and count, so an IPv6 address needs
     no brackets.

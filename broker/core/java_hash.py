@@ -1,6 +1,7 @@
-"""Java's string hash, which maps groups to partitions of `__consumer_offsets` and transactional ids to those of `__transaction_state`.
+"""Java's string hash, which maps groups to partitions of `__consumer_offsets`, and transactional ids to partitions of
+`__transaction_state`; and the iteration order of a `java.util.HashMap`.
 
-Also the iteration order of a `java.util.HashMap`, in which Kafka's controller writes some records and its simple assignor assigns.
+Kafka's controller writes some records in the iteration order of a HashMap, and some of its group assignors assign partitions in that order.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _REMEMBERED_CHARS_MAX = 256
 
 
 def partition_of(name: str, partition_count: int) -> int:
-    """Return the partition that stores `name`: Java's String.hashCode over UTF-16 code units, made non-negative as KAFKA Utils.abs does."""
+    """Return the partition of an internal topic that stores `name` (a group id or transactional id): Java's String.hashCode of the name,
+    made non-negative as by KAFKA Utils.abs, modulo the partition count.
+    """
     if len(name) <= _REMEMBERED_CHARS_MAX:
         return _remembered(name, partition_count)
     return _positive_hash(name) % partition_count

@@ -1,4 +1,6 @@
-"""Java's `java.util.PriorityQueue`: of several least items it returns the one that Java returns, where `heapq` would return another."""
+"""A priority queue with the algorithm of `java.util.PriorityQueue`. If several items are equally small, it returns the one that Java
+returns; `heapq` may return another one.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ class JavaHeap(Generic[T]):
             place = parent
 
     def pop(self) -> T:
-        """Remove and return a least item: the last item sinks from the root past smaller children, the left one first if they are equal.
-        Raises IndexError for an empty heap."""
+        """Remove and return a smallest item. The last item then moves down from the root past smaller children; if both children are equal,
+        past the left one. Raises IndexError for an empty heap."""
         items, item = self._items, self._items.pop()
         if not items:
             return item

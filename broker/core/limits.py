@@ -1,8 +1,9 @@
-"""Every bound of the broker, with the calculation behind it. Settings may lower some bounds; nothing may exceed them.
+"""Every bound of the broker, with the calculation behind it. Settings may lower some bounds; a setting raises a bound only where its text
+says so.
 
 The memory of one connection is at most the sum of:
 * one partly read frame (socket.request.max.bytes);
-* two reads of READ_CHUNK_BYTES: the data behind a pending request, and the read that made it too much;
+* two reads of READ_CHUNK_BYTES: the data that has arrived behind a pending request, and the read after which reading was paused;
 * the responses that the peer has not read yet (WRITE_HIGH_BYTES, plus the response that exceeded it, of at most fetch.max.bytes).
 """
 

@@ -1,4 +1,4 @@
-"""The TLS and SASL settings in force at one listener."""
+"""The current TLS and SASL settings of one listener."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ottla.broker.core.settings import BrokerSettings
 
 
 class ListenerSecurity:
-    """The TLS and SASL settings of one listener. Values are typed as `ConfigKey.parse` returns them. `over` (full names) overrides
-    the values that the broker was started with.
+    """The current TLS and SASL settings of one listener. Values are typed as `ConfigKey.parse` returns them. `over` (full names to values)
+    overrides the settings with which the broker was started.
     """
 
     def __init__(self, settings: BrokerSettings, listener: str, over: Mapping[str, Value] | None = None) -> None:
@@ -20,8 +20,8 @@ class ListenerSecurity:
         self._prefix = f"listener.name.{listener.lower()}."
 
     def value(self, name: str) -> Value:
-        """Return the typed value in force of the setting `name`: that of the listener, else that of the broker, else the
-        setting's default.
+        """Return the current typed value of the setting `name`: the listener's own (`listener.name.<listener>.<name>`), else the broker's,
+        else the default. Raises KeyError for an unknown name.
         """
         for given in (self._prefix + name, name):
             if given in self._given:
@@ -29,18 +29,18 @@ class ListenerSecurity:
         return SECURITY_KEYS[name].default
 
     def text(self, name: str) -> str | None:
-        """Return the value in force of the setting `name` (see `value`) as text, or None if it is None or empty."""
+        """Return the current value of the setting `name` (see `value`) as text, or None if it is None or empty."""
         value = self.value(name)
         return None if value is None or value == "" else str(value)
 
     def number(self, name: str) -> int:
-        """Return the value in force of the setting `name` (see `value`), which must be of a whole-number type."""
+        """Return the current value of the setting `name` (see `value`), which must be of an integer type."""
         value = self.value(name)
         assert isinstance(value, int)
         return value
 
     def items(self, name: str) -> tuple[str, ...]:
-        """Return the value in force of the setting `name` (see `value`), which must be a list, as a tuple of its items."""
+        """Return the current value of the setting `name` (see `value`), which must be a list, as a tuple of its items."""
         value = self.value(name)
         assert isinstance(value, tuple)
         return value

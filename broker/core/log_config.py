@@ -1,7 +1,7 @@
 """The typed configuration of one partition's log.
 
-`topics.topic_config` makes a `LogConfig` from a topic's overrides and the broker's settings; `storage` depends on nothing else. It is
-immutable: a change of configuration replaces the object, so every decision uses one consistent set of values.
+`ottla.broker.configs.topic_config` makes a `LogConfig` from a topic's overrides and the broker's settings; `ottla.broker.storage` gets all
+settings of a log in it. It is immutable: a configuration change replaces the object, so every decision uses a consistent set of values.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ POLICY_COMPACT: Final = "compact"
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """A topic's configuration under Kafka's names with `.` written `_`. Times are in milliseconds, sizes in bytes; -1 disables a
-    retention limit.
+    """A topic's configuration, which all logs of the topic's partitions share. The attributes have Kafka's names with `.` written `_`.
+    Times are in milliseconds, sizes in bytes; -1 disables a retention limit.
     """
 
     cleanup_policy: frozenset[str] = frozenset({POLICY_DELETE})
@@ -53,7 +53,7 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
     accepts_append_time: bool = True
     """Whether a client's batch may have the timestamp type LogAppendTime, without effect. Not a setting: the broker's release decides."""
-    # Derived once, because every append asks for them:
+    # The following fields are computed once from the ones above, because every append reads them:
     compacts: bool = field(init=False, repr=False, compare=False)
     """Whether the log is compacted. Every record must then have a key."""
     log_append_time: bool = field(init=False, repr=False, compare=False)

@@ -1,4 +1,4 @@
-"""Rules that connect several settings of a clustered node (Kafka's `KafkaConfig.validateValues`).
+"""Checks of settings that depend on each other, for a node with process.roles (Kafka's `KafkaConfig.validateValues`).
 
 The rules about listener names are in `ottla.broker.net.listeners`.
 """

@@ -1,9 +1,10 @@
-"""Rate limit and escaping of log lines that a peer can cause at will.
+"""Rate limit and escaping for log lines that a client or another peer can cause at will.
 
 Rules:
 * Text from a peer is escaped and cut.
-* Lines about a peer's behaviour go to the logger `PEERS` and no other. In each window only the first lines of a kind are written.
-* A kind is a line's format string. So the number of kinds is bounded, and lines of one kind never suppress lines of another kind.
+* Lines about a peer's behaviour go to the logger `PEERS` and no other. In each window of PEER_LINES_WINDOW_S seconds only the first
+  PEER_LINES lines of a kind are written.
+* The kind of a line is its format string. So the number of kinds is bounded, and lines of one kind never suppress lines of another kind.
 * The time is taken from the log record.
 """
 
@@ -39,7 +40,7 @@ class PeerLines(logging.Filter):
         """
         began, seen = self._windows.get(kind, (now_s, 0))
         suppressed = 0
-        if not 0 <= now_s - began < limits.PEER_LINES_WINDOW_S:  # the clock may have been set back: that starts a new window, too
+        if not 0 <= now_s - began < limits.PEER_LINES_WINDOW_S:  # a negative difference, after the clock was set back, starts one too
             suppressed, began, seen = max(0, seen - limits.PEER_LINES), now_s, 0
         self._windows[kind] = (began, seen + 1)
         return suppressed if seen < limits.PEER_LINES else None

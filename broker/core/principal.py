@@ -1,4 +1,4 @@
-"""The identity of a connection's client."""
+"""The identity of a client (Kafka's KafkaPrincipal)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exception that stands for a request's rejection: an ordinary answer, not a failure."""
+"""The exception for a request that is rejected with an error code. It is an expected result, not a failure of the broker."""
 
 from __future__ import annotations
 
@@ -41,4 +41,6 @@ def clipped(message: str) -> str:
 
 
 class VersionNotKnown(Exception):
-    """The controller does not serve the client's version of the request: the client negotiated it under another controller."""
+    """Raised if the controller does not support the version of a client's request, because the client negotiated that version while another
+    controller was active.
+    """

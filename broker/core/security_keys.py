@@ -3,7 +3,7 @@
 Invariants:
 * A setting may be given for one listener, `listener.name.<name in lower case>.<setting>`, and some for one mechanism of one listener,
   `listener.name.<name>.<mechanism in lower case>.<setting>`. The most specific one wins (`AbstractKafkaConfig.valuesWithPrefixOverride`).
-* A user's own Java class cannot be loaded, so it stops the start: a listener must not run with other security than the one configured.
+* A user's own Java class cannot be loaded, so it prevents the start: a listener must not run with other security than the configured one.
 
 Source: KAFKA BrokerSecurityConfigs, SslConfigs, SaslConfigs, DynamicBrokerConfig.LISTENER_MECHANISM_CONFIGS.
 """

@@ -1,4 +1,4 @@
-"""Kafka settings that restrict access but are not implemented here: they stop the start.
+"""Kafka settings that restrict access but are not implemented here. They prevent the start.
 
 A broker that ignored `create.topic.policy.class.name` and accepted every request would be worse than one that does not start. TLS, SASL
 and ACL settings are implemented (`security_keys`, `acl`).
@@ -17,7 +17,9 @@ _NOT_OBEYED: Final = {
 
 
 def start_problem(name: str, text: str) -> str | None:
-    """Return why a broker with the setting `name` must not start, or None. The value is not included, because it may be a password."""
+    """Return why a broker with the setting `name` and the value `text` must not start, or None if it may. The reason does not contain the
+    value, which may be a password.
+    """
     if name not in _NOT_OBEYED or not text.strip():
         return None
     return f"{name} is not supported: {_NOT_OBEYED[name]}"

@@ -64,8 +64,8 @@ _SECURING = (
 
 
 def _key(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **facts: Value) -> Any:
-    """Return a field of BrokerSettings that is also a row of BROKER_KEYS. `facts` are further attributes of its ConfigKey. The return type
-    is Any because dataclasses.field returns its default's type.
+    """Return a dataclass field of BrokerSettings, from which a row of BROKER_KEYS is made. `facts` are further attributes of its ConfigKey.
+    The return type is Any because dataclasses.field returns its default's type.
     """
     shown = kind is not ConfigType.PASSWORD
     return field(default=default, repr=shown, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **facts})
@@ -493,12 +493,12 @@ class BrokerSettings:
 
     @property
     def is_cluster_broker(self) -> bool:
-        """Whether this node is a cluster broker."""
+        """Whether this node is a broker of a cluster: process.roles contains `broker`."""
         return "broker" in self.process_roles
 
     @property
     def is_controller(self) -> bool:
-        """Whether this node is a cluster's controller; it may be a broker, too."""
+        """Whether this node is a cluster's controller: process.roles contains `controller`. It may be a broker, too."""
         return "controller" in self.process_roles
 
     def default(self, name: str) -> Value:
@@ -509,7 +509,7 @@ class BrokerSettings:
         value = key.default if key.in_cluster is None or not self.is_cluster_broker else key.in_cluster
         own = render(value)
         text = self.like.default(name, own)
-        # An older release may have had a default that its newer validators reject.
+        # Without its validator, because that is the newest release's and may reject an older release's default.
         return value if text == own or text is None else key._replace(validator=None).parse(text)
 
     def value(self, name: str) -> Value:

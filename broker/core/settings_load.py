@@ -1,10 +1,10 @@
 """Settings from a server.properties file, the environment (`OTTLA_LOG_SEGMENT_BYTES`) and the command line; the later source wins.
 
 Rules:
-* All mistakes are collected and stop the start. Each message has the setting's name, its value and the allowed values.
-* An unknown name is a mistake; the message suggests the nearest known name. With `tolerant`, for images that replace Kafka's, unknown
-  names are in `Loaded.warnings` instead, because Kafka starts with them.
-* A Kafka setting that restricts access and is not supported here is a mistake.
+* All errors are collected and prevent the start. Each message has the setting's name, its value and the allowed values.
+* An unknown name is an error; the message suggests the nearest known name. With `tolerant`, for container images that replace Kafka's,
+  unknown names are in `Loaded.warnings` instead, because Kafka starts with them.
+* A Kafka setting that restricts access and is not supported here is an error.
 * Kafka's other settings without effect here are listed in `Loaded.notes`.
 """
 
@@ -77,11 +77,11 @@ def load(
     tolerant: bool = False,
     like: str | None = None,
 ) -> Loaded:
-    """Return the settings from all sources, of which a later one wins: `file`, `of_image`, `env`, `cli`. Raises SettingsError.
+    """Return the settings from `file`, `of_image`, `env` and `cli`; a later source in this order wins. Raises SettingsError.
 
-    `of_image` has the settings of a Kafka image's `KAFKA_…` variables. `env` is the whole environment, of which only `OTTLA_…` and
-    `KAFKA_OPTS` are used. With `tolerant`, unknown names are warnings instead of errors. `like` is the release of Apache Kafka whose
-    defaults are used (None: DEFAULT_RELEASE).
+    `of_image` has the settings in the `KAFKA_…` variables of Kafka's container images. `env` is the whole environment, of which only
+    `OTTLA_…` and `KAFKA_OPTS` are used. With `tolerant`, unknown names are warnings instead of errors. `like` is the release of Apache
+    Kafka whose defaults are used (None: DEFAULT_RELEASE).
     """
     mistakes: list[str] = []
     unknown: list[str] = []

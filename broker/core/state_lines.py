@@ -38,12 +38,12 @@ class StateLines:
         self._states: dict[Hashable, _State] = {}
 
     def __bool__(self) -> bool:
-        """Return whether any state is stored, whether it holds or has ended."""
+        """Return whether any state is remembered, whether it still holds or has ended."""
         return bool(self._states)
 
     def holds(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:
-        """Report that a state holds. `line` is logged if the state begins, or if the next line about it is due; only the first line has the
-        traceback of `error`.
+        """Report that a state begins or still lasts. `line` is logged if the state begins, or if the next line about it is due; only the
+        first line has the traceback of `error`.
         """
         now_ms = self._now_ms()
         known = self._states.get(state)

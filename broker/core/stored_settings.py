@@ -1,9 +1,9 @@
-"""Kafka settings that are stored and described, but have no effect on a broker here.
+"""Kafka settings that a broker stores and returns by DescribeConfigs, but most of which have no effect on it.
 
-They fall in three groups: settings that Kafka's tools change while a broker runs, settings that are the defaults or bounds of
-other resources' settings, and settings that only a controller applies. They are validated, stored and described as Kafka does it
-(DynamicBrokerConfig, ShareGroupConfig, GroupCoordinatorConfig), so that a tool that raises `num.io.threads` succeeds and reads
-back the value that it wrote. Settings that cannot be changed or read while a broker runs are in
+There are three groups: settings that Kafka's tools change while a broker runs, settings of streams groups, and settings that only a
+controller applies. They are validated, stored and described as in Kafka (DynamicBrokerConfig, GroupCoordinatorConfig), so that a tool that
+raises `num.io.threads` succeeds and reads back the value that it wrote. A setting with an effect (`ConfigKey.has_effect`) is read elsewhere
+by its name, such as the replication throttles. Settings that cannot be changed or read while a broker runs are in
 `ottla.broker.core.ignored_settings`.
 """
 

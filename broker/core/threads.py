@@ -1,4 +1,4 @@
-"""The type of executors for blocking work, such as fsync."""
+"""The type of the function that makes thread pools for blocking work, such as fsync."""
 
 from __future__ import annotations
 

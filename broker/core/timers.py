@@ -1,4 +1,4 @@
-"""A queue of timers, without a clock and without an event loop.
+"""A queue of timers, which gets the time as an argument (`ottla.broker.runtime.upkeep.timer_driver` runs it on the event loop).
 
 Rules:
 * A callback runs once, never before its deadline. Earlier deadlines run first; equal deadlines run in the order of scheduling.
@@ -24,7 +24,7 @@ _SWEEP_AT_LEAST = 64
 
 
 class TimerHandle:
-    """One scheduled callback. `cancel` is idempotent, and has no effect after the callback ran."""
+    """One scheduled callback, with its deadline in monotonic ms. `cancel` is idempotent, and has no effect after the callback ran."""
 
     __slots__ = ("_callback", "_timers", "deadline_ms", "failed")
 

@@ -1,7 +1,7 @@
 """The configuration keys of a topic (Kafka's `TopicConfig`), with the broker settings that provide their defaults.
 
 Every key can be set on a topic and is returned by DescribeConfigs. The keys of tiered storage are stored without effect, because tools
-set them; tiered storage itself cannot be enabled, as in a Kafka without it.
+set them. Tiered storage itself cannot be enabled, as on a Kafka broker with remote.log.storage.system.enable=false.
 """
 
 from __future__ import annotations

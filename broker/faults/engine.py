@@ -62,9 +62,8 @@ class Exchange:
 
 
 class Faults:
-    """The fault rules of one broker or gateway, in order of evaluation. A `crash` rule calls `on_crash`, which by default kills the
-    process. `refused` are actions that cannot be carried out, with the reason.
-    """
+    """The fault rules of one broker or gateway, in the order in which they are evaluated. A `crash` rule calls `on_crash`, which by default
+    kills the process. `refused`: the actions that this broker or gateway does not support, with the reason."""
 
     def __init__(
         self, rules: Iterable[FaultRule] = (), on_crash: Continue | None = None, refused: Mapping[FaultAction, str] | None = None

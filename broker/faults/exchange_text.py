@@ -39,7 +39,7 @@ def joined(texts: list[str], transactional_id: str | None) -> str:
 
 
 def errors_in(response: Any) -> Iterator[str]:
-    """Yield the names of all errors in a response, at any depth."""
+    """Yield the names of the errors in a response, at any depth, in the first `_STRUCTS_LOOKED_AT` structs."""
     left, looked_at = deque([response]), 0
     while left and looked_at < _STRUCTS_LOOKED_AT:
         struct = left.popleft()
@@ -75,7 +75,8 @@ def is_long(response: Any) -> bool:
 
 @cache
 def field_names(message: type) -> tuple[str, ...]:
-    """Return the names of a message's fields. `dataclasses.fields` takes most of the time of a walk through a response."""
+    """Return the names of a message's fields. They are cached, because `dataclasses.fields` would take most of the time of a walk through a
+    response."""
     return tuple(each.name for each in fields(message))
 
 

@@ -1,8 +1,8 @@
 """Rules of scripted faults: an action, and which requests it applies to, such as `--fault drop-ack:api=Produce,topic=orders,times=1`.
 
-Rules that hold here:
+Invariants:
 - A rule's decisions depend only on its seed and on the requests before, so that a run can be repeated.
-- A rule counts the requests that matched and that were hit, so that a test can check that the fault happened.
+- A rule counts the requests that it matched and those that it hit, so that a test can check that the fault happened.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds the ids, groups, topics and partitions that a request names.
 
-Kafka's messages name the same thing alike (a topic is `name` or `topic`, a partition `index`, `partition` or `partition_index`), and this
-project's messages keep those names. So fields are found by name, and a new API needs no code here. A topic id is resolved to the topic's
-name; an unknown id is left out.
+Kafka's messages use only a few field names for each of these (a topic is `name` or `topic`, a partition `index`, `partition` or
+`partition_index`), and this project's messages keep those names. So fields are found by name, and a new API needs no code here. A topic id
+is resolved to the topic's name; an unknown id is left out.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def topic_of(struct: Any, topic_name: TopicName) -> str | None:
 
 
 def partition_of(struct: Any) -> int | None:
-    """Return the partition that a struct names, or None."""
+    """Return the partition number that a struct of a message has; None if it has none."""
     for name in PARTITION_NUMBERS:
         value = getattr(struct, name, None)
         if isinstance(value, int):

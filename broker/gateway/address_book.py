@@ -1,4 +1,5 @@
-"""A gateway's knowledge of the cluster behind it: the brokers' addresses, the gateway's own port for each, and the ids of topics.
+"""What a gateway knows of the cluster behind it: the address of each broker, the gateway's own port for that broker, and the names of topic
+ids.
 
 Rules:
 - A broker is identified by its node id. The gateway keeps its port for that id while it runs, also if the broker moves or is down.
@@ -26,8 +27,8 @@ class Address(NamedTuple):
 
 
 class AddressBook:
-    """The address book of one gateway. `bootstrap` are the configured addresses of the cluster; `open_port(node_id)` opens the gateway's
-    port for a broker and returns its number, or raises OSError.
+    """The addresses of the brokers behind one gateway, and the gateway's ports for them. `bootstrap` are the configured addresses
+    of the cluster; `open_port(node_id)` opens the gateway's port for a broker and returns its number, or raises OSError.
     """
 
     def __init__(self, bootstrap: Sequence[Address], open_port: Callable[[int], int]) -> None:
@@ -86,8 +87,8 @@ class AddressBook:
 
 
 class ClientsView:
-    """The `AddressView` of one client: translates brokers' addresses to ports of the gateway at `own_host`, the host name by which the
-    client reached the gateway."""
+    """Translates brokers' addresses for one client (a `rewriting.AddressView`): each becomes a port of the gateway at `own_host`, the host
+    name by which the client reached the gateway."""
 
     __slots__ = ("_book", "_own_host")
 
@@ -96,7 +97,8 @@ class ClientsView:
         self._own_host = own_host
 
     def exchange(self, node_id: int, host: str, port: int) -> Address:
-        """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises like `AddressBook.exchange`."""
+        """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises ProtocolError
+        (`AddressBook.exchange`)."""
         return self._book.exchange(self._own_host, node_id, host, port)
 
     def learn(self, topic_id: bytes, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Splits a byte stream into frames. Most frames pass: their bytes are forwarded as they arrive, and never stored.
+"""Splits a byte stream into Kafka's frames. Most frames pass: their bytes are forwarded as they arrive, and never stored.
 
 Rules:
 - For each frame, `decide` sees its first bytes and returns PASS, COLLECT, MORE or WAIT. A collected frame is given to `take` when it is

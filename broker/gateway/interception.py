@@ -9,9 +9,9 @@ Rules:
 - Authentication requests are never intercepted, as in a broker.
 - A held or delayed request is still sent to the cluster after its client has disconnected, on the connection that the gateway opened for
   that client (`late-request`, `hold-request`).
-- The client gets the cluster's bytes, unless a rule or an address changed the response.
-- A response of more than DECODED_AT_ONCE_BYTES is decoded and encoded on a thread: with 10,000 partitions, each takes 25 to 50 ms. Only one
-  is decoded at a time, so that those before it are encoded and freed: the byte budget does not count what is decoded.
+- The client gets the bytes that the cluster sent, unless a rule or the gateway's addresses changed the response.
+- A response of more than DECODED_AT_ONCE_BYTES is decoded and encoded on a thread: for 10,000 partitions, each of the two takes 25 to 50
+  ms. The gateway decodes only one such response at a time, because the byte budget does not count decoded responses.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class Interception:
-    """Applies the fault rules and observers of one gateway to its requests. They use the gateway through this object
-    (`ottla.broker.api.pipeline.Carrier`).
+    """Applies the fault rules and observers of one gateway to its requests. Rules and observers use the gateway through
+    this object (`ottla.broker.api.pipeline.Carrier`).
     """
 
     def __init__(self, faults: Faults, clock: Clock, timers: Timers, topic_name: Callable[[bytes], str | None]) -> None:
@@ -69,7 +69,7 @@ class Interception:
         """Do nothing: only a broker has producer state, and a gateway rejects `expire-producer` (`faults.rules.NEEDS_A_BROKER`)."""
 
     def meets(self, api_key: int, version: int) -> bool:
-        """Return whether a request is decoded: an observer or a fault rule applies to its API, and its version is known."""
+        """Return whether a request must be decoded: an observer or a fault rule applies to its API, and this project knows its version."""
         if not self.faults.active or api_key in _NEVER or not self.faults.concern_api(api_key):
             return False
         try:
@@ -212,13 +212,14 @@ class InterceptedRequest:
 
 
 async def on_thread(compute: Callable[[], T]) -> T:
-    """Return the result of `compute`, which runs on a thread. A cancelled caller waits, too: the thread holds a decoded response."""
+    """Run `compute` on a thread, and return its result. A cancelled caller still waits for the end of `compute`, because the thread holds a
+    decoded response."""
     computing = asyncio.get_running_loop().run_in_executor(None, compute)
     try:
         return await asyncio.shield(computing)
     finally:
         await asyncio.wait([computing])
-        del computing  # its exception refers to this frame
+        del computing  # its exception's traceback refers to this frame: a reference cycle
 
 
 async def _in_turns(steps: Steps[T]) -> T:

@@ -1,13 +1,14 @@
-"""One client connection on its way through a gateway: bytes in from either side, bytes out to the other. No I/O, no loop, no clock.
+"""The state of one client connection through a gateway: bytes from the client or the cluster go in, bytes for the other side come out. No
+I/O and no clock.
 
 Rules:
-- A broker answers the requests of a connection in order, so a response belongs to the oldest request that waits. Its correlation id has to
-  agree; a cluster that answers something else is not trusted, and the connection ends.
-- A request passes undecoded, except SaslHandshake, and except those that fault rules or observers meet (`interception`). A response
-  passes undecoded unless it may have to be changed (`rewriting`), or is that of an intercepted request.
+- A broker answers the requests of a connection in order, so a response belongs to the oldest request that waits. If its correlation id is
+  not that request's, the connection ends.
+- A request passes undecoded, except a SaslHandshake, and a request to which fault rules or observers apply (`interception`). A response
+  passes undecoded unless it may have to be changed (`rewriting`), or answers an intercepted request.
 - A SaslHandshake for GSSAPI is rejected, after the cluster has responded: the rejection is the cluster's response, with its mechanisms,
   changed to an error if the cluster has accepted GSSAPI.
-- Requests and responses are matched in memory only: whatever passes is not stored.
+- Of a request that passes, only the API, version and correlation id are stored, until its response arrives.
 - A large response is rewritten in parts, some of them on a thread (`compute`), and later responses wait for it (`is_rewriting`).
 """
 
@@ -67,8 +68,9 @@ class _InFlightRequest:
 
 
 class Passage:
-    """The state of one client connection through the gateway, its `number`th. `on_change` is called when a request to which fault rules or
-    observers apply has made progress although no bytes arrived: the caller then writes the output, and checks `needs_cluster`.
+    """One client connection through the gateway; `number` counts the gateway's connections. `on_change` is called when a request to which
+    fault rules or observers apply has made progress although no bytes arrived: the caller then writes the output, and checks
+    `needs_cluster`.
     """
 
     def __init__(
@@ -380,8 +382,8 @@ def _refuse_tls(size: int, records: Set[int]) -> None:
 
 
 def _more(have: int, size: int, what: str) -> FrameFate:
-    """Return MORE, because the first `have` bytes of a frame of `size` bytes are too few to parse `what`, a part of its header. Raises
-    MalformedHeader if the frame has no more bytes, or if `have` exceeds the limit for a header."""
+    """Return MORE: the first `have` bytes of a frame of `size` bytes are too few to parse its header. `what` names the frame in the error.
+    Raises MalformedHeader if the frame has no more bytes, or if `have` exceeds the limit for a header."""
     if have >= size or have > limits.GATEWAY_HEAD_BYTES:
         raise MalformedHeader(f"{what} of {size} bytes")
     return FrameFate.MORE

@@ -1,11 +1,11 @@
 """The responses that a gateway changes: those with brokers' addresses, and ApiVersions.
 
 Rules:
-- Every other response passes as bytes. So do older versions without addresses, and responses in which nothing changes.
+- Every other response passes as bytes; so does an older version without addresses, and a response in which nothing changes.
 - Of Metadata, which names every partition of a cluster, only the part with the brokers is decoded. The rest passes as bytes; it is scanned
   in small steps for the topics' ids.
 - ApiVersions offers a rewritten API up to the version that this project knows. All other APIs are offered as the cluster offers them, also
-  unknown ones. The first versions stay, too: Kafka lists Produce from 0 for old librdkafka, which then does not use them (KIP-896).
+  those that this project does not know. Minimum versions are not changed: Kafka lists Produce from version 0 for old librdkafka (KIP-896).
 - GSSAPI is not offered: its tickets are for the host name that the client connects to, which is the gateway's.
 """
 
@@ -111,7 +111,7 @@ def is_understood(api_key: int, version: int) -> bool:
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Run all steps of a response's rewriting now, on this thread, and return the result."""
+    """Run all steps of a response's rewriting (a `Steps` generator) now, on this thread, and return its result."""
     result = None
     try:
         while True:
@@ -199,8 +199,8 @@ def _restricted(api: ApiVersion) -> bool:
 
 
 def _moved(entries: Sequence[Any], id_field: str, view: AddressView) -> Steps[bool]:
-    """Replace the address of each entry by the gateway's; return whether anything changed. Raises ProtocolError, before any port is
-    opened, if there are too many brokers.
+    """Replace the address in each of the response's `entries`, whose node id is in the field `id_field`, by the gateway's. Return whether
+    anything changed. Raises ProtocolError, before any port is opened, if there are too many brokers.
     """
     steps = _moved_in_steps(entries, id_field, view)
     return (yield from steps) if len(entries) > limits.GATEWAY_NODES_MAX else at_once(steps)
@@ -208,7 +208,7 @@ def _moved(entries: Sequence[Any], id_field: str, view: AddressView) -> Steps[bo
 
 def _moved_in_steps(entries: Sequence[Any], id_field: str, view: AddressView) -> Steps[bool]:
     named, brokers = yield partial(_named, entries, id_field)
-    # In order, so that brokers that are new together get their ports in order; once each, because 10,000 groups have few coordinators.
+    # Sorted by node id, so that new brokers get their ports in this order; each broker once, because 10,000 groups have few coordinators.
     addresses = {broker: view.exchange(*broker) for broker in brokers}
     if all(address == broker[1:] for broker, address in addresses.items()):
         return False

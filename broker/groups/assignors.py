@@ -28,7 +28,7 @@ RANGE = "range"
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A member as an assignor sees it: the ids of its existing topics, and its previous target assignment."""
+    """The assignor's input about a member: the ids of its subscribed topics that exist, and its previous target assignment."""
 
     topics: frozenset[bytes]
     instance_id: str | None = None

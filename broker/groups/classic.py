@@ -2,15 +2,15 @@
 
 Invariants:
 
-* Time is an argument; `expire` must be called at or after `next_deadline()`. Nothing here waits: a `Caller` is stored, and gets its
-  reply later.
+* Time is an argument; `expire` must be called at or after `next_deadline()`. Nothing here waits: for a pending request the group stores
+  its `Caller`, the key by which the runtime finds the client, and later returns a `Reply` for it.
 * Membership between two generations is not persisted ("soft state") and changes at once. Generation, protocol, leader, members and
   assignments are persisted: an operation returns them as a `GroupMetadataValue` in `ClassicOutcome.record`, and they change only in
   `apply`, which loading the log uses, too.
 * A record is written when the leader's assignment arrives, when a generation begins without members, and when a static member returns
-  under a new id without a rebalance. If it cannot be written, `abandon` lets the members start over; there is nothing to roll back.
-* A caller gets exactly one reply. If a later request of the same member replaces it, the reply is REBALANCE_IN_PROGRESS (Kafka
-  leaves the older request unanswered).
+  under a new id without a rebalance. If it cannot be written, `abandon` makes the members rejoin; there is nothing to roll back.
+* Every request gets exactly one reply. If a later request of the same member replaces a pending one, the older request gets
+  REBALANCE_IN_PROGRESS (Kafka leaves it unanswered).
 
 Joining, the longest operation, is in `classic_join`. Source: Kafka's GroupMetadataManager.classicGroup*, ClassicGroup; KIP-345,
 KIP-394.
@@ -28,16 +28,17 @@ from ottla.protocol.error_codes import ErrorCode
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long the join of a member without an id may wait: its client is gone or has retried by then (Kafka's
-classicGroupNewMemberJoinTimeoutMs)."""
+"""The session timeout of a new member during its first join. If the join is still pending then, its client has disconnected or has joined
+again under another member id (Kafka's classicGroupNewMemberJoinTimeoutMs)."""
 
 NOBODY_JOINED_RETRY_MS = 1_000
-"""Minimum time before a group of silent static members is checked again, because a client may give no rebalance timeout."""
+"""The minimum time for which a join phase is extended that no static member has joined. It is needed because clients can send a rebalance
+timeout of 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicConfig:
-    """The settings of a classic group, under Kafka's names without `group.`, in ms."""
+    """The settings of a classic group, under Kafka's names without `group.`. `max_size` is the largest number of members."""
 
     initial_rebalance_delay_ms: int = 0
     max_size: int = 2**31 - 1
@@ -88,7 +89,8 @@ class ClassicGroup:
         self.pending: dict[str, int] = {}
         """Ids returned with MEMBER_ID_REQUIRED that have not joined yet, each with its deadline (KIP-394)."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None: unknown, because the protocol is not the consumers' or a subscription cannot be decoded."""
+        """The topics of all members' subscriptions. None if they are unknown, because the protocol type is not `consumer`, or a
+        subscription cannot be decoded."""
         self.replacement: Member | None = None
         """The static member whose new id is being written; `apply` installs it."""
         self._pending_sync: set[str] = set()
@@ -136,7 +138,7 @@ class ClassicGroup:
         return self.protocol_type == protocol_type and self.members.supports(names)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return every member with its subscription under the chosen protocol, as the leader gets them."""
+        """Return every member with its subscription under the chosen protocol, for the JoinGroup response to the leader."""
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members)
 
     def current_generation(self, member_id: str) -> JoinGroupResult:
@@ -152,7 +154,7 @@ class ClassicGroup:
 
     def next_deadline(self) -> int | None:
         """Return the monotonic time in ms of the earliest deadline, at which `expire` has to be called; None without deadlines. A heartbeat
-        never makes the earliest deadline earlier.
+        only postpones deadlines, so this need not be called again after one.
         """
         deadlines = [m.session_deadline_ms for m in self.members if m.session_deadline_ms is not None]
         deadlines += self.pending.values()
@@ -233,7 +235,7 @@ class ClassicGroup:
             self.reset_session(member, now)
 
     def expire(self, now: Now) -> ClassicOutcome:
-        """Process the group's deadlines that have come: first sessions and pending members, then the join phase, then the sync phase."""
+        """Process the group's deadlines that have passed: first sessions and pending members, then the join phase, then the sync phase."""
         outcome = ClassicOutcome()
         due = [
             (m.session_deadline_ms, m.member_id)
@@ -310,7 +312,7 @@ class ClassicGroup:
         return outcome
 
     def release_waiting(self, error: ErrorCode) -> ClassicOutcome:
-        """Complete all pending JoinGroup and SyncGroup requests with an error, because the group moves, ends or is converted."""
+        """Complete all pending JoinGroup and SyncGroup requests with an error: the group moves to another broker, ends or is converted."""
         outcome = ClassicOutcome()
         for member in self.members:
             self.answer_waiting(member, error, member.member_id, outcome)
@@ -385,7 +387,8 @@ class ClassicGroup:
         return not self.pending and all(member.awaiting_join is not None for member in self.members)
 
     def _complete_join(self, now: Now, outcome: ClassicOutcome) -> None:
-        """End the join phase: remove members that have not joined, except static ones, and begin the next generation."""
+        """End the join phase: remove dynamic members that have not joined, and begin the next generation. If only static members are left
+        and none of them has joined, extend the join phase instead."""
         self._join_deadline_ms = self._initial_delay_left_ms = None
         for absent in [m for m in self.members if m.awaiting_join is None and m.instance_id is None]:
             self.members.remove(absent.member_id)
@@ -497,7 +500,7 @@ class ClassicGroup:
             self._complete_join(now, outcome)
 
     def _expire_sync(self, now: Now, outcome: ClassicOutcome) -> None:
-        """Remove the members that have joined and not synced in time, and start a rebalance."""
+        """Remove the members that have joined but have not sent SyncGroup in time, and start a rebalance."""
         self._sync_deadline_ms = None
         for member_id in sorted(self._pending_sync):
             self._remove(member_id, outcome)

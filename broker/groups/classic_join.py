@@ -80,6 +80,7 @@ class _Join:
         self.outcome.replies.append(Reply(self.caller, result))
 
     def _turn_out(self) -> None:
+        """Remove the joining member, which a full group rejects."""
         self.group.pending.pop(self.joining.member_id, None)
         member = self.group.members.remove(self.joining.member_id)
         if member is not None:

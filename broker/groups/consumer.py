@@ -78,8 +78,8 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         return self._regexes.get(regex, 0)
 
     def preferred_assignor(self, default: str) -> str:
-        """Return the name of the assignor that most members request, on a tie the last by name, which is the one that Kafka's map of its
-        two assignors gives first; `default` if no member requests one."""
+        """Return the assignor that most members request; `default` if no member requests one. On a tie it is the last in alphabetical
+        order, because Kafka's map of its two assignors yields that one first."""
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor is not None)
         return max(votes, key=lambda name: (votes[name], name), default=default)
 

@@ -31,7 +31,9 @@ from ottla.protocol.errors import ProtocolError
 
 
 def join(draft: Draft, joining: Joining) -> JoinGroupResult:
-    """Process the JoinGroup of a classic protocol member: join or rejoin it, and return the response. Raises Rejected."""
+    """Process the JoinGroup of a classic protocol member: add it to the group, or take it one step towards its target assignment. Return
+    the response. Raises Rejected.
+    """
     member_id = joining.member_id or joining.new_member_id
     _check_may_join(draft, joining, member_id)
     if not joining.member_id and joining.require_known_member_id and joining.instance_id is None:
@@ -85,8 +87,8 @@ def _downgrade(draft: Draft, member_id: str, owned: Assignment | None, *, subscr
 
 
 def sync(draft: Draft, syncing: Syncing) -> SyncGroupResult:
-    """Return the classic member's current assignment, set by its last JoinGroup. Raises Rejected (REBALANCE_IN_PROGRESS: it must
-    rejoin)."""
+    """Return the classic member's current assignment, which its last JoinGroup has set. Raises Rejected, with REBALANCE_IN_PROGRESS if the
+    member must rejoin because the target assignment has changed."""
     member = draft.group.existing_member(syncing.member_id, syncing.instance_id)
     classic = _check_generation(member, syncing.generation)
     if syncing.protocol_type not in {None, CONSUMER_PROTOCOL_TYPE} or syncing.protocol_name not in {None, classic.protocols[0].name}:
@@ -104,8 +106,8 @@ def sync(draft: Draft, syncing: Syncing) -> SyncGroupResult:
 
 
 def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Extend the classic member's session. Return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin to take its next step. Raises
-    Rejected."""
+    """Extend the classic member's session. Return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin to take its next step towards
+    its target assignment. Raises Rejected."""
     member = draft.group.existing_member(member_id, instance_id)
     _check_generation(member, generation)
     draft.keep_session(member)
@@ -122,8 +124,8 @@ def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation:
 
 
 def leave(draft: Draft, leaving: list[Leaving]) -> list[ErrorCode]:
-    """Remove the members that `leaving` names, also those of the consumer protocol, as an administrator may (Kafka since 4.3). Return one
-    error code for each.
+    """Remove the members that `leaving` names, and return one error code for each. They can also be consumer protocol members, which an
+    administrator removes by LeaveGroup (Kafka since 4.3).
 
     If the last consumer protocol member is removed, the group becomes a classic group (if `migration.may_downgrade`).
     """

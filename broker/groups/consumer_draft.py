@@ -1,4 +1,5 @@
-"""Decides the changes of a consumer group: a `SubscriptionDraft` with regular expressions, reconciliation and classic protocol members.
+"""Decides the changes of a consumer group, on a copy of it (`modern_draft`). This module adds to the rules for all kinds of groups those
+for regular expressions, reconciliation and classic protocol members.
 
 Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat and the methods that it calls.
 """
@@ -22,8 +23,8 @@ from ottla.protocol import consumer_group_log as records
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """The settings of consumer groups, under Kafka's names without `group.consumer.`, in ms. The first assignor is the default.
-    `classic_max_size` limits the members of a group that is converted to a classic one."""
+    """The settings of consumer groups, under Kafka's names without `group.consumer.`; times in ms. The first assignor is the default. A
+    group with more than `classic_max_size` members is not converted to a classic group."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -35,13 +36,15 @@ class ConsumerConfig:
     assignment_interval_ms: int = 1_000
     delays_assignments: bool = True
     ends_removed_expressions: bool = True
-    """Whether a removed regular expression changes the target assignment at once, as since Kafka 4.1, not only with the next change."""
+    """Whether the removal of a member's regular expression leads to a new target assignment at once (since Kafka 4.1), or only the next
+    change of the group does."""
     ends_subscriptions_at_once: bool = True
-    """Whether a changed subscription takes partitions from the member before the next target assignment does, as since Kafka 4.2."""
+    """Whether a member that unsubscribes from a topic must revoke its partitions at once (since Kafka 4.2), or only after the next target
+    assignment."""
     assigns_empty: bool = False
     follows_preferred_assignor: bool = True
-    """Whether another preferred assignor of the group changes the target assignment at once, as since Kafka 4.4, not only with the next
-    change."""
+    """Whether a change of the assignor that most members request leads to a new target assignment at once (since Kafka 4.4), or only the
+    next change of the group does."""
     regex_refresh_interval_ms: int = 600_000
 
     @property
@@ -51,8 +54,8 @@ class ConsumerConfig:
 
 
 class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
-    """One operation on a consumer group: the records that it will write. `downgraded` is None unless the operation converts the group to a
-    classic group; then it tells whether that group must rebalance."""
+    """One operation on a consumer group: a copy of the group, and the records that it will write. `downgraded` is None unless the operation
+    converts the group to a classic group; then it is whether that group must rebalance."""
 
     CLASSES = RecordClasses(
         epoch_key=records.ConsumerGroupMetadataKey,
@@ -83,8 +86,8 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
 
     def put_unknown_target_epoch(self, epoch: int) -> None:
-        """Add the record of the epoch of a target assignment that a conversion took over from the classic group. Its time is written as
-        unknown (0), so the assignment interval does not delay the next computation."""
+        """Add the record of the target assignment's epoch when a classic group is converted. The time of the assignment is written as
+        unknown (0), so that the assignment interval does not delay the next computation."""
         self._put_target_epoch(epoch, 0)
 
     def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
@@ -125,7 +128,7 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
             self.resolution = Resolution(self.group_id, tuple(sorted(self.group.regexes)), may_describe)
         is_new_group = (
             self.group.epoch == 0
-        )  # Kafka before 4.3: a member's epoch is not 0, even if its regular expression is not resolved yet
+        )  # as in Kafka before 4.3, so that the first member's epoch is not 0, even if its regular expression is not resolved yet
         resolved = regex is RegexChange.REGEX_UPDATED_AND_RESOLVED
         self.refresh(subscriptions_changed=names_changed or resolved or other_assignor or is_new_group)
         return names_changed or regex is not RegexChange.NO_CHANGE
@@ -161,12 +164,12 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         return assign(subscribers, {info.topic_id: info.partitions for info in known.values()})
 
     def preferred_assignor(self) -> str:
-        """Return the name of the assignor that most members request, by default the first one of the settings."""
+        """Return the name of the assignor that most members request, or of the first configured one if no member requests one."""
         return self.group.preferred_assignor(self.config.assignors[0])
 
     def reconcile(self, member_id: str, owned: Assignment | None, *, subscription_changed: bool = False) -> ConsumerMember:
         """Take a member one step towards its target assignment, write the result, and return the member. `owned` are the partitions that
-        the request lists as owned, None without a list. Raises Rejected like `reconciliation.reconcile`."""
+        the request lists as owned, None without a list. Raises Rejected(FENCED_MEMBER_EPOCH) if the member's state is unknown."""
         group = self.group
         member = group.members[member_id]
         subscription_changed = subscription_changed and self.config.ends_subscriptions_at_once

@@ -102,7 +102,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
     # --- time -----------------------------------------------------------------------------------------------------------------
 
     def expire(self, group: ConsumerGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Remove the members whose deadlines (session, revocation, rejoin) have come. Return the records and replies."""
+        """Remove the members whose deadlines (session, revocation, rejoin) have passed. Return the records and replies."""
         draft = self._draft(group, now)
         for due in draft.deadlines.take_due(now.mono_ms):
             member = draft.group.members.get(due.member_id)
@@ -127,7 +127,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
         self.on_loaded(group, now)
 
     def after_append(self, group_id: str, now: Now) -> list[Reply]:
-        """Start sessions, and a rebalance if needed, of a group that the last operation converted to a classic one. Return replies."""
+        """If the last operation converted this group to a classic one, start its members' sessions and, if needed, a rebalance. Return the
+        replies to send."""
         has_to_rebalance = self._downgraded.pop(group_id, None)
         group = self._groups.get(group_id)
         outcome = ClassicOutcome()
@@ -161,8 +162,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _draft_to_join(self, beat: Heartbeat, now: Now) -> Draft:
-        """Return a draft (the changes that an operation decides) of the existing group, or of a new one for a joining member. Raises
-        Rejected(GROUP_ID_NOT_FOUND)."""
+        """Return a draft (the copy on which an operation decides its changes) of the existing group, or of a new one for a joining member.
+        Raises Rejected(GROUP_ID_NOT_FOUND)."""
         group = self._groups.get(beat.group_id)
         if isinstance(group, ConsumerGroup) or beat.epoch != JOIN_EPOCH:
             return self._draft(self.existing(beat.group_id), now)

@@ -2,7 +2,8 @@
 
 Invariants:
 
-* Epoch 0 joins, a positive one stays, -1 leaves, -2 leaves temporarily (static members). A field that is absent has not changed.
+* A member joins with epoch 0, stays with a positive epoch, and leaves with -1. A static member leaves temporarily with -2. A field that is
+  absent has not changed.
 * A member with the epoch before its current one is accepted if it owns only partitions assigned to it: the response with the new epoch was
   lost. Any other wrong epoch fences the member, which must rejoin without partitions.
 * A member that rejoins under its id, because it was fenced or missed the response, owns nothing and gets its assignment again.
@@ -32,8 +33,8 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A ConsumerGroupHeartbeat request, independent of its version. None, and a rebalance timeout of -1, mean unchanged. `owned` are the
-    partitions that the member owns."""
+    """A ConsumerGroupHeartbeat request, independent of its version. A field that is None (the rebalance timeout: -1) has not changed.
+    `owned` are the partitions that the member says it owns."""
 
     group_id: str
     member_id: str
@@ -52,7 +53,8 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether the request has all fields, as after a join or an error; the response then has the whole assignment."""
+        """Whether the request has all fields, as clients send it when they join and after an error. The response then has the assignment,
+        changed or not."""
         has_subscription = self.topic_names is not None or self.topic_regex is not None
         return self.epoch == JOIN_EPOCH or (self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None)
 
@@ -144,8 +146,8 @@ def leave(draft: Draft, beat: Heartbeat) -> HeartbeatResult:
 
 
 def fence(draft: Draft, member_id: str) -> None:
-    """Remove a member. If it was the last consumer protocol member and `migration.may_downgrade`, the remaining members become a classic
-    group."""
+    """Remove a member. If it was the last consumer protocol member, and `migration.may_downgrade` allows it, the remaining members become a
+    classic group."""
     spoke_classic = draft.group.members[member_id].classic is not None
     draft.remove_member(member_id)
     if not spoke_classic and migration.may_downgrade(draft):
@@ -155,8 +157,8 @@ def fence(draft: Draft, member_id: str) -> None:
 
 
 def _member(draft: Draft, beat: Heartbeat) -> ConsumerMember:
-    """Return the member as it was before this heartbeat; for a new member, one with only an id; for a static member that returns under a
-    new id, with its former assignment. Raises Rejected."""
+    """Return the member as it was before this heartbeat. A new member has only an id. A static member that returns under a new id has its
+    former assignment. Raises Rejected."""
     group = draft.group
     if beat.epoch != JOIN_EPOCH:
         member = draft.group.existing_member(beat.member_id, beat.instance_id)

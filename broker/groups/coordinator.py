@@ -4,14 +4,14 @@ Invariants:
 
 * An operation decides and returns `Effects(records, response)`. The runtime appends the records, calls `apply` for each, and sends the
   response when they are durable. Loading uses `apply`, too, so the persisted state is the same live and after a restart.
-* Only `apply` and `end_transaction` change offsets and create or delete a persisted group. Membership between two generations is soft
-  state (see `classic`) and changes while deciding; `abandon` notifies a group of a failed write.
+* Only `apply` and `end_transaction` change offsets and create or delete a persisted group. A classic group's members between two
+  generations are not persisted and change while an operation is decided; `abandon` notifies a group of a failed write.
 * One table has groups of all types, because an id names one group; `consumer_groups`, `share_groups` and `streams_groups` handle those of
   their kind.
-* The first record of a classic group only shows that it exists; it comes with the first join, even with a rejected one.
+* The first record of a classic group only shows that the group exists. It is written with the first JoinGroup, even a rejected one.
 
-Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response. An empty group id is
-rejected where Kafka rejects it: offsets may still be committed and fetched under it, as very old consumers did.
+Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response. An empty group id is rejected
+as in Kafka, which still allows offsets to be committed and fetched under it, because very old consumers did that.
 """
 
 from collections.abc import Callable, Mapping
@@ -216,7 +216,7 @@ class GroupCoordinator:
         return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), Effects((), [])
 
     def expire_members(self, group_id: str, now: Now) -> Effects[GroupRecord, Replies]:
-        """Process the group's deadlines that have come, such as expired sessions. Return the records and replies."""
+        """Process the group's deadlines that have passed, such as expired sessions. Return the records and replies."""
         group = self.groups.get(group_id)
         if isinstance(group, ModernGroup):
             return self._kinds[type(group)].expire(group, now)
@@ -245,7 +245,7 @@ class GroupCoordinator:
         return self.consumers.end_resolution(resolution, now)
 
     def abandon(self, group_id: str, now: Now) -> Replies:
-        """Recover from a failed write of the last operation. Return the replies that make members start over."""
+        """Recover from a failed write of the last operation. Return the replies (errors) that make members rejoin."""
         group = self.groups.get(group_id)
         if isinstance(group, ModernGroup):
             self._kinds[type(group)].abandon(group, now)
@@ -266,8 +266,8 @@ class GroupCoordinator:
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit, now: Now) -> Effects[GroupRecord, list[ErrorCode]]:
-        """Commit the offsets of a request. Return one error code for each, in order. Raises Rejected if the group rejects the member id,
-        instance id or generation."""
+        """Return the records that commit the offsets of a request, and one error code for each offset, in order. Raises Rejected if the
+        group rejects the member id, instance id or generation."""
         self._check_commit(commit)
         group = self.groups.get(commit.group_id)
         if group is not None and not commit.transactional:
@@ -326,8 +326,8 @@ class GroupCoordinator:
         )
 
     def delete_offsets(self, group_id: str, topics: Topics) -> Effects[GroupRecord, list[tuple[str, ErrorCode]]]:
-        """Delete committed offsets. Return an error code for each topic: GROUP_SUBSCRIBED_TO_TOPIC if a member subscribes to it, otherwise
-        NONE. Raises Rejected if the group does not exist, is a share group, or is a classic group with
+        """Return the records that delete committed offsets, and an error code for each topic: GROUP_SUBSCRIBED_TO_TOPIC if a member
+        subscribes to it, otherwise NONE. Raises Rejected if the group does not exist, is a share group, or is a classic group with
         members that are not consumers."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
@@ -355,7 +355,8 @@ class GroupCoordinator:
     # --- groups ---------------------------------------------------------------------------------------------------------------
 
     def delete_group(self, group_id: str) -> Effects[GroupRecord, None]:
-        """Delete a group without members, and all its offsets. Raises Rejected(GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP)."""
+        """Return the records that delete a group without members, and all its offsets. Raises Rejected(GROUP_ID_NOT_FOUND or
+        NON_EMPTY_GROUP)."""
         group = self._existing(group_id)
         if not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
@@ -363,7 +364,8 @@ class GroupCoordinator:
         return Effects([*records, *_end_of(group)], None)
 
     def expire_offsets(self, now: Now) -> Effects[GroupRecord, None]:
-        """Delete expired offsets, and groups without members and offsets. The caller may append the records in several batches."""
+        """Return the records that delete expired offsets, and groups that then have no members and no offsets. The caller may append the
+        records in several batches."""
         records: list[GroupRecord] = []
         for group_id, group in self.groups.items():
             if isinstance(group, ShareGroup):
@@ -378,7 +380,7 @@ class GroupCoordinator:
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def apply(self, record: GroupRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Apply a record of the log, at `record_offset`; with a producer id it is part of that producer's transaction."""
+        """Apply a record of the log, at `record_offset`. If `producer_id` is given, the record is part of that producer's transaction."""
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey):
             if not isinstance(value, OffsetCommitValue):
@@ -400,7 +402,7 @@ class GroupCoordinator:
             gone.die()
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Apply a transaction marker of the log: the producer's pending offsets become committed, or are dropped."""
+        """Apply a transaction marker of the log: the producer's pending offsets become committed, or are discarded."""
         self.offsets.end_transaction(producer_id, commit=commit)
 
     def on_loaded(self, now: Now) -> None:

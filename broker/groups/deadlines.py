@@ -2,8 +2,9 @@
 
 Invariants:
 
-* A deadline names a member and does nothing by itself. When it comes, the caller checks that the member still exists and, for a rebalance,
-  that it is still in the epoch it had to leave. After a failed write, the group sets the deadlines of its members again.
+* A deadline names a member and does nothing by itself. When it has passed, the caller checks that the member still exists and, for a
+  rebalance, that the member is still in the epoch that it had to leave. After a failed write, the group sets the deadlines of its members
+  again.
 * `next_ms` is never later than the earliest deadline. It may be earlier: extending a deadline, as each heartbeat does, does not change
   `next_ms`.
 """
@@ -26,7 +27,7 @@ class DeadlineKind(IntEnum):
     SYNC = 3
     """Fetch its assignment by a sync, in the classic protocol."""
     INITIAL_REBALANCE = 4
-    """The first assignment of a new streams group is due, which has waited for more members. The deadline's member id is empty."""
+    """The end of a new streams group's initial rebalance delay, when its first assignment is computed. The member id is empty."""
 
 
 class GroupDeadline(NamedTuple):
@@ -47,7 +48,7 @@ class Deadlines:
         self._deadlines: dict[tuple[DeadlineKind, str], GroupDeadline] = {}
 
     def set(self, kind: DeadlineKind, member_id: str, deadline_ms: int, epoch: int = -1) -> None:
-        """Set a member's deadline of this kind in place of an earlier one. `epoch` is that of `GroupDeadline`."""
+        """Set a member's deadline of this kind, and replace an earlier one. `epoch` is the member epoch to leave (for REBALANCE)."""
         self._deadlines[kind, member_id] = GroupDeadline(deadline_ms, kind, member_id, epoch)
         if self.next_ms is None or deadline_ms < self.next_ms:
             self.next_ms = deadline_ms
@@ -65,7 +66,7 @@ class Deadlines:
         self._deadlines.pop((kind, member_id), None)
 
     def take_due(self, now_ms: int) -> list[GroupDeadline]:
-        """Remove and return the deadlines that have come, in order."""
+        """Remove and return the deadlines that have passed by `now_ms`, earliest first."""
         due = sorted(one for one in self._deadlines.values() if one.deadline_ms <= now_ms)
         for one in due:
             del self._deadlines[one.kind, one.member_id]

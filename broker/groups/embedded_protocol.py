@@ -1,4 +1,4 @@
-"""The protocol that classic consumers embed in group requests: subscriptions to the leader, and assignments from it.
+"""The protocol that classic consumers embed in group requests: subscriptions (JoinGroup) and assignments (SyncGroup).
 
 Invariants:
 
@@ -60,7 +60,7 @@ def owned_of(subscription: ConsumerProtocolSubscription, topics: TopicsView) -> 
 
 
 def read_assignment(data: Buffer, topics: TopicsView) -> Assignment:
-    """Return the assigned partitions by topic id; none for empty bytes: the leader assigned nothing. Raises ProtocolError."""
+    """Return the assigned partitions by topic id. Empty bytes mean that the leader assigned nothing. Raises ProtocolError."""
     return _by_id(_read(ConsumerProtocolAssignment, data).assigned_partitions, topics) if len(data) else {}
 
 

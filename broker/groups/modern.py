@@ -177,8 +177,8 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """True: while the group has members, an administrator may delete its offsets of topics that no member subscribes to. (In a classic
-        group only members of protocol type `consumer` allow that.)
+        """Always True: an administrator may delete the group's offsets of topics that no member subscribes to, even while the group has
+        members. (A classic group allows that only with protocol type `consumer`.)
         """
         return True
 
@@ -233,7 +233,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         knows_epochs: bool,
     ) -> ErrorCode:
         """Return NONE if a member with this id, instance id and epoch may commit offsets of these partitions, otherwise the error.
-        `knows_epochs`: an OffsetCommit of version 9 or later, a TxnOffsetCommit of version 6 or later.
+        `knows_epochs` is true for OffsetCommit from version 9 and TxnOffsetCommit from version 6 on.
 
         A transactional producer may send neither member id nor epoch, because it may know only the group id. A member may commit with an
         older epoch than its own for partitions that it already had in that epoch (KIP-1251), unless `places` is None.

@@ -2,7 +2,7 @@
 
 Invariants:
 
-* A draft reads like the group and changes only by `put`. The group itself changes only when the records are in the log, by the same
+* A draft has a copy of the group, which only `put` changes. The group itself changes only when the records are in the log, by the same
   records in the same order. A draft without changes makes no copy.
 * Every change that can affect other members' assignments (members, subscriptions, topics) bumps the group's epoch. The next heartbeat of
   any member computes the target assignment for it, at least `assignment_interval_ms` after the last one.
@@ -141,8 +141,8 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
         return group.assignment_epoch if waits else max(group.epoch, group.assignment_epoch)
 
     def update_target(self) -> None:
-        """Compute the target assignment for the group epoch, if it is for an older epoch and the assignment interval has passed. Only the
-        targets of members for which they have changed are written."""
+        """Compute the target assignment for the group epoch, if the present one is for an older epoch and the assignment interval has
+        passed. A member's target is written only if it has changed."""
         if self.next_epoch == self.group.assignment_epoch:
             return
         epoch = self.group.epoch

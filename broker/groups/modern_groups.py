@@ -55,7 +55,7 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
 
     @abstractmethod
     def expire(self, group: GroupT, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Process the group's deadlines that have come, such as expired sessions. Return the records and replies."""
+        """Process the group's deadlines that have passed, such as expired sessions. Return the records and replies."""
 
     @abstractmethod
     def on_loaded(self, group: GroupT, now: Now) -> None:
@@ -99,8 +99,8 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
         return self.GROUP(group_id, FIRST_EPOCH if self._config_of(group_id).delays_assignments else 0)  # type: ignore[return-value] # as above
 
     def _draft(self, group: GroupT, now: Now) -> DraftT:
-        """Return a draft (the changes that an operation decides) of the group. The deadlines of an existing group are stored now, those of
-        a new group only by `_effects`, because the draft may still be rejected."""
+        """Return a draft (the copy on which an operation decides its changes) of the group. The deadlines of an existing group are stored
+        now, those of a new group only by `_effects`, because the operation may still be rejected."""
         deadlines = self.deadlines.get(group.group_id) or Deadlines()
         if self._groups.get(group.group_id) is group:
             self.deadlines[group.group_id] = deadlines

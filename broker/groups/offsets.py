@@ -77,7 +77,7 @@ class Offsets:
     def put(
         self, group: str, topic: str, partition: int, value: OffsetCommitValue, *, record_offset: int, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """Store a committed offset; with a producer id, the offset is pending in that producer's transaction."""
+        """Store a committed offset. If `producer_id` is given, the offset is pending until that producer's transaction ends."""
         table = self.committed if producer_id == NO_PRODUCER_ID else self._pending.setdefault(producer_id, OffsetTable())
         table.put(group, topic, partition, Committed(value, record_offset))
 
@@ -87,7 +87,7 @@ class Offsets:
             pending.remove(group, topic, partition)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Apply a transaction marker: the producer's pending offsets become committed, or are dropped."""
+        """Apply a transaction marker: the producer's pending offsets become committed, or are discarded."""
         for group, topic, partition, pending in self._pending.pop(producer_id, OffsetTable()):
             before = self.committed.get(group, topic, partition)
             if commit and (before is None or pending.record_offset > before.record_offset):

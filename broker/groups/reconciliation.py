@@ -1,4 +1,4 @@
-"""Takes a member one step towards its target assignment: kept, revoked and newly assigned partitions.
+"""Takes a consumer group's member one step towards its target assignment: which partitions it keeps, must revoke, and newly gets.
 
 Invariants, which ensure that each partition has one owner:
 
@@ -8,7 +8,7 @@ Invariants, which ensure that each partition has one owner:
    assigned or has still to confirm its revocation.
 3. While some partitions of its target are not free, the member waits. Each heartbeat checks them again; a newer target may make the member
    revoke more meanwhile.
-4. A topic that the member has unsubscribed from is not assigned, whatever an older target says: there may be no newer one yet.
+4. A topic that the member has unsubscribed from is not assigned, even if the target still has it: the next target may not be computed yet.
 
 Source: Kafka's CurrentAssignmentBuilder; KIP-848 "Assignment process".
 """
@@ -40,7 +40,8 @@ def reconcile(member: ConsumerMember, target: Target, owned: Assignment | None) 
     """Return the member after one step towards its target; the same object if nothing changes. `owned` are the partitions that the request
     lists as owned; None if it has no list.
 
-    Raises Rejected(FENCED_MEMBER_EPOCH) for a member with partitions in a state that a newer coordinator wrote.
+    Raises Rejected(FENCED_MEMBER_EPOCH) if the member's state is unknown, because a newer coordinator wrote it, unless the request says
+    that the member owns no partitions.
     """
     after = _step(member, target, owned)
     return member if after == member else after

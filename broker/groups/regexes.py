@@ -44,8 +44,8 @@ class RegexChange(Enum):
 
 
 def is_due(group: ConsumerGroup, topics: TopicsView, now_ms: int, refresh_interval_ms: int, *, is_new: bool) -> bool:
-    """Return whether the group's expressions must be resolved at `now_ms` (wall clock). `is_new`: the request has an expression that no
-    other member has."""
+    """Return whether the group's expressions must be resolved at `now_ms` (wall clock). `is_new` is true if the request has an expression
+    that no other member has."""
     if not group.regexes:
         return False
     if not group.resolved:

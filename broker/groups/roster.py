@@ -1,4 +1,4 @@
-"""The members of one classic group, and what they have in common.
+"""The members of one classic group, with their leader and the protocols that all of them support.
 
 Invariants:
 

@@ -1,4 +1,5 @@
-"""Decides the changes of a share group: a `SubscriptionDraft` with the state of share partitions.
+"""Decides the changes of a share group, on a copy of it (`modern_draft`). This module adds to the rules for all kinds of groups those for
+the initialization of share partitions.
 
 Source: Kafka's GroupMetadataManager.shareGroupHeartbeat and the methods that it calls, ShareGroupAssignmentBuilder.
 """
@@ -28,7 +29,7 @@ from ottla.protocol import share_group_log as records
 
 @dataclass(frozen=True, slots=True)
 class ShareConfig:
-    """The settings of share groups, under Kafka's names without `group.share.`, in ms."""
+    """The settings of share groups, under Kafka's names without `group.share.`; times in ms."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -40,7 +41,7 @@ class ShareConfig:
 
 
 class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
-    """One operation on a share group, which decides the records to write."""
+    """One operation on a share group: a copy of the group, and the records that it will write."""
 
     CLASSES = RecordClasses(
         epoch_key=records.ShareGroupMetadataKey,
@@ -84,7 +85,8 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
         return assign_simple(subscribers, {key: topic.partitions for key, topic in group.partitions.initialized.items() if key in ids})
 
     def reconcile(self, member_id: str, *, epoch_bumped: bool) -> ShareMember:
-        """Move a member to its target assignment, and return the member as it is afterwards."""
+        """Move a member to its target assignment at once, and return the member as it is afterwards. A member in the target's epoch is
+        returned unchanged, unless this operation has bumped the group epoch."""
         member, epoch = self.group.members[member_id], self.group.assignment_epoch
         if member.epoch == epoch and not epoch_bumped:
             return member
@@ -99,7 +101,7 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
         return after
 
     def initialize(self, begun: SharedTopics) -> SharedTopics:
-        """Add the record that the subscribed partitions without share state are being initialized, and return these partitions.
+        """Add the record that marks the subscribed partitions without share state as being initialized, and return these partitions.
 
         `begun` has the partitions whose initialization may still be in progress; they are not included.
         """
@@ -117,7 +119,7 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
         return missing
 
     def put_initializing(self, topics: SharedTopics) -> None:
-        """Add the record that the state of these share partitions is being initialized, and is no longer to be deleted."""
+        """Add the record that marks these share partitions as being initialized, and their topics as no longer being deleted."""
         if not topics:
             return
         partitions = self.group.partitions

@@ -91,7 +91,7 @@ class ShareGroup(SubscriptionGroup[ShareMember]):
         )
 
     def end(self) -> list[GroupRecord]:
-        """Return the tombstone records that delete the group, which has no members."""
+        """Return the tombstone records that delete the group. It must have no members."""
         keys = (
             records.ShareGroupTargetAssignmentMetadataKey(self.group_id),
             records.ShareGroupStatePartitionMetadataKey(self.group_id),

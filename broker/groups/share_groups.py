@@ -48,7 +48,7 @@ class Initialization(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """The answer to a request to delete share state: topics and partitions whose state is to be deleted; `unknown` has the names of
+    """The share state that a request deletes: the topics with the partitions whose state is to be deleted. `unknown` has the names of the
     requested topics without state."""
 
     topics: SharedTopics
@@ -103,7 +103,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
     # --- share partitions -----------------------------------------------------------------------------------------------------
 
     def initialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
-        """Return the record that these share partitions are initialized, as the share coordinator has confirmed."""
+        """Return the record that marks these share partitions as initialized, after the share coordinator has confirmed it. There is no
+        record if the group was deleted."""
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup):
             return Effects((), None)
@@ -114,7 +115,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, None)
 
     def not_initialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
-        """Return the record that these share partitions could not be initialized; a later heartbeat begins again."""
+        """Return the record that marks these share partitions as not being initialized, after that failed. A later heartbeat begins their
+        initialization again."""
         group = self._groups.get(group_id)
         self._begun.pop(group_id, None)
         if not isinstance(group, ShareGroup) or not group.partitions.initializing:
@@ -124,7 +126,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, None)
 
     def alter_offsets(self, group_id: str, offsets: Mapping[tuple[bytes, int], int], now: Now) -> Effects[GroupRecord, Initialization]:
-        """Return the record that share partitions are being initialized at the new start offsets `offsets`, by (topic id, partition).
+        """Return the record that marks share partitions as being initialized, and their new start offsets, `offsets`, by (topic id,
+        partition).
 
         Raises Rejected: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND if the group is of another type.
         """
@@ -142,7 +145,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, Initialization(draft.group.epoch, offsets))
 
     def delete_offsets(self, group_id: str, topics: Sequence[str], now: Now) -> Effects[GroupRecord, Deletion]:
-        """Return the record that the share state of these topics (names) is being deleted, and what to delete. Raises
+        """Return the record that marks the share state of the named topics as being deleted, and the partitions concerned. Raises
         Rejected(GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP).
 
         A topic whose deletion has begun and not ended is deleted again.
@@ -168,7 +171,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, Deletion(found, unknown))
 
     def deleted(self, group_id: str, topic_ids: Sequence[bytes], now: Now) -> Effects[GroupRecord, None]:
-        """Return the record that the share state of these topics is deleted."""
+        """Return the record that no longer lists these topics, because the share coordinator has deleted their state."""
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup) or not group.has_partitions_record:
             return Effects((), None)

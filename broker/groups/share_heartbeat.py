@@ -2,7 +2,7 @@
 
 Invariants:
 
-* Epoch 0 joins, a positive one stays, -1 leaves. A field that is absent has not changed.
+* A member joins with epoch 0, stays with a positive epoch, and leaves with -1. A field that is absent has not changed.
 * A member with the epoch before its current one is accepted, because the response with the new epoch may have been lost. Any other wrong
   epoch fences the member, which must rejoin.
 

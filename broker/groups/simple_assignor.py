@@ -65,8 +65,8 @@ class _Sharing:
         """The number of partitions that each member should have."""
 
     def keep(self, members: Mapping[str, Subscriber]) -> None:
-        """Start from the previous target assignment: a member with more partitions than it should have loses its first ones, and then a
-        partition with more members than it should have loses its first ones, in Java's hash order."""
+        """Start from the previous target assignment. A member with more partitions than it should have loses the first of them in Java's
+        hash order. Then a partition with more members than it should have is taken from the first of these members."""
         assignable = set(self._tps)
         for member_id, wanted in self._wanted.items():
             before = [(topic_id, partition) for topic_id, own in members[member_id].before.items() for partition in sorted(own)]

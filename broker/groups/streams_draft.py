@@ -1,4 +1,5 @@
-"""Decides the changes of a streams group: a `ModernDraft` with a topology, tasks and their reconciliation.
+"""Decides the changes of a streams group, on a copy of it (`modern_draft`). This module adds to the rules for all kinds of groups those for
+the topology, the tasks and their reconciliation.
 
 Source: Kafka's GroupMetadataManager.streamsGroupHeartbeat and the methods that it calls, TargetAssignmentBuilder (streams).
 """
@@ -33,7 +34,7 @@ _TASK_OFFSET_INTERVAL_MS, _ACCEPTABLE_RECOVERY_LAG = 60_000, 10_000
 
 @dataclass(frozen=True, slots=True)
 class StreamsConfig:
-    """The settings of streams groups, under Kafka's names without `group.streams.`, in ms."""
+    """The settings of streams groups, under Kafka's names without `group.streams.`; times in ms."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -66,7 +67,8 @@ class StreamsConfig:
 
 
 class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
-    """One operation on a streams group. `validated_topology_epoch` and `assignment_configs` are written with the group's next epoch."""
+    """One operation on a streams group: a copy of the group, and the records that it will write. The record of a new group epoch also has
+    `validated_topology_epoch` and `assignment_configs`."""
 
     CLASSES = RecordClasses(
         epoch_key=records.StreamsGroupMetadataKey,
@@ -122,8 +124,8 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
     # --- consequences of a heartbeat ------------------------------------------------------------------------------------------
 
     def put_member(self, before: StreamsMember, after: StreamsMember, *, names_instance: bool = False) -> bool:
-        """Add the record of a member's metadata to the operation if it has changed. Return whether the change needs a new group epoch; if
-        the request names an instance id, only what the assignor may use does."""
+        """Add the record of a member's metadata to the operation if it has changed. Return whether the change needs a new group epoch. If
+        the request of a known member names an instance id, only changes of the fields that the assignor may use need one."""
         is_known = before.member_id in self.group.members
         if is_known and before == after:
             return False
@@ -165,7 +167,8 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         if soft.topology is not None and soft.configured is not None and soft.topics_version == self.topics.version:
             return group.metadata_hash
         metadata_hash = self.metadata_hash()
-        # Kafka compares with the hash in the log. If the topics return to it before another hash is written, its topology stays outdated.
+        # The hash is compared with the one for which the topology was configured. Kafka compares it with the hash in the log: if topics
+        # change, and change back before the new hash is written, Kafka's configured topology stays outdated.
         if soft.topology is None or soft.configured is None or metadata_hash != soft.configured.metadata_hash:
             soft.configured = configure(group.topology, metadata_hash, self.partitions_of)
         if metadata_hash == group.metadata_hash:  # a new hash counts only when it is written
@@ -198,7 +201,7 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
 
     def reconcile(self, member_id: str, owned: TaskSet | None) -> StreamsMember:
         """Take a member one step towards its target tasks, write the result, and return the member. `owned` are the tasks that the request
-        lists as owned, None without lists. Raises Rejected like `streams_reconciliation.reconcile`."""
+        lists as owned, None without lists. Raises Rejected(FENCED_MEMBER_EPOCH) if the member's state is unknown."""
         group = self.group
         member = group.members[member_id]
         tasks = TaskSet() if self.is_delayed else group.target(member_id)
@@ -220,6 +223,6 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
 
 
 def _relevant(member: StreamsMember) -> tuple[object, ...]:
-    """Return the fields of which a change needs a new group epoch also with an instance id. Source: Kafka's
-    hasEpochRelevantMemberConfigChanged."""
+    """Return the fields of a member that the assignor may use: a change of them needs a new group epoch even for a static member. Source:
+    Kafka's hasEpochRelevantMemberConfigChanged."""
     return member.topology_epoch, member.rack_id, member.client_tags, member.process_id

@@ -4,8 +4,8 @@ Invariants:
 
 * Its epochs and its persistence follow the rules in `modern`. A member moves to the epoch of its target assignment step by step
   (`streams_reconciliation`). The holders of tasks are processes, not members: the threads of a process share its state on disk.
-* The topology is that of the first member. Its epoch is validated while all topics exist and are partitioned as they must be; otherwise the
-  group is not ready, and its members have no tasks.
+* The topology is the one that the first member sent. Its epoch is validated while all topics exist with the right numbers of partitions.
+  Otherwise the group is not ready, and its members have no tasks.
 * `configured`, `shutdown_requested_by`, `endpoint_epoch` and `reports` are not persisted: the first heartbeat after a load computes the
   configured topology again.
 
@@ -51,7 +51,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
 
     def __init__(self, group_id: str, first_epoch: int = FIRST_EPOCH) -> None:
         super().__init__(group_id, first_epoch)
-        self.epoch = FIRST_EPOCH  # before 4.3, too, the epoch with the first member was 2: Kafka skipped 1
+        self.epoch = FIRST_EPOCH  # in every release: also before 4.3, when new groups began at 0, the first member led to epoch 2
         self.topology: Topology | None = None
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}
@@ -96,7 +96,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         return process_id in self._standby.get(task, ()) or process_id in self._warmup.get(task, ())
 
     def end(self) -> list[GroupRecord]:
-        """Return the tombstone records that delete the group, which has no members."""
+        """Return the tombstone records that delete the group. It must have no members."""
         keys = (
             records.StreamsGroupTargetAssignmentMetadataKey(self.group_id),
             records.StreamsGroupMetadataKey(self.group_id),

@@ -5,7 +5,7 @@ Invariants, besides those of `modern_groups`:
 * A streams group replaces a classic group without members, and a classic group replaces a streams group without members; their offsets
   stay. No other group becomes a streams group, and no streams group becomes another.
 * A new group delays its first target assignment by group.streams.initial.rebalance.delay.ms, so that more members can join. `expire`
-  computes it when that deadline comes.
+  computes it when that delay has passed.
 
 Source: Kafka's GroupMetadataManager (streams groups).
 """
@@ -49,7 +49,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
         return self._effects(draft, streams_heartbeat.heartbeat(draft, beat, client_id, client_host, exists=exists))
 
     def expire(self, group: StreamsGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Remove the members whose deadlines have come. If the initial rebalance delay has ended, compute the first target assignment."""
+        """Remove the members whose deadlines have passed. If the initial rebalance delay has ended, compute the first target assignment."""
         draft = self._draft(group, now)
         for due in draft.deadlines.take_due(now.mono_ms):
             member = draft.group.members.get(due.member_id)
@@ -73,8 +73,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
         self.on_loaded(group, now)
 
     def _draft_to_join(self, beat: StreamsGroupHeartbeatRequest, now: Now) -> StreamsDraft:
-        """Return a draft (the changes that an operation decides) of the existing group, or of a new one for a joining member. Raises
-        Rejected(GROUP_ID_NOT_FOUND)."""
+        """Return a draft (the copy on which an operation decides its changes) of the existing group, or of a new one for a joining member.
+        Raises Rejected(GROUP_ID_NOT_FOUND)."""
         group = self._groups.get(beat.group_id)
         if group is None and beat.member_epoch != JOIN_EPOCH:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")

@@ -2,9 +2,11 @@
 
 Invariants:
 
-* Epoch 0 joins, a positive one stays, -1 leaves, -2 is a static member that will return. A field that is absent has not changed. Patterns
-  of topic names are rejected, as in Kafka; before 4.4 also static members, warm-up tasks and offsets of tasks. From 4.4 on, these offsets
-  are accepted and not used, because they serve to assign warm-up tasks, which Ottla never assigns.
+* A member joins with epoch 0, stays with a positive epoch, and leaves with -1. A static member that will return leaves with -2. A field
+  that is absent has not changed.
+* Patterns of topic names are rejected, as in Kafka. Like Kafka before 4.4, a broker that imitates such a release also rejects static
+  members, warm-up tasks and task offsets. From 4.4 on, task offsets are kept in memory, described, and used by the assignor, but no
+  warm-up task is ever assigned.
 * The endpoints' epoch counts changes of members' tasks and endpoints. Until 4.3 it also counted each join.
 * A member with the epoch before its current one is accepted if it owns only tasks assigned to it: the response with the new epoch was lost.
   Any other wrong epoch fences the member, which must rejoin without tasks.
@@ -56,8 +58,8 @@ class StreamsHeartbeatResult:
 
 
 def check(beat: StreamsGroupHeartbeatRequest, *, is_extended: bool = False) -> None:
-    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state. `is_extended`: the rules of Kafka 4.4
-    apply."""
+    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state. With `is_extended` the rules of Kafka 4.4
+    apply, otherwise those of 4.3."""
     _reject(None if is_extended else _unsupported_before_4_4(beat))
     if beat.topology is not None and any(subtopology.source_topic_regex for subtopology in beat.topology.subtopologies):
         _reject("Regular expressions for source topics are not supported yet.")
@@ -129,8 +131,8 @@ def _check_changelogs(beat: StreamsGroupHeartbeatRequest) -> None:
 def heartbeat(
     draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, exists: bool
 ) -> StreamsHeartbeatResult:
-    """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. `exists`: the group was in the coordinator's
-    table. Raises Rejected."""
+    """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. `exists` is false if this heartbeat creates
+    the group. Raises Rejected."""
     before = _member(draft, beat)
     status: list[tuple[int, str]] = []
     after = _changed(before, beat, client_id, client_host, is_extended=draft.config.is_extended)
@@ -211,7 +213,7 @@ def request_shutdown(draft: StreamsDraft, member_id: str) -> None:
 
 
 def fence(draft: StreamsDraft, member_id: str) -> None:
-    """Remove a member from the streams group, because a deadline has come or it left."""
+    """Remove a member from the streams group, because it left or missed a deadline."""
     draft.remove_member(member_id)
     draft.bump_after_leave()
     draft.deadlines.cancel(DeadlineKind.SESSION, member_id)
@@ -219,8 +221,8 @@ def fence(draft: StreamsDraft, member_id: str) -> None:
 
 
 def _member(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    """Return the member as it was before this heartbeat; for a new member, one with only an id; for a static member that returns under a
-    new id, with its former assignment. Raises Rejected."""
+    """Return the member as it was before this heartbeat. A new member has only an id. A static member that returns under a new id has its
+    former assignment. Raises Rejected."""
     if beat.member_epoch != JOIN_EPOCH:
         member = draft.group.existing_member(beat.member_id, beat.instance_id)
         _check_epoch(member, beat)

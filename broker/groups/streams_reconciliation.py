@@ -1,11 +1,12 @@
-"""Takes a member of a streams group one step towards its target assignment: kept, revoked and newly assigned tasks.
+"""Takes a streams group's member one step towards its target assignment: which tasks it keeps, must revoke, and newly gets.
 
 Invariants, which ensure that each active task has one owner, and that a process has a task at most once, whatever its kind:
 
 1. Tasks that the member has outside its target are revoked first. Until the member confirms this, by its lists of owned tasks, it stays in
    its epoch and gets nothing new.
-2. Then it enters the target's epoch and gets the free tasks of its target. An active task is free if no process has it as one and the
-   member's own process has it in no other kind; a standby or warm-up task if the member's process has the task in no kind.
+2. Then it enters the target's epoch and gets the free tasks of its target. An active task is free if no process has it as an active task,
+   and the member's own process does not have it as a standby or warm-up task. A standby or warm-up task is free if the member's own process
+   does not have it in any kind.
 3. While some tasks of its target are not free, the member waits. Each heartbeat checks them again; a newer target may make the member
    revoke more meanwhile.
 4. With `in_place` (Kafka 4.4) a task that the member itself has in another kind is free: it changes its kind in one step, so that the
@@ -71,7 +72,8 @@ def reconcile(member: StreamsMember, target: TaskTarget, owned: TaskSet | None) 
     """Return the member after one step towards its target; the same object if nothing changes. `owned` are the tasks that the request lists
     as owned; None if it has no lists.
 
-    Raises Rejected(FENCED_MEMBER_EPOCH) for a member with tasks in a state that a newer coordinator wrote.
+    Raises Rejected(FENCED_MEMBER_EPOCH) if the member's state is unknown, because a newer coordinator wrote it, unless the request says
+    that the member owns no tasks.
     """
     after = _step(member, target, owned)
     return member if after == member else after

@@ -1,7 +1,7 @@
-"""Decodes the topics of a classic consumer's subscription, from the opaque metadata for its leader.
+"""Decodes the topics of a classic consumer's subscription, from the protocol metadata in its JoinGroup.
 
-Only the part common to all versions is read: version (i16), then the topics. The coordinator does not need the rest. Bytes in another
-format are legal; then the topics are unknown.
+Only the part that all versions have in common is read: version (i16), then the topics. The coordinator does not need the remaining fields.
+Bytes in another format are legal; then the topics are unknown.
 
 Source: Kafka's ConsumerProtocolSubscription (version 0 is a prefix of all), ClassicGroup.computeSubscribedTopics.
 """

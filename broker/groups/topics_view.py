@@ -64,11 +64,12 @@ class TopicsView(Protocol):
 
 
 MayDescribe = Callable[[str], bool]
-"""Returns whether the client may describe the topic: an expression matches no others (Kafka's TopicRegexResolver)."""
+"""Returns whether the client may describe a topic, given its name. A regular expression matches no other topics (Kafka's
+TopicRegexResolver)."""
 
 
 def every_topic(name: str) -> bool:
-    """Return True: a function that lets a member see every topic, without authorization."""
+    """Return True for every topic name: the `MayDescribe` function of a broker without an authorizer."""
     return True
 
 

@@ -1,1 +1,1 @@
-"""Networking: listeners, a pure session for each connection, and a thin asyncio shell around it."""
+"""Networking: listeners, and for each connection an asyncio protocol (`connection`) around a session without I/O (`session`)."""

@@ -38,8 +38,8 @@ _UNSECURED: Final = "org.apache.kafka.common.security.oauthbearer.internals.unse
 
 @dataclass(frozen=True, slots=True)
 class ClientSasl:
-    """A SASL mechanism with credentials. `tokens(host)` starts an authentication with a host. `takes_long` receives the peer's last message
-    (None: before the first token) and returns whether the next token must be computed on a thread.
+    """A SASL mechanism with the credentials of this node. `tokens(host)` starts an authentication with a host. `takes_long` receives the
+    peer's last message (None: before the first token) and returns whether the next token must be computed on a thread.
     """
 
     mechanism: str
@@ -57,7 +57,7 @@ class ClientSecurity:
 
 @dataclass(frozen=True, slots=True)
 class DialingNode:
-    """The parts of a broker that client security needs: random numbers and the wall clock."""
+    """The random numbers and the wall clock (ms) of the broker that connects to other nodes, for its credentials."""
 
     random_bytes: Callable[[int], bytes]
     now_ms: Callable[[], int]

@@ -1,4 +1,5 @@
-"""The asyncio shell of one connection. It moves bytes between a transport and a session and follows the session's decisions."""
+"""The asyncio protocol of one client connection, the shell of its session. It moves bytes between a transport and a `session.Session`,
+which decides when to read, write and close."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class MaxConnections(NamedTuple):
 
 def connection_limits(settings: BrokerSettings, between_brokers: str | None = None) -> Callable[[str, str], MaxConnections]:
     """Return a function that returns the current limits for a listener's name and a client's address. `between_brokers` is the name of the
-    inter-broker listener, if clients use other listeners. All connections of the process together leave descriptors for files.
+    inter-broker listener, if clients use other listeners. The limit of the process leaves file descriptors for the logs.
     """
     in_process = max_connections()
     return lambda listener, host: MaxConnections(
@@ -288,7 +289,7 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def _run_backlog(self) -> None:
-        """Handle requests that were received but not handled yet, for at most one turn of this connection, and write their responses."""
+        """Handle requests that were received but not handled yet, as many as one turn of the loop allows, and write their responses."""
         self._scheduled = False
         self._session.run()
         self.flush()

@@ -16,8 +16,9 @@ _SALT_BITS = 128
 
 
 class Credentials:
-    """The SCRAM credentials of a broker. `image` returns the newest metadata. `users` are additional users with their passwords, which are
-    salted with `random_bits(n)`. Without `token_secret` no delegation token is valid.
+    """The SCRAM credentials that a broker accepts: of the users and delegation tokens in the newest metadata, which `image` returns, and of
+    `users`, additional user names with passwords, which are salted with `random_bits(n)`. Without `token_secret` no delegation token is
+    valid.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Credentials:
         )
 
     def _make(self, kind: ScramKind, name: str) -> Credential:
-        """Salt a user's password at the first login, because it takes milliseconds."""
+        """Salt a user's password, which takes milliseconds, at the first login and not at the start."""
         found = self._made[kind.name, name] = self._salted(kind, self._users[name])
         return found
 

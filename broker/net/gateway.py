@@ -1,9 +1,11 @@
-"""A gateway in front of a cluster: one port for any broker, and one for each broker that the cluster names.
+"""`ottla gateway`: a proxy between clients and an existing cluster. It has one port for any broker, and one for each broker that the
+cluster names.
 
 Rules:
-- A broker's port is the first port plus one plus its node id, if that is free: so it is the same after a restart of the gateway, too.
-  With port 0, all ports are chosen by the system.
-- A port stays open while the gateway runs. If its broker cannot be reached, its clients' connections are reset, as a closed port does.
+- A broker's port is the first port plus one plus its node id, if that port is free. So it stays the same after a restart of the gateway.
+  With port 0, the operating system chooses all ports.
+- A port stays open while the gateway runs. If its broker cannot be reached, its clients' connections are reset, like connections to
+  a closed port.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class GatewaySettings:
 
 
 class Gateway:
-    """One gateway on the running event loop, started and stopped as a `ottla.broker.process.ServingNode`."""
+    """A gateway, a proxy between clients and a cluster, on the running event loop. `ottla.broker.process` starts and stops it
+    like a broker (`ServingNode`)."""
 
     def __init__(
         self,
@@ -120,8 +123,8 @@ class Gateway:
         return [self._port, *(port for _, port in sorted(self.book.ports.items()))]
 
     def greeting(self) -> str:
-        """Return the message to print after the start. A gateway made with `quiet` prints it to standard error instead, and returns an
-        empty one.
+        """Return the message to print after the start. A gateway made with `quiet` prints the message to standard error instead, and
+        returns an empty one.
         """
         cluster = ",".join(host_and_port(*address) for address in self.settings.cluster)
         at = host_and_port(self.settings.host, self._port)

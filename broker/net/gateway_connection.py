@@ -1,12 +1,13 @@
-"""The asyncio shell of one connection through a gateway: a transport to the client, one to a broker, and a passage between them.
+"""One client's connection through a gateway: a transport to the client, a transport to a broker, and a `gateway.passage.Passage`, which
+turns the bytes of one side into those of the other.
 
 Rules:
-- While one peer (client or broker) does not read, the gateway does not read from the other one, so its buffers have a bound.
-- If one transport ends, the other one is closed after its unsent bytes were written. If its peer reads none for GATEWAY_STILL_MS, it is
-  aborted.
+- While one peer (client or broker) does not read, the gateway does not read from the other one, so its buffers are limited.
+- If one transport ends, the other one is closed after its unsent bytes were written; it is aborted if its peer reads none of them for
+  GATEWAY_STILL_MS.
 - An invalid frame from either peer ends this connection and no other.
-- While a large response is being rewritten, other connections have their turns, and nothing is read from the broker. Only one is
-  decoded and encoded at a time: decoded, it takes ten times its bytes (14 MiB at most), and the byte budget does not count them.
+- While a large response is being rewritten, other connections have their turns, and nothing is read from the broker. The gateway decodes
+  only one response at a time: decoded, it takes ten times its bytes (14 MiB at most), which the byte budget does not count.
 - A connection that is over holds no reference cycle, so that its memory is freed at once: the collector's full runs are rare
   (`process.py`), and clients may connect often.
 - A connection on which no byte moves is closed, also while a request waits: a broker or a client that vanished would otherwise keep both
@@ -135,7 +136,7 @@ class _Side(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(limits.GATEWAY_WRITE_HIGH_BYTES, limits.GATEWAY_WRITE_LOW_BYTES)
         connected = transport.get_extra_info("socket")
-        if connected is not None:  # a peer that vanished without a word would keep both connections for ever
+        if connected is not None:  # a peer that vanished without closing would keep both connections for ever
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connection.made(self)
 
@@ -163,7 +164,7 @@ class _Side(asyncio.Protocol):
             self._connection.lost()
 
     def release(self) -> None:
-        """Drop the reference from this side to its connection, which has ended."""
+        """Drop the reference to the connection, which has ended, so that no reference cycle remains."""
         self._connection = None
 
     def write(self, buffers: list[Any]) -> None:
@@ -252,8 +253,8 @@ class GatewayConnection:
         self._process(self._passage.from_client if side is self.client else self._passage.from_cluster, data)
 
     def _process(self, process: Callable[..., None], *data: bytes) -> None:
-        """Call `process`, a method of the passage (which translates the bytes between client and cluster), with `data`, and write what it
-        makes ready. If it raises ProtocolError, end the connection.
+        """Call `process`, a method of the passage (which turns the bytes of one side into those of the other), with `data`, and write its
+        output. If it raises ProtocolError, end the connection.
         """
         try:
             process(*data)
@@ -419,7 +420,7 @@ class GatewayConnection:
             await attempt
         finally:
             attempt.cancel()
-            del attempt  # its exception refers to this frame
+            del attempt  # its exception's traceback refers to this frame: a reference cycle
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -1,7 +1,7 @@
-"""The clients' side of a gateway's TLS: a client whose handshake fails gets the alert that says why.
+"""TLS between clients and a gateway. A client whose handshake fails gets the TLS alert that says why.
 
-asyncio's TLS drops the alert together with the connection. A client would see a broken connection and try again until its time is up, where
-an alert makes Java's client raise SslAuthenticationException at once.
+asyncio's TLS drops the alert together with the connection. A client would see a broken connection and retry until its timeout; an alert
+makes Java's client raise SslAuthenticationException at once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class _Handshake(ssl.SSLObject):
-    """A handshake that reports its failure one call later if it has an alert to send, so that its caller sends the alert first. Without a
-    later call, the client closes the connection, or the time limit of handshakes does.
+    """A handshake that reports its failure one call later if it has an alert to send, so that its caller sends the alert first. If there is
+    no later call, the client closes the connection, or the handshake times out.
     """
 
     outgoing: ssl.MemoryBIO
@@ -40,7 +40,7 @@ class _Handshake(ssl.SSLObject):
 
 
 class AlertingContext(ssl.SSLContext):
-    """A context for a server of asyncio: the handshakes of the context `configured`, with alerts. `configured` is changed."""
+    """A server context for asyncio, which makes handshakes with the settings of `configured` and sends alerts (see `alerting`)."""
 
     configured: ssl.SSLContext
 
@@ -52,7 +52,8 @@ class AlertingContext(ssl.SSLContext):
 
 
 def alerting(configured: ssl.SSLContext) -> AlertingContext:
-    """Return a context that makes the handshakes of `configured`, and sends an alert when one fails."""
+    """Return a server context with the settings of `configured` that sends an alert when a handshake fails. `configured` is changed: its
+    connections become `_Handshake` objects."""
     configured.sslobject_class = _Handshake
     context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     context.configured = configured

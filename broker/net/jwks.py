@@ -1,4 +1,4 @@
-"""The keys that verify tokens: a JWKS document in a file, or at a URL that is fetched regularly.
+"""The keys that verify OAUTHBEARER tokens: a JWKS document in a file, or at a URL that is fetched regularly.
 
 Invariants:
 * No login waits for the network. Keys are fetched on a separate thread, and the current keys are used meanwhile. Only the broker's start
@@ -65,7 +65,7 @@ class FileKeys:
 
 @dataclass(frozen=True, slots=True)
 class RefreshIntervals:
-    """The intervals of fetches, in milliseconds: `sasl.oauthbearer.jwks.endpoint.refresh.ms`, `….retry.backoff.ms` and
+    """The intervals in ms at which a JWKS document is fetched: `sasl.oauthbearer.jwks.endpoint.refresh.ms`, `….retry.backoff.ms` and
     `….retry.backoff.max.ms`.
     """
 
@@ -75,7 +75,8 @@ class RefreshIntervals:
 
 
 class FetchedKeys:
-    """The keys at a URL. The constructor fetches them and blocks; it raises what `fetch` raises, and ValueError for an invalid document."""
+    """The keys that verify tokens, from a JWKS document at a URL, which is fetched regularly. The constructor fetches it and blocks; it
+    raises what `fetch` raises, and ValueError for an invalid document."""
 
     def __init__(self, fetch: Fetch, intervals: RefreshIntervals, timers: Timers, mono_ms: Callable[[], int]) -> None:
         self._fetch, self._intervals, self._timers, self._mono_ms = fetch, intervals, timers, mono_ms

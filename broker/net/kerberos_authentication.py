@@ -119,7 +119,8 @@ def _service(security: ListenerSecurity, entries: Sequence[LoginModule]) -> str:
 
 
 class _KeytabEntry(NamedTuple):
-    """The Kerberos principal of a key, and the path of the keytab that contains it (None: the machine's default keytab)."""
+    """The Kerberos principal of a key, and the path of the keytab that contains it (None: the machine's default keytab).
+    `only_accepts` is true if isInitiator=false: the key then serves only for accepting clients."""
 
     principal: str
     keytab: str | None

@@ -62,7 +62,7 @@ FindCredential = Callable[[ScramKind, str, bool], Credential | None]
 
 @dataclass(frozen=True, slots=True)
 class ListenerAuthentication:
-    """The security of one listener: its TLS context and its SASL configuration."""
+    """The security of one listener: its TLS context (None without TLS) and its SASL configuration (None without SASL)."""
 
     tls: ListenerTls | None
     sasl: ListenerSasl | None
@@ -144,7 +144,8 @@ def _listener_sasl(listener: Listener, settings: BrokerSettings, login_file: Log
 def _entries(
     listener: str, mechanism: str, settings: BrokerSettings, security: ListenerSecurity, login_file: LoginFile
 ) -> Sequence[LoginModule]:
-    """Return the mechanism's login modules; none if there is no JAAS configuration because development users are given."""
+    """Return the mechanism's login modules; an empty list if the broker has development users (`settings.users`) instead of a JAAS
+    configuration."""
     if settings.users and settings.login_file is None and security.of_mechanism(mechanism, _JAAS) is None:
         return []
     return login_entries(listener, mechanism, security, login_file)
@@ -155,7 +156,8 @@ def _number(given: object, otherwise: int) -> int:
 
 
 def login_entries(listener: str, mechanism: str, security: ListenerSecurity, login_file: LoginFile) -> list[LoginModule]:
-    """Return the login modules of a mechanism at a listener. Raises SettingsError."""
+    """Return the login modules of a mechanism at a listener: the one in its setting sasl.jaas.config, or else those in the JAAS file.
+    Raises SettingsError."""
     where = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
     text = security.of_mechanism(mechanism, _JAAS)
     if text is None and security.value(_JAAS) is not None:

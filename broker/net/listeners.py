@@ -58,8 +58,8 @@ def controller_listeners_of(settings: BrokerSettings) -> list[Listener]:
 
 
 def _at_voters_address(settings: BrokerSettings, listener: Listener) -> Listener:
-    """Return the listener. The first controller listener, if it is bound to every address and not advertised, gets this node's address in
-    controller.quorum.voters as its advertised address (KAFKA KafkaConfig.effectiveAdvertisedControllerListeners).
+    """Return `listener`, with this node's address in controller.quorum.voters as its advertised address if it is the first controller
+    listener, bound to every address, and not advertised (KAFKA KafkaConfig.effectiveAdvertisedControllerListeners).
     """
     first = settings.controller_listener_names[0].upper()
     if listener.name != first or listener.advertised_host is not None or listener.host not in ANYWHERE:
@@ -118,8 +118,8 @@ def _check_listener_prefixes(settings: BrokerSettings, protocols: Mapping[str, S
 def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) -> list[Endpoint]:
     """Return the endpoints that a cluster broker registers: its advertised listeners, or all listeners if none is advertised.
 
-    `bound` are the listeners of `Server`. A listener that is bound to every address and not advertised gets this machine's name. Raises
-    SettingsError.
+    `bound` are the listeners of `Server`. A listener with an empty host that is not advertised gets this machine's name. Raises
+    SettingsError for one that is bound to 0.0.0.0 or :: and not advertised.
     """
     advertised = [at for at in bound if not settings.advertised_listeners or at.advertised_host is not None]
     return endpoints_of(advertised)
@@ -131,7 +131,8 @@ def reachable_endpoints(bound: Sequence[Listener]) -> list[Endpoint]:
 
 
 def endpoints_of(bound: Sequence[Listener]) -> list[Endpoint]:
-    """Return the endpoint of each listener: its advertised address, or else its own. Raises SettingsError."""
+    """Return the endpoint of each listener: its advertised address, or else its own (this machine's name for an empty host). Raises
+    SettingsError for a listener at 0.0.0.0 or :: without an advertised address."""
     for at in bound:
         if at.advertised_host is None and at.host in ANYWHERE - {""}:
             raise SettingsError(f"advertised.listeners is required: {at.name} listens at {at.host}, to which no client can connect")

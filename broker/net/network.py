@@ -70,7 +70,7 @@ class _BoundSocket:
 
 def bound_socket(host: str, port: int) -> socket.socket:
     """Return a socket bound to an address (port 0: any port). Raises OSError."""
-    named = host.encode() if host.isascii() else host  # for a str, Python loads Unicode tables, whatever it contains
+    named = host.encode() if host.isascii() else host  # for a str, Python imports the idna codec and its tables, even if the name is ASCII
     found = socket.getaddrinfo(named, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # A name of both families (localhost) is bound at IPv4, as in Java: some clients connect to nothing else.
     family, kind, proto, _, address = min(found, key=lambda each: each[0] is not socket.AF_INET)

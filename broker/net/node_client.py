@@ -1,8 +1,8 @@
-"""A connection to another node over the network, which implements `ottla.broker.runtime.nodes.link.Link`.
+"""A connection from this node to another node, which implements `ottla.broker.runtime.nodes.link.Link`.
 
 Rules: no request is sent twice. A request waits at most until its connection is established; when a connection or its attempt breaks, every
 pending call fails. The next call connects again, after a pause that grows with each failure (Kafka's NetworkClient and
-ClusterConnectionStates). All time is the broker's clock.
+ClusterConnectionStates). Timeouts are measured by the broker's clock.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class ConnectTimeouts:
 
 
 class NodeClient:
-    """One connection to `node`; `client_id` is sent in every request. For a secured listener use
-    `secured_node_client.SecuredNodeClient`.
+    """A connection to another node, `node`, which is opened by the first call and again after it breaks. `client_id` is sent in every
+    request. For a secured listener use `secured_node_client.SecuredNodeClient`.
     """
 
     def __init__(
@@ -212,8 +212,8 @@ class NodeClient:
 
 
 class Wire(asyncio.Protocol):
-    """One TCP connection: sends requests and receives their responses in order. `broke` is called once with the reason if the peer closes
-    the connection or sends an invalid response; not after `end`.
+    """One TCP connection to another node: sends requests and receives their responses in order. `broke` is called once with the reason if
+    the peer closes the connection or sends an invalid response, but not after `end`.
     """
 
     def __init__(self, address: str, client_id: str, broke: Callable[[str], None]) -> None:

@@ -107,7 +107,7 @@ class SecuredNodeClient(NodeClient):
             self._opening = asyncio.get_running_loop().create_task(self._reauthenticate(wire, sasl))
 
     async def _reauthenticate(self, wire: Wire, sasl: ClientSasl) -> None:
-        """Re-authenticate on the open connection (KIP-368). Requests that are called meanwhile wait. If it fails, break the connection."""
+        """Re-authenticate on the open connection (KIP-368). Calls made meanwhile wait. If it fails, break the connection."""
         try:
             await self._authenticate(wire, sasl)
         except LinkBroken as error:

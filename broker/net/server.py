@@ -1,4 +1,4 @@
-"""Listening sockets, and the tasks that concern all connections: idle connections, memory, and stopping."""
+"""A broker's listening sockets, and what concerns all its connections: closing the idle ones, and stopping."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def _maker(shared: Shared, listener: Listener, at_listener: ListenerAuthenticati
 
 
 class Server:
-    """All listeners of a broker. `listeners` have their configured ports; after `bind` the actual ones (for port 0)."""
+    """All listeners of a broker. `listeners` have their configured ports; after `bind`, a listener with port 0 has the port that
+    the system chose."""
 
     def __init__(self, network: Network, listeners: Sequence[Listener], backlog: int) -> None:
         self._network = network
@@ -84,7 +85,7 @@ class Server:
         shared.timers.schedule(shared.mono_ms() + every, sweep)
 
     def close(self) -> None:
-        """Stop accepting connections and reading from them; requests in flight are still answered."""
+        """Stop accepting connections, and reading from the open ones. Requests in flight are answered; then connections are closed."""
         for connection in self._last_connections():
             connection.stop_reading()
 

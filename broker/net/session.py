@@ -1,5 +1,5 @@
-"""The protocol of one connection: splits bytes into frames, orders responses, and decides when to pause or close. No I/O, no
-loop, no clock.
+"""The requests and responses of one client connection: splits bytes into frames, keeps responses in order, and decides when to pause
+reading and when to close. No I/O, no event loop, no clock: its shell, `connection.Connection`, has these.
 
 Rules:
 * Requests are handled in order, each after the response to the previous one is ready. So a request never sees a state older than an earlier

@@ -1,4 +1,4 @@
-"""The choice of connections to close when all of them hold too much memory.
+"""Chooses the connections to close when all connections together hold too much memory.
 
 Rules:
 * A connection's memory is the received bytes that are not handled and the responses that its peer has not read. The announced size of a
@@ -58,7 +58,8 @@ class Shedding:
         self._is_watching = False
 
     def memory_is_short(self, holders: Iterable[Holder]) -> None:
-        """Start watching `holders`. If they exceed the budget by more than `largest` bytes, close the largest at once."""
+        """Start watching `holders`, the open connections. If they exceed the budget by more than `largest` bytes, close the connections
+        with the most memory at once."""
         if self._budget.used > self._max_bytes:
             largest_first = sorted(((holder.held_bytes(), holder) for holder in holders), key=lambda candidate: -candidate[0])
             self._close(largest_first, self._budget.limit, "one of the largest")
@@ -72,7 +73,7 @@ class Shedding:
         self._timers.schedule(self._mono_ms() + limits.LOOK_MS, lambda: self._look(holders))
 
     def _look(self, holders: Iterable[Holder]) -> None:
-        """Close slow holders, even if the budget is not exhausted any more, because other connections still wait for memory."""
+        """Close slow connections, even if the byte budget is not exhausted any more, because other connections still wait for memory."""
         self._is_watching = False
         found = [(holder.held_bytes(), holder, holder.moved_bytes()) for holder in holders]
         slow = [(held, holder) for held, holder, moved in found if moved * limits.MOVED_PART < held]

@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 
 class StoreChanges:
-    """The keystores and truststores of a broker's listeners (`authentication`) and of its connections to other nodes (`keys`), by listener
-    name.
+    """Changes the keystores and truststores of a broker's listeners (`authentication`) and of its connections to other nodes (`keys`); both
+    are by listener name.
 
     The argument `wanted` of the methods has all dynamic settings of this broker, as text, by full name.
     """

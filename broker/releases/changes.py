@@ -28,8 +28,8 @@ class Change(NamedTuple):
 
 
 def summary(table: ReleaseTable) -> tuple[str, str, str, int | None, int, int, int, str | None]:
-    """Return a release's row for the table of releases, the values of COLUMNS. A feature is named with its level in a new cluster; level 0
-    is supported, and not enabled."""
+    """Return a release's row for the table of releases, the values of COLUMNS. The column of other features names each with its level in a
+    new cluster; level 0 means that the feature is supported, but not enabled."""
     features = table.features
     others = ", ".join(f"{name} {level}" for name, (_, _, level) in features.items() if name != _METADATA)
     level = features[_METADATA][2] if _METADATA in features else None

@@ -176,7 +176,8 @@ class Likeness:
 
     @property
     def decompresses_client_metrics(self) -> bool:
-        """Whether pushed client metrics that cannot be decompressed are rejected. Kafka 3.7 passes them to its plug-ins compressed."""
+        """Whether pushed client metrics that cannot be decompressed are rejected, as since 3.8. Kafka 3.7 passes them to its plug-ins
+        compressed."""
         return self._order >= _METRICS_DECOMPRESSED
 
     @property
@@ -188,7 +189,7 @@ class Likeness:
 
     @property
     def has_states_of_any_case(self) -> bool:
-        """Whether ListGroups ignores upper and lower case in its filter of group states."""
+        """Whether ListGroups ignores upper and lower case in its filter of group states, as since 3.8."""
         return self._order >= _STATES_OF_ANY_CASE
 
     @property
@@ -200,7 +201,7 @@ class Likeness:
 
     @property
     def authorizes_broker_changes_first(self) -> bool:
-        """Whether a broker authorizes changes of broker settings before it validates them."""
+        """Whether a broker authorizes changes of broker settings before it validates them, as since 4.4."""
         return self._order >= _BROKER_CHANGES_AUTHORIZED_FIRST
 
     @property
@@ -229,7 +230,7 @@ class Likeness:
 
     @property
     def accepts_late_commits(self) -> bool:
-        """Whether group members may commit offsets with an older member epoch than their present one (KIP-1251)."""
+        """Whether group members may commit offsets with an older member epoch than their present one, as since 4.3 (KIP-1251)."""
         return self._order >= _LATE_COMMITS
 
     @property
@@ -282,9 +283,8 @@ class Likeness:
         return (first, last) if first <= last else None
 
     def levels(self, feature: str, lowest: int, highest: int) -> tuple[int, int] | None:
-        """Return the lowest and highest of the levels `lowest` to `highest` of a feature that the release supports, or None if it does not
-        have the feature.
-        """
+        """Return the range of levels of a feature that both the release and Ottla support: the part of `lowest` to `highest`, Ottla's
+        levels, that the release has. None if the release does not have the feature."""
         if feature not in self.table.features:
             return None
         low, high, _ = self.table.features[feature]
@@ -309,19 +309,18 @@ class Likeness:
                 )
 
     def default(self, setting: str, own: str | None) -> str | None:
-        """Return the release's default of a broker setting. `own` is Ottla's default. If `own` differs from Kafka's newest default, return
-        `own`.
-        """
+        """Return the release's default of a broker setting. `own` is Ottla's default. If it differs from the default of the newest Kafka
+        release, Ottla has deviated from Kafka on purpose: return `own` for every release."""
         if setting not in self._defaults or own != self._newest_settings[setting]:
             return own
         return self._defaults[setting]
 
     def lacks(self, setting: str) -> bool:
-        """Return whether the release does not have this setting of a broker."""
+        """Return whether the release does not have this broker setting, which the newest release has."""
         return setting in self._newest_settings and setting not in self.table.broker_settings and setting != TRANSACTION_VERSION
 
     def lacks_of_topics(self, setting: str) -> bool:
-        """Return whether the release does not have this setting of a topic."""
+        """Return whether the release does not have this topic setting, which the newest release has."""
         return setting in self._later_topic_settings
 
 

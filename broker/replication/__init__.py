@@ -1,1 +1,2 @@
-"""The replication protocol of one partition replica, without I/O: leadership, ISR, high watermark, fetch positions and pending waits."""
+"""The replication protocol of one partition replica, without I/O: leadership, ISR, high watermark, fetch positions and pending
+acknowledgements."""

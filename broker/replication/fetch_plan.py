@@ -1,4 +1,5 @@
-"""The fetch state of one fetcher and its leader: selects the partitions of the next Fetch request and interprets each response.
+"""The fetch state of the partitions that a follower fetches from one leader over one connection: selects the partitions of the next Fetch
+request and interprets each response.
 
 Invariants:
 * One request is in flight at a time.
@@ -54,7 +55,9 @@ class FetchStep(NamedTuple):
 
 
 class FetchPlan:
-    """The partitions that broker `node` fetches from one leader. Times are in ms of a monotonic clock."""
+    """The partitions that broker `node` fetches from one leader, with their fetch states and the fetch session. Times are in ms of a
+    monotonic clock.
+    """
 
     def __init__(
         self, node: int, brokers: Brokers, limits: FetchLimits | None = None, held_back: Callable[[PartitionKey], bool] | None = None
@@ -137,7 +140,8 @@ class FetchPlan:
     # --- the next request --------------------------------------------------------------------------------------------------------
 
     def truncations(self, now_ms: int) -> list[tuple[PartitionKey, TruncateLog]]:
-        """Return the logs to truncate before they can be fetched. They have no leader epoch and are cut at their high watermark.
+        """Return the partitions whose logs must be truncated before they can be fetched: logs without any leader epoch, each with the
+        truncation at its high watermark.
 
         The caller truncates each log and then calls `truncated`.
         """
@@ -195,8 +199,8 @@ class FetchPlan:
     # --- responses ---------------------------------------------------------------------------------------------------------------
 
     def handle_response(self, response: FetchResponse, now_ms: int) -> list[FetchStep]:
-        """Return the steps that a Fetch response requires, one for a partition. The caller carries out each step, then calls `appended`,
-        `truncated` or `fail` for its partition.
+        """Return the steps that a Fetch response requires, at most one per partition. The caller carries out each step, then calls
+        `appended`, `truncated` or `fail` for its partition.
 
         If the leader no longer has the fetch session, the next request starts a new one at once. Any other top-level error backs off all
         partitions.

@@ -3,7 +3,7 @@
 Invariants:
 * A response is used only if the fetch offset, the leader epoch and the last fetched epoch are those of its request, and the partition is
   neither truncating nor in back-off.
-* Of a response with a diverging epoch only the truncation is used (KAFKA-13141). The high watermark comes with the next response.
+* If a response has a diverging epoch, the follower only truncates its log (KAFKA-13141). The high watermark comes with the next response.
 * A follower never truncates to its own high watermark if its log contains any leader epoch (KIP-101).
 * Errors that a retry cannot resolve (a fenced leader epoch, an inconsistent log end) stop the fetch until newer metadata arrives. All other
   errors are retried after a back-off.
@@ -167,9 +167,9 @@ class Follower:
         return AppendFetched(self.leader_epoch)
 
     def refused(self, error: int, sent: FetchPartition, now_ms: int) -> FetchAction:
-        """Return the action that an error response for this partition requires.
+        """Return the action that an error response for this partition requires: FAIL for a fenced leader epoch, otherwise BACK_OFF.
 
-        A leader never serves a fenced leader epoch again, so the fetch fails, unless newer metadata has changed the epoch since the
+        A leader never serves a fenced leader epoch again, so a retry is useless, unless newer metadata has changed the epoch since the
         request.
         """
         if error == ErrorCode.FENCED_LEADER_EPOCH and sent.current_leader_epoch == self.leader_epoch:
@@ -225,8 +225,8 @@ class Follower:
 def truncation(leaders: EpochEndOffset, log: FollowerLog, otherwise: int) -> int:
     """Return the offset at which to truncate `log`.
 
-    `leaders` is the largest leader epoch up to the follower's last epoch that the leader has, with the end offset of that epoch.
-    `otherwise` is returned if the leader knows no end offset. If this log lacks the leader's epoch, the log is cut at the end of its own
+    `leaders` is the leader's answer: its largest leader epoch that is not above the follower's last one, and the end offset of that epoch.
+    `otherwise` is returned if the answer has no end offset. If this log lacks the leader's epoch, the log is cut at the end of its own
     previous epoch. The next fetch carries that epoch and may diverge again (KIP-279).
     """
     if leaders.end_offset == UNKNOWN_END:

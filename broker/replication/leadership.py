@@ -1,11 +1,11 @@
-"""The leader's view of the other replicas, from which it derives ISR changes and the limit of the high watermark.
+"""A partition leader's view of the other replicas, from which it derives ISR changes and the limit of the high watermark.
 
 Invariants:
 * A replica joins the ISR only if it has every committed record and every record that the log had when this leadership began. Records in
   between may be committed, and an ISR member may be elected leader (KAFKA-7128).
 * A replica leaves the ISR if it lags behind the leader and was last caught up more than replica.lag.time.max.ms ago. A replica that would
-  have to leave at once does not join. Otherwise, while the ISR is below min.insync.replicas and the high watermark cannot advance, it could
-  join and leave endlessly (KAFKA-19996).
+  have to leave at once does not join. Without this rule it could join and leave endlessly, while the ISR is below min.insync.replicas and
+  the high watermark cannot advance (KAFKA-19996).
 * One ISR change is pending at a time.
 
 Source: KAFKA Partition (updateAssignmentAndIsr, needsExpandIsr, getOutOfSyncReplicas, maybeIncrementLeaderHW, lowWatermarkIfLeader).
@@ -26,7 +26,9 @@ BLOCKED: Final = -1
 
 
 class Registration(NamedTuple):
-    """A partition's metadata record (KAFKA PartitionRegistration). `leader` is -1 if the partition has no leader."""
+    """A partition's replicas, ISR, leader and epochs from the metadata (KAFKA PartitionRegistration). `leader` is -1 if the partition has
+    no leader.
+    """
 
     leader: int
     replicas: tuple[int, ...]
@@ -40,12 +42,14 @@ class Registration(NamedTuple):
 
 
 def alone(leader_epoch: int, node: int = 0) -> Registration:
-    """Return the registration of a partition whose only replica leads. Its partition epoch is below that of any metadata record."""
+    """Return the registration of a partition whose only replica, on broker `node`, is the leader. Its partition epoch, -1, is below that of
+    any metadata record.
+    """
     return Registration(node, (node,), (node,), leader_epoch, partition_epoch=-1)
 
 
 class Leadership:
-    """The leader's state of the other replicas. It is empty while this replica follows."""
+    """A leader's state of a partition's other replicas and of its ISR. It is empty while this replica is a follower."""
 
     __slots__ = ("_brokers", "epoch_start", "followers", "in_sync", "lag_max_ms", "min_in_sync", "registration")
 
@@ -62,10 +66,10 @@ class Leadership:
         """The log end offset at which this leadership began."""
 
     def assigned(self, registration: Registration, *, news: bool) -> None:
-        """Apply the replica assignment and ISR of a metadata record. If the record is `news`, it discards the pending proposal.
+        """Apply the replica assignment and ISR of a metadata record. If the record is `news`, it discards the pending ISR proposal.
 
-        A record whose change was already confirmed by an AlterPartition response is not news. The controller may have committed a proposal
-        that was sent in between, so the high watermark must keep waiting for the replicas that join by it.
+        A record is not news if an AlterPartition response has already confirmed its change. A proposal that was sent after that response
+        stays pending: the controller may have committed it, so the high watermark must keep waiting for the replicas that it adds.
         """
         self.registration = registration
         others = [node for node in registration.replicas if node != registration.leader]
@@ -92,7 +96,9 @@ class Leadership:
         return self._brokers.has_replaced(fetch.node, fetch.broker_epoch)
 
     def expansion(self, node: int, high_watermark: int, log_end: int, now_ms: int) -> frozenset[int] | None:
-        """Return the ISR extended by `node`, or None if this expansion must not be proposed. `log_end` is the leader's."""
+        """Return the ISR extended by `node`, or None if this must not be proposed: a change is pending, or the node is in the ISR, may not
+        join or has not caught up. `log_end` is the leader's.
+        """
         current, reached = self.in_sync, self.followers[node].log_end
         if current.proposal is not None or node in current.committed or not self._may_join(node) or self._lags(node, log_end, now_ms):
             return None
@@ -110,10 +116,10 @@ class Leadership:
         return all(progress is not None and progress.log_end == log_end for progress in others)
 
     def members(self, nodes: Iterable[int]) -> tuple[InSyncMember, ...]:
-        """Return `nodes` with the broker epochs by which the controller identifies their incarnations.
+        """Return `nodes`, the brokers of an ISR proposal, with their broker epochs, by which the controller detects a restart (KIP-903).
 
-        The broker epoch may be unknown only for a replica that is already in the ISR. If that broker restarts, its removal from the ISR
-        increments the partition epoch, and the controller rejects the proposal as outdated.
+        The broker epoch may be unknown (-1) only for a replica that is already in the ISR. If that broker restarts, its removal from the
+        ISR increments the partition epoch, and the controller rejects the proposal as outdated.
         """
         return tuple(InSyncMember(node, self._epoch_of(node)) for node in sorted(nodes))
 
@@ -161,5 +167,7 @@ class Leadership:
         return end
 
     def lowest_start(self) -> int:
-        """Return the lowest log start offset of the other live replicas, or INT64_MAX if there are none."""
+        """Return the lowest log start offset of the other live replicas, -1 if one of them has not fetched yet, or INT64_MAX if there are
+        none.
+        """
         return min((p.log_start for node, p in self.followers.items() if self._brokers.is_alive(node)), default=INT64_MAX)

@@ -25,7 +25,9 @@ class FollowerFetch(NamedTuple):
 
 
 class SessionFetchTime:
-    """The time in ms of the last request in a follower's fetch session. Each request fetches all partitions of the session."""
+    """The time in ms of the last request in a follower's fetch session. It is the fetch time of every partition of the session, also of
+    those that the request does not list.
+    """
 
     __slots__ = ("ms",)
 
@@ -34,7 +36,8 @@ class SessionFetchTime:
 
 
 class Progress:
-    """The state of another replica, derived from its fetches. `broker_epoch` is None until it has fetched under this leadership.
+    """The leader's state of another replica, derived from that replica's fetches. `broker_epoch` is None until the replica has fetched
+    under this leadership.
 
     While nothing is appended, a follower at the log end repeats the same fetch offset with each request of its session. To avoid visiting
     every partition for each request, `follow_session` makes the session provide the fetch times until `leave_session` is called.
@@ -85,7 +88,9 @@ class Progress:
             self.fetched_ms = max(self.fetched_ms, fetch_time.ms)
 
     def leave_session(self, fetch_time: SessionFetchTime) -> None:
-        """End `follow_session`, because the partition has changed. Later requests of the session count only when the partition is read."""
+        """Undo `follow_session`, because the partition has changed: later requests of the session count as fetches of this partition only
+        when they read it.
+        """
         if fetch_time in self.fetch_times:
             self.refresh()
             self.fetch_times = tuple(other for other in self.fetch_times if other is not fetch_time)

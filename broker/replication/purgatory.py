@@ -1,8 +1,8 @@
 """Pending acknowledgements of appends, by condition and offset.
 
-A wait never outlives the leadership of its replica: a later high watermark may pass the same offset with other records (KAFKA-20634). When
-the same replica is elected again, its log is unchanged, so producers keep waiting. Coordinators do not, because their state belongs to one
-leader epoch.
+A wait never outlives the leadership of its replica, because a later high watermark may pass the same offset with other records
+(KAFKA-20634). When the same replica is elected again, its log is unchanged, so the acknowledgements of producers stay pending. Those of
+group and transaction coordinators fail, because a coordinator's state belongs to one leader epoch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PendingT = TypeVar("PendingT")
 
 
 class Condition(Enum):
-    """The condition of an acknowledgement. A mere append (acks=0) needs none, because it holds when the append returns."""
+    """The condition under which an append is acknowledged. There is none for acks=0, which is not acknowledged."""
 
     ON_DISK = "on disk"
     """This replica may rely on its own copy: acks=1."""

@@ -4,7 +4,7 @@ Invariants:
 * A leader's high watermark is the lowest log end offset of the ISR, itself included, and never decreases. A follower's high watermark is
   the one that its leader last sent, limited to its own log end; it may decrease.
 * An election does not move the high watermark. Records above it become committed only when every in-sync replica has them.
-* flush.messages limits how far a leader counts its own log. While a sync is due or running, only records on disk count.
+* With flush.messages set, a leader counts only the records on its disk toward the high watermark while a sync is due or running.
 * The log end of an in-sync follower is unknown until it fetches under this leadership. An unknown log end blocks the high watermark.
 * A leader that is re-elected in the very next epoch keeps the log ends of its followers. If it missed an epoch, it discards them, because
   another leader may have truncated the followers. (Kafka keeps them, and may then commit records that a follower has lost.)
@@ -88,7 +88,9 @@ class Replica:
 
     @property
     def own_end(self) -> int:
-        """The end offset up to which this replica's own log counts: its log end offset, or the synced offset while a sync is due."""
+        """The end offset up to which this replica's own log counts for acknowledgements: its log end offset or, while flush.messages
+        requires a sync, the end of the records on disk (at least the high watermark).
+        """
         return max(self.synced, self.high_watermark) if self._held else self.log_end
 
     @property
@@ -198,7 +200,7 @@ class Replica:
 
     @property
     def may_lag(self) -> bool:
-        """Whether `look_for_laggards` could find a lagging replica even if nothing else changes."""
+        """Whether an in-sync follower is not at the log end, so that it may lag as time passes even if nothing else changes."""
         return self.shared and not self.leadership.have_all(self.log_end)
 
     @property
@@ -274,7 +276,9 @@ class Replica:
         self._sync_counts_to = INT64_MAX
 
     def sync_ended(self, offset: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
-        """Record the end of a sync, and return the effects: every record below `offset`, the log end when the sync began, is on disk."""
+        """Record the end of a sync, and return the effects. `offset` is the log end offset at which the sync began; every record below it
+        is on disk.
+        """
         self._syncing = False
         self.synced = max(self.synced, min(offset, self._sync_counts_to))
         self._held = self.log_end - self.synced >= flush_messages

@@ -40,9 +40,9 @@ class Throttle:
         self._span_ms = windows * window_ms
 
     def cover(self, topic: str, replicas: Collection[str], node: int) -> None:
-        """Replace the replicas of the topic that the quota throttles.
+        """Replace the set of the topic's replicas that the quota throttles (leader.replication.throttled.replicas or follower...).
 
-        Each replica is `partition:broker`, or `*` for all. Those of other brokers than `node` are ignored.
+        Each replica is `partition:broker`, or `*` for all. Replicas of other brokers than `node` are ignored; an empty list removes all.
         """
         if not replicas:
             self._covered.pop(topic, None)

@@ -1,1 +1,1 @@
-"""The only layer that waits: durable appends, long polls, timers, and work in the background."""
+"""The broker's only layer that waits: for syncs and replication, in long polls, on timers, for other nodes, and in background work."""

@@ -1,1 +1,1 @@
-"""Authentication: JAAS configuration, SASL mechanisms, keys and certificates. Pure, except that files are read at the start."""
+"""Authentication: JAAS configuration, SASL mechanisms, keys and certificates. No code here uses the network."""

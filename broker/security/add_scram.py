@@ -19,8 +19,8 @@ _ITERATIONS: Final = 4096
 
 
 def parsed_scram(argument: str, random_bytes: Callable[[int], bytes]) -> tuple[str, ScramKind, Credential]:
-    """Return the user, mechanism and credential that one `--add-scram` argument names. `random_bytes` makes a salt if it has none. Raises
-    ValueError.
+    """Return the user, mechanism and credential that one `--add-scram` argument names. `random_bytes` makes a salt if the argument has
+    none. Raises ValueError.
     """
     name, equals, text = argument.strip().partition("=")
     if not equals:

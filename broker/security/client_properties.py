@@ -10,8 +10,8 @@ KINDS: Final = ("java", "librdkafka", "kafka-python", "aiokafka")
 
 
 class ClientConnection(NamedTuple):
-    """A listener's address and the security that it requires. `ca` is a PEM file, if TLS is used; None for anything that is not
-    required.
+    """A listener's address and the security that it requires. `ca` is the path of a PEM file with the trusted certificates, None
+    without TLS; `user` is None without SASL.
     """
 
     bootstrap: str

@@ -1,4 +1,4 @@
-"""A generated certificate authority and server certificate for development and test brokers. They are made on demand and kept in files.
+"""A generated certificate authority and server certificate for development and test brokers. They are made on demand and stored in files.
 
 Invariants:
 * The authority's key is discarded after it has signed this one certificate.

@@ -1,7 +1,7 @@
 """A certificate's subject name in Java's format, to which principals and mapping rules refer.
 
-Invariants: the last attribute comes first, without spaces. Only a few attribute types have a keyword; any other type is written as its
-dotted number with the DER of its value.
+Invariants: attributes are in reverse order, without spaces between them. Only a few attribute types have a keyword; any other type is
+written as its dotted number with the DER of its value.
 
 Source: JDK X500Principal.getName (RFC 2253), AVA.toRFC2253String.
 """

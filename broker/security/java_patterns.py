@@ -2,7 +2,7 @@ r"""Java's regular expressions and replacements, for the rules that map names to
 
 Invariants:
 * Python compiles the expressions. An expression that Python cannot compile, or interprets differently (`[a-z&&[^b]]`), is rejected. As in
-  Java, `\\w`, `\\d` and `(?i)` refer to ASCII.
+  Java, `\w`, `\d` and `(?i)` refer to ASCII.
 * A replacement that Java rejects is rejected.
 
 Source: JDK java.util.regex.Matcher.appendReplacement.

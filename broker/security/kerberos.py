@@ -2,7 +2,7 @@
 
 Invariants:
 * To accept a ticket the library reads the keytab and writes to the replay cache, both on this machine's disk; it contacts no other
-  machine. It runs on the loop, like all file I/O.
+  machine. So tickets are accepted on the event loop, where all file I/O runs.
 * Only Kerberos 5 in the framing of RFC 2743 is accepted. A token of any other mechanism is rejected before the library reads it.
 * After authentication the client is offered no security layer, as in Kafka. The authorization id that it sends is ignored, as in Kafka.
 
@@ -60,8 +60,8 @@ class Acceptor:
 
 
 class Gssapi:
-    """One authentication. If no rule maps the client's principal to a name, authentication succeeds but no request is served:
-    `user` is None.
+    """One authentication in progress with the SASL mechanism GSSAPI. If no rule maps the client's principal to a name, authentication
+    succeeds, but `user` is None and no request is served.
     """
 
     expires_ms = None

@@ -32,7 +32,7 @@ class NoShortName(ValueError):
 
 
 class KerberosName(NamedTuple):
-    """A principal `service/host@realm`. Without a realm, all of it is the service."""
+    """A principal `service/host@realm`. If it has no realm, the whole text is `service`, and the other fields are None."""
 
     service: str
     host: str | None
@@ -90,7 +90,8 @@ class _Rule(NamedTuple):
 
 
 class ShortNames:
-    """The mapping defined by the rules of `sasl.kerberos.principal.to.local.rules`. Raises ValueError that names the invalid rule."""
+    """The mapping defined by the rules of `sasl.kerberos.principal.to.local.rules`. The constructor raises ValueError, which names the
+    invalid rule."""
 
     def __init__(self, rules: Sequence[str], default_realm: str) -> None:
         self._rules, self._default_realm = [_parsed(text) for text in rules], default_realm

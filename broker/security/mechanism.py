@@ -19,8 +19,8 @@ class Failed(Exception):
 
 
 class Broken(Exception):
-    """A message that no correct client sends. Kafka fails with an unexpected exception and closes the connection without a response, so
-    does this broker. The text is for the log.
+    """A message that no correct client sends. Kafka fails with an unexpected exception and closes the connection without a response, and
+    so does this broker. The text is for the log.
     """
 
 

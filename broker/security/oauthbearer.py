@@ -2,7 +2,7 @@
 
 Invariants:
 * An invalid token gets a JSON response. Authentication fails with that text when the client has acknowledged it.
-* The size of a token is limited by the request's. No log message contains any part of a token.
+* A token is not larger than its request, whose size is limited. No log message contains any part of a token.
 
 Source: KAFKA OAuthBearerSaslServer, OAuthBearerClientInitialResponse, OAuthBearerUnsecuredValidatorCallbackHandler,
 OAuthBearerUnsecuredJws.
@@ -101,7 +101,8 @@ def _read(message: str) -> tuple[str, str]:
 
 
 class UnsecuredTokens:
-    """The validator of unsigned tokens, with the login module's options. Raises ValueError for an invalid option."""
+    """The validator of unsigned tokens, with the login module's `unsecuredValidator…` options. The constructor raises ValueError for an
+    invalid option."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         def option(name: str, otherwise: str) -> str:

@@ -16,7 +16,8 @@ _RESERVED: Final = frozenset({"iat", "exp"})
 
 
 class OwnTokens:
-    """Makes unsigned OAUTHBEARER tokens as the options of a login module say. Raises ValueError for invalid options."""
+    """Makes unsigned OAUTHBEARER tokens according to the options of a login module. The constructor raises ValueError for invalid
+    options."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms

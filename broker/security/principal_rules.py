@@ -29,6 +29,8 @@ class NoRule(ValueError):
 
 
 class _Rule(NamedTuple):
+    """One mapping rule. `pattern` is None for DEFAULT, which keeps the whole name; `case` is `L` or `U` to convert the result, or empty."""
+
     pattern: re.Pattern[str] | None
     parts: Parts
     case: str
@@ -43,7 +45,8 @@ class _Rule(NamedTuple):
 
 
 class PrincipalRules:
-    """The mapping defined by the rules of `ssl.principal.mapping.rules`. Raises ValueError that names the invalid rule."""
+    """The mapping defined by the rules of `ssl.principal.mapping.rules`. The constructor raises ValueError, which names the invalid
+    rule."""
 
     def __init__(self, text: str) -> None:
         self._rules: Sequence[_Rule] = [rule for found in _SPLITTER.finditer(text.strip()) if (rule := _parsed(found[1])) is not None]

@@ -96,9 +96,10 @@ class _State(Enum):
 
 
 class SaslExchange:
-    """One authentication; `before` is the one that it renews. `decode(frame)` raises UnsupportedVersion for versions that the listener does
-    not serve; `refuse(api_key, version, request, error, text)` makes the response that rejects a whole request; `software_is_valid` checks
-    the client name and version in ApiVersions.
+    """One authentication of a connection. `before` is the session that it renews (KIP-368), None for the connection's first authentication.
+
+    `decode(frame)` raises UnsupportedVersion for versions that the listener does not serve; `refuse(api_key, version, request, error,
+    text)` makes the response that rejects a whole request; `software_is_valid` checks the client name and version in ApiVersions.
     """
 
     def __init__(

@@ -122,7 +122,7 @@ class Scram:
         self._nonce = match["nonce"] + _in_base_36(self._random_bits(_NONCE_BITS))
         salt = base64.b64encode(found.salt).decode()
         answer = f"r={self._nonce},s={salt},i={found.iterations}"
-        # Kafka puts the extensions in a map whose order differs from start to start; a single extension has the same position.
+        # Kafka rebuilds this text from a map whose order differs from one JVM to the next; for a single extension the result is the same.
         rest = "".join(f",{key}={value}" for key, value in extensions.items())
         self._signed = f"n={match['name']},r={match['nonce']}{rest},{answer}"
         return answer

@@ -86,8 +86,8 @@ class KeySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """The required claims: `sasl.oauthbearer.expected.audience` and related settings. Without an issuer any issuer is accepted; `audiences`
-    is None if any audience is.
+    """The required claims: `sasl.oauthbearer.expected.audience` and related settings. If `issuer` or `audiences` is None, every issuer or
+    audience is accepted; if `audiences` is empty, only tokens without an audience are. `skew_s` is the allowed clock skew in seconds.
     """
 
     audiences: frozenset[str] | None = frozenset()

@@ -103,8 +103,8 @@ class HandshakeContext(ssl.SSLContext):
 
 
 class Stores(NamedTuple):
-    """The stores that a context was made from: the settings, the server's own certificate, whether a truststore is configured, and the
-    modification times of the store files.
+    """What a listener's TLS context was made from: the security settings, the server's own certificate (DER), whether a truststore is
+    configured, and the modification times of the keystore and truststore files (ns).
     """
 
     security: ListenerSecurity
@@ -114,7 +114,8 @@ class Stores(NamedTuple):
 
 
 class ListenerTls:
-    """The TLS context of one listener, and the mapping of client certificates to principals. Raises StoreError, OSError or ValueError."""
+    """The TLS context of one listener, and the mapping of client certificates to principals. The constructor raises StoreError, OSError or
+    ValueError for unusable settings or files."""
 
     def __init__(self, security: ListenerSecurity, client_auth: str, read: Callable[[str], bytes]) -> None:
         self._rules = PrincipalRules(str(security.value("ssl.principal.mapping.rules")))

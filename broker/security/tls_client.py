@@ -29,7 +29,8 @@ _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 
 
 class ClientTls:
-    """The current TLS context for connections to one listener of other nodes. Raises StoreError, OSError or ValueError."""
+    """The current TLS context for connections to one listener of other nodes. The constructor raises StoreError, OSError or ValueError for
+    unusable settings or files."""
 
     def __init__(self, security: ListenerSecurity, read: Read) -> None:
         self._read = read

@@ -1,4 +1,5 @@
-"""The HMAC of a delegation token (KIP-48), computed from the token's id and the nodes' shared `delegation.token.secret.key`; never written.
+"""The HMAC of a delegation token (KIP-48), computed from the token's id and the nodes' shared `delegation.token.secret.key`. It is
+never stored.
 
 A client with the HMAC authenticates by SCRAM: the user is the token's id, the password is the HMAC in base64, with the extension
 `tokenauth=true`.

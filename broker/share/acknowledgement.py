@@ -1,7 +1,7 @@
 """Acknowledges records that a member has acquired (KAFKA SharePartition.acknowledge; KIP-932, KIP-1222). No I/O.
 
-A request is atomic for each partition: if one record cannot be acknowledged, all state transitions of the request are rolled back. As in
-Kafka, acquisition locks that the request has already renewed are not: they keep the new timeout.
+A request is atomic for each partition: if one record cannot be acknowledged, all state transitions of the request in this partition are
+rolled back. As in Kafka, acquisition locks that the request has already renewed are not rolled back, but keep the new timeout.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Segment(NamedTuple):
 
 
 def acknowledge(partition: SharePartition, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int) -> Update:
-    """Begin the state transitions for a member's acknowledgements, and return them for one write.
+    """Begin the state transitions for a member's acknowledgements. Return them as one `Update`, which the caller writes.
 
     Raises Rejected(INVALID_RECORD_STATE or INVALID_REQUEST) if one acknowledgement is not allowed, after the others were rolled back.
     """

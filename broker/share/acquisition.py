@@ -30,7 +30,7 @@ class Fetched(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Acquisition:
     """A member's request to acquire records of one share partition. Acquired records are split at batch boundaries of the log into batches
-    in flight of at least `batch_size` records. `record_limit`: `max_records` is a strict limit (KIP-1206)."""
+    in flight of at least `batch_size` records. With `record_limit`, `max_records` is a strict limit (KIP-1206)."""
 
     member_id: str
     max_records: int
@@ -95,7 +95,7 @@ class _Acquiring:
             return []
         self._archive_missing(fetch_offset, base)
         if partition.open_gap is not None and partition.open_gap < base:
-            partition.fetched_to(base)  # Kafka does not: if compaction has emptied the gap, it fetches the same offset for ever
+            partition.fetched_to(base)  # Kafka does not do this, and fetches the same offset forever if compaction has emptied the gap
         floor = partition.in_flight.floor(base)
         base = floor.first_offset if floor is not None and floor.last_offset >= base else max(base, partition.start_offset)
         if base > last:
@@ -153,7 +153,7 @@ class _Acquiring:
         if self.acquired:
             partition.fetched_to(self.acquired[-1].last_offset + 1)
         elif self.left > 0:
-            partition.fetched_to(last + 1)  # Kafka does not move the gap then, and may fetch the same offset for ever
+            partition.fetched_to(last + 1)  # Kafka does not move the gap then, and may fetch the same offset forever
 
     def _acquire_again(self, batch: InFlightBatch, last: int) -> bool:
         """Acquire the available records of a batch in flight. Return False if this request may not acquire records of later batches,

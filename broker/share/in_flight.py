@@ -74,7 +74,7 @@ class InFlightState:
         return self.state.is_terminal and self.change is None
 
     def copy(self) -> InFlightState:
-        """Return a copy of the state, for a run that is split in two. Both then belong to the same pending transition, if there is one."""
+        """Return a copy of the state, for a run of records that is split in two. If a transition is pending, both parts belong to it."""
         copy = InFlightState(self.state, self.delivery_count, self.member_id, self.lock_deadline_ms)
         copy.change, copy._before, copy._archived = self.change, self._before, self._archived
         return copy
@@ -197,7 +197,9 @@ class InFlightBatch:
         return self.runs[bisect_left(self.runs, first_offset, key=_first) : bisect_right(self.runs, last_offset, key=_first)]
 
     def touching(self, first_offset: int, last_offset: int) -> Iterator[Run]:
-        """Yield the runs of the batch that have offsets in the range. A batch may have thousands of runs, so they are not all looked at."""
+        """Yield the runs of the batch that have offsets in the range. The first is found by binary search, because a batch may have
+        thousands of runs.
+        """
         at = max(0, bisect_right(self.runs, first_offset, key=_first) - 1)
         while at < len(self.runs) and (run := self.runs[at]).first_offset <= last_offset:
             if run.last_offset >= first_offset:
@@ -258,7 +260,7 @@ class InFlight:
         return self.batches[bisect_left(self.batches, first_offset, key=_first) : bisect_right(self.batches, last_offset, key=_first)]
 
     def touching(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-        """Return the batches that begin in the range, and the one before them: it may reach into the range."""
+        """Return the batches that begin in the range, and the one before them, which may reach into the range."""
         floor = self.floor(first_offset)
         return self.beginning_in(first_offset if floor is None else floor.first_offset, last_offset)
 

@@ -1,6 +1,6 @@
-"""The persister: where a share partition's leader reads and writes the delivery state (KAFKA Persister).
+"""The persister: the interface through which a share partition's leader reads and writes the delivery state (KAFKA Persister).
 
-A share partition depends on this interface only. The state itself is in `__share_group_state`, at the group's share coordinator.
+The share coordinator behind it stores the state in `__share_group_state`.
 """
 
 from __future__ import annotations
@@ -80,9 +80,8 @@ class StateSummary:
 
 
 class Persister(Protocol):
-    """Reads and writes share state. A call returns its result, or a future of it if it has to wait. The call or the future raises Rejected.
-
-    `Rejected.code` is the code of the coordinator's response, such as FENCED_STATE_EPOCH.
+    """Reads and writes the state of share partitions. A call returns its result, or a future of it if it has to wait. The call or the
+    future raises Rejected with the error code of the coordinator's response, such as FENCED_STATE_EPOCH.
     """
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:

@@ -1,10 +1,11 @@
 """Share sessions: which partitions each member fetches (KAFKA ShareSessionCache, ShareSession, ShareSessionContext). No I/O.
 
 Invariants:
-* A member has at most one session. Epoch 0 replaces it, the following requests carry 1, 2, … (2147483647 wraps to 1), -1 ends it.
+* A member has at most one session. A request with epoch 0 begins it in place of an older one, the following requests have the epochs 1, 2,
+  … (after 2147483647 again 1), and a request with epoch -1 ends it.
 * A full cache accepts no further session. None is evicted: a session ends with its member or its connection.
-* All sessions together use at most `limits.SHARE_SESSION_BYTES_MAX`, by estimate. An update that would exceed it changes nothing; a new
-  session that would is not created, but has ended the member's older session.
+* All sessions together use at most `limits.SHARE_SESSION_BYTES_MAX`, by estimate. An update that would exceed this changes nothing. A new
+  session that would exceed it is not created, but the member's older session has been ended.
 * Within a session, a response omits a partition that has no records and no error, is not new in the session, and had no error in the last
   response.
 * A partition that returned records moves to the end of the session's order.
@@ -34,7 +35,8 @@ class TopicPartition(NamedTuple):
 
 @dataclass(slots=True)
 class CachedPartition:
-    """A partition of a share session. `topic` is its name when it was added, None if the topic id was unknown."""
+    """A partition of a share session. `topic` is the topic's name when it was added, None if the topic id was unknown. `must_be_sent` is
+    whether the next response includes the partition even if it has neither records nor an error."""
 
     topic: str | None
     must_be_sent: bool
@@ -64,7 +66,7 @@ class ShareSession:
         if cached is None:
             return False
         sent = has_records or has_error or cached.must_be_sent
-        cached.must_be_sent = has_error  # the first response after the error includes the partition, so that the member notices its end
+        cached.must_be_sent = has_error  # the next response then includes the partition also without an error: the error has ended
         if has_records:
             self.partitions[key] = self.partitions.pop(key)
         return sent

@@ -27,7 +27,7 @@ from ottla.broker.share.settings import ShareSettings
 from ottla.protocol.error_codes import ErrorCode
 
 _LOCKS_AT_LEAST = 64
-"""The number of lock entries from which outdated ones are removed."""
+"""The smallest number of lock entries at which outdated ones are removed."""
 
 
 class AcquiredRecords(NamedTuple):
@@ -71,9 +71,9 @@ class SharePartition:
         self.may_have_available = False
         """Whether there may be available records in flight, so that the next fetch has to look for them."""
         self.dead_letters: list[DeadLetters] = []
-        """Archiving records, as persisted, whose dead letters have not been begun."""
+        """Records in the state ARCHIVING, which is persisted, whose dead letters are still to be written. The owner takes them."""
         self._gap: tuple[int, int] | None = None
-        """The first offset that may have to be fetched again, and the end offset at the start: behind it, nothing is missing."""
+        """The first offset that may have to be fetched again, and the end offset when the state was loaded: no later offset is missing."""
         self._locks: list[tuple[int, int, int]] = []
         """A heap of (deadline, first offset, last offset). An entry is outdated once its records have another deadline."""
         self._max_locks = _LOCKS_AT_LEAST
@@ -163,8 +163,8 @@ class SharePartition:
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def fetched_to(self, offset: int) -> None:
-        """Let the open gap (offsets that must be fetched again) begin at `offset`, because all below were; close it if `offset` is past the
-        end offset."""
+        """Record that all offsets below `offset` were fetched: the open gap (offsets that must be fetched again) now begins at `offset`. If
+        `offset` is past the end offset, close the gap."""
         still_open = self.open_gap is not None and offset <= self.end_offset
         self._gap = (offset, self.end_offset) if still_open else None
 
@@ -172,7 +172,7 @@ class SharePartition:
 
     def lock(self, first_offset: int, last_offset: int, now_ms: int) -> int:
         """Return the lock deadline (ms) of records that are acquired or renewed at `now_ms`, and register it, so that `expire_locks` checks
-        the records when the deadline has come.
+        the records when the deadline has passed.
         """
         if len(self._locks) >= self._max_locks:
             self._locks = [lock for lock in self._locks if self._is_current(*lock)]
@@ -244,7 +244,8 @@ class SharePartition:
         return True
 
     def written(self, update: Update) -> bool:
-        """Commit the update's transitions, add its dead letters to `dead_letters`, and trim. Return whether the start offset has moved."""
+        """Commit the update's transitions, add its dead letters to `dead_letters`, and remove settled records from the front (`trim`).
+        Return whether the start offset has moved."""
         for run in self._changing(update):
             run.state.commit()
             if run.state.state is RecordState.AVAILABLE:

@@ -123,8 +123,8 @@ class ShareStateCoordinator:
         if self._is_strict:
             state = _never_lower(found, state)
         elif _UNCHANGED < state.start_offset < found.start_offset:
-            # A leader has repeated this write after a later one. Kafka takes the older start offset: without the states between the two,
-            # the next leader delivers accepted records again.
+            # This is the retry of a write that arrives after a later write. Kafka takes over its lower start offset. Because the states
+            # between the two offsets are gone, the next leader would then deliver accepted records again.
             state = replace(state, start_offset=found.start_offset, delivery_complete_count=found.delivery_complete_count)
         return Effects([self._next_record(key, found, state, found.leader_epoch, now_ms)], None)
 
@@ -138,7 +138,9 @@ class ShareStateCoordinator:
         return StateSummary(found.state_epoch, found.leader_epoch, found.start_offset, found.delivery_complete_count)
 
     def delete(self, key: SharePartitionKey) -> Effects[ShareRecord, None]:
-        """Return the record that deletes the share partition's state, no record if there is no state. Raises Rejected."""
+        """Return the record that deletes the share partition's state; no record if there is no state. Raises Rejected if the partition does
+        not exist.
+        """
         self._check_exists(key)
         return Effects([ShareRecord(key, None)] if key in self.states else (), None)
 

@@ -1,6 +1,6 @@
 """A disk in memory that can fill up, fail, become read-only, and lose power. It passes the same test suite as real files (test_files.py).
 
-After a power loss, a file has its synced contents, and a directory the names at its last sync.
+After a power loss, a file has the contents of its last fsync, and a directory the names of its last fsync.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class MemoryLock:
 
 
 class MemoryFiles(Files):
-    """Files in memory. `room` is how many more bytes can be written; `on_call(operation, path)` may raise an error for a call."""
+    """Files in memory. `room`: how many more bytes can be written before ENOSPC; None: no limit. `on_call(operation, path)` is called
+    before each operation, and may raise its error."""
 
     def __init__(self) -> None:
         self.nodes: dict[Path, FileNode] = {}

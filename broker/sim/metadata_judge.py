@@ -1,4 +1,4 @@
-"""Invariants of a cluster's metadata: of every committed image, of each step between images, and of the metadata log.
+"""Checks the invariants of a cluster's metadata: of every committed image, of each step between images, and of the metadata log.
 
 Sources: KAFKA PartitionChangeBuilder, ReplicationControlManager; KIP-966 for eligible leader replicas.
 """

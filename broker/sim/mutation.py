@@ -40,10 +40,10 @@ class Mutation:
 
 
 def always(value: Any) -> Callable[[Any], Callable[..., Any]]:
-    """Return the `instead` of a Mutation whose substitute returns `value` for any arguments."""
+    """Return a function for use as a Mutation's `instead`; its substitute returns `value` for any arguments."""
     return lambda original: lambda *_, **__: value
 
 
 def nothing(original: Any) -> Callable[..., None]:
-    """Be the `instead` of a Mutation whose substitute does nothing and returns None."""
+    """Return a substitute that does nothing and returns None; for use as a Mutation's `instead`."""
     return lambda *_, **__: None

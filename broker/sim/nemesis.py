@@ -46,8 +46,8 @@ _BLACKOUT: Final = 0.3
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of this `kind` at `node` (and, for links, `peer`), from `at_ms` for `for_ms`. `draw` is a random number of its own, 0 to
-    1."""
+    """A fault of this `kind` at `node` (and, for links, `peer`), from `at_ms` for `for_ms` of virtual time. `draw`: a random number from 0
+    to 1, from which the details of the fault follow, such as the other end of a link."""
 
     at_ms: int
     kind: str
@@ -287,8 +287,8 @@ class Nemesis:
         return all(len(each.isr) == len(each.replicas) for topic in topics for each in topic.partitions.values())
 
     def _forget_recovered(self) -> None:
-        """Remove from `_not_recovered`, the nodes that lost power and so unsynced records, those that run unfenced again, and those that
-        are in no ISR or set of eligible leader replicas."""
+        """Update `_not_recovered`, the nodes that lost power and with it unsynced records: remove the nodes that run unfenced again, and
+        those that are in no ISR and no set of eligible leader replicas any more."""
         image = self.cluster.image
         for node in sorted(self._not_recovered):
             all_of_them = (each for topic in image.topics.values() for each in topic.partitions.values())

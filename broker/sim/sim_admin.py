@@ -149,7 +149,7 @@ class SimAdmin(SimClient):
             self.known[name].partitions = count
 
     async def _set(self) -> None:
-        """Set min.insync.replicas of a fixed topic, or the retention of another."""
+        """Change min.insync.replicas of a fixed topic, or retention.ms of another topic."""
         name = self._any_extra() if self.random.random() < 0.3 else self.random.choice(list(self.fixed))
         if not name or name in self.unclean or (name in self.fixed and not self._is_led(name)):
             return

@@ -80,7 +80,7 @@ class SimClient:
                 await self.pause()
 
     async def leader_of(self, tp: TopicPartition) -> int:
-        """Return the node id of the partition's leader as far as the client knows; ask until it knows one."""
+        """Return the node id of the partition's leader as far as the client knows. If it knows none, request metadata until it does."""
         while tp not in self._leaders:
             answer = await self.anybody(MetadataRequest([MetadataRequestTopic(name=tp[0])], allow_auto_topic_creation=False), 12)
             for topic in answer.topics:
@@ -101,7 +101,8 @@ class SimClient:
         self._leaders.pop(tp, None)
 
     async def coordinator_of(self, key: str, kind: int) -> int:
-        """Return the node id of the coordinator of a group (kind 0) or a transactional id (kind 1); ask until it is known."""
+        """Return the node id of the coordinator of a group (kind 0) or a transactional id (kind 1). If the client does not know it, ask
+        brokers until one returns it."""
         while (key, kind) not in self._coordinators:
             answer = await self.anybody(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
             (found,) = answer.coordinators

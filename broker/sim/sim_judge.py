@@ -1,4 +1,4 @@
-"""Invariants of a running cluster, and of its state after all faults are healed.
+"""Checks the invariants of a running cluster, and of its state after all faults are healed.
 
 The metadata's invariants are in `metadata_judge`. The logs' invariants are those of the replication protocol: records below a high
 watermark that a leader has reported are in the log of every later leader, byte for byte.
@@ -71,7 +71,7 @@ class Watch:
         for before, after in self.metadata.look():
             self._check_partitions(before, after)
         for node in self._cluster.nodes.values():
-            # Also while it starts or shuts down: it may lead. It has no services before its logs are open.
+            # A node that starts or shuts down is checked, too, because it may lead. It has no services before its logs are open.
             services: Any = getattr(node.broker, "services", None)
             for partition in services.partitions if services is not None else ():
                 self._check_partition(node.node_id, partition)
@@ -92,7 +92,7 @@ class Watch:
                     raise Violation(f"{node.host} has been silent for {FENCED_AFTER_US // 1_000_000} s, but is not fenced")
 
     def _check_partitions(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Check that a replica joins the ISR only with every committed record, and that only eligible replicas are elected."""
+        """Check that a replica joins the ISR only with every committed record, and record unclean elections."""
         for topic_id, topic in after.topics.items():
             old_topic = before.topics.get(topic_id)
             if old_topic is None or old_topic is topic:
@@ -107,8 +107,9 @@ class Watch:
                     self._has_joined(self._cluster.nodes[node], topic, index)
 
     def _elected_outside(self, image: MetadataImage, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
-        """Record as unclean the election of a leader outside the ISR and the eligible leader replicas, if the topic allows unclean
-        elections. Otherwise raise Violation unless the last known leader was elected without any other eligible replica (KIP-966)."""
+        """Record the election of a leader outside the ISR and the eligible leader replicas as unclean, if the topic allows unclean
+        elections. In other topics this can only be the last known leader (KIP-966), and `_has_all` checks that it has every committed
+        record."""
         if may_elect_uncleanly(image, topic):
             self._committed.setdefault((topic.topic_id, index), _Committed()).unclean.append(now.leader_epoch)
 
@@ -184,7 +185,8 @@ class Watch:
             known.end = following
 
     def _is_at_successor(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
-        """Check a leader that does not know its successor yet: it can commit only records that the successor had when it was elected."""
+        """Check a leader of an old epoch, which does not know its successor yet: it can commit only records that the successor had when it
+        was elected."""
         if known.unclean and known.unclean[-1] > partition.replica.leader_epoch:
             return
         late = list(batches_of(partition.log, known.end, mark))

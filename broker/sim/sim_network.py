@@ -151,7 +151,8 @@ class SimNetwork(MemoryNetwork):
         return len(found)
 
     def process_died(self, process: Process, *, power: bool) -> None:
-        """Close the dead process's listeners and connections: its kernel resets them, or, without power, nothing is sent."""
+        """Close the dead process's listeners and connections. Its peers get a reset from the kernel; after a power loss (`power`) they get
+        nothing."""
         for address in [address for address, server in self.servers.items() if isinstance(server, SimServer) and server.process is process]:
             del self.servers[address]
         ends = [end for end in self.open_ends() if end.process is process]
@@ -165,7 +166,7 @@ class SimNetwork(MemoryNetwork):
                 end.stream.carry(end.other.reset)
 
     def power_is_back(self, host: str) -> None:
-        """Reset the host's connections from before its power loss, for the peers that still wait."""
+        """Reset the connections that the host had before its power loss; peers that still wait on them are notified by the reset."""
         self.dark.discard(host)
         for end in self._silent.pop(host, []):
             end.stream.carry(end.other.reset)

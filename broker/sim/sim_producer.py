@@ -94,7 +94,8 @@ class SimProducer(SimClient):
                     break
             may_lose = self.idempotent and len(window) > 1 and window[0].sequence > 0
             await self.send_all([each for each in window if not each.done], first_lost=may_lose and self.random.random() < FIRST_LOST)
-            # Acknowledged batches after an open one count, too: a broker remembers a producer's last five.
+            # Acknowledged batches stay in the window while an earlier one is not acknowledged: a broker remembers only a producer's last
+            # five, and must recognise the earlier one when it is sent again.
             window = list(dropwhile(lambda batch: batch.done, window))
             if self.acks == 1:
                 # Refresh metadata, as after metadata.max.age.ms: with acks=1 no timeout reveals an isolated leader. So both sides of a

@@ -78,7 +78,8 @@ class ShareGroupHistory:
         return sum(value) % _POISON_EVERY == 0
 
     def delivered(self, member: str, one: Delivery) -> None:
-        """Check that a delivery agrees with what was acknowledged and delivered before; add violations to `wrong`."""
+        """Record a delivery, and check that it agrees with the deliveries and answered acknowledgements before; add violations to
+        `wrong`."""
         self._deliveries += 1
         ended, acknowledged = self._ended.get(one.offset), self._counts.get(one.offset)
         if ended is not None and ended[0] < one.sent:
@@ -148,8 +149,8 @@ _STATES: Final = {AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED, AcknowledgeT
 
 
 def _followed(partition: Partition, names: Mapping[bytes, str], states: dict[Offset, tuple[int, int]]) -> Iterator[str]:
-    """Add the newest (delivery count, state) of each record to `states`, and yield a violation if one of these, or a start offset, goes
-    back.
+    """Read one partition of `__share_group_state`. Add the newest (delivery count, state) of each record to `states`, and yield a violation
+    if a snapshot goes back behind a record's state, or if a start offset decreases.
 
     A leader may repeat a write after a later one. Of two states of a record, the one with the higher delivery count is newer.
     """

@@ -1,8 +1,7 @@
 """Simulated members of a share group: they acquire records, and accept, release, reject or renew them, or let their locks expire.
 
-A member has one request under way, so a record that it gets was acquired after the request for it was sent.
-
-Sources: KIP-932, KIP-1222; KAFKA ShareConsumeRequestManager.
+A member has only one request in flight, so a record that it gets was acquired after the request for it was sent. Sources: KIP-932,
+KIP-1222; KAFKA ShareConsumeRequestManager.
 """
 
 from __future__ import annotations

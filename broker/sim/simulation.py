@@ -66,8 +66,8 @@ SMALL: Final = {
 class Plan:
     """Everything that determines a run.
 
-    `synced`: everything acknowledged is on disk (flush.messages=1). Clients work and faults happen for `work_ms`; the administrator sends a
-    request about every `admin_ms`. `audits`: the audit also judges the disks.
+    `synced`: acknowledged records are on disk (flush.messages=1). Clients work and faults happen for `work_ms`; the administrator sends a
+    request about every `admin_ms`. `audits`: the run ends with an audit of the disks.
     """
 
     seed: int
@@ -89,7 +89,8 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """The result of a run. `happened` are the faults that were possible when their time came."""
+    """The result of a run. `happened`: the faults that were injected; a planned fault is left out if it was not possible at its time.
+    `violations`: empty if all invariants hold."""
 
     plan: Plan
     happened: list[Fault] = field(default_factory=list)
@@ -249,7 +250,8 @@ class Simulation:
         return copier
 
     def _client_fault(self, fault: Fault) -> Callable[[], None]:
-        """Kill or pause a copier and a member of the share group; return a function that replaces or resumes them."""
+        """Kill or pause a copier and a member of the share group. Return the function that ends the fault: it starts their replacements, or
+        resumes them."""
         ends = (self._copier_fault(fault), self.shared.fault(fault))
 
         def end() -> None:

@@ -1,1 +1,2 @@
-"""The log: Kafka's files and Kafka's rules about them. Nothing here waits, reads the clock, or knows about requests."""
+"""A data directory in Kafka's format: partition logs, their indexes and checkpoints, and Kafka's rules about them. No code here handles
+requests, and a log gets the time as an argument."""

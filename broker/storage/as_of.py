@@ -1,9 +1,10 @@
-"""Cuts a copy of a data directory at an earlier moment of its logs.
+"""Truncates the logs in a copy of a data directory to their state at an earlier moment.
 
 Invariants:
 - A log keeps the batches before the first one whose newest record is later than the moment. The time of a record is its timestamp, which
   the producer sets in topics with CreateTime, and the broker in internal topics and in the metadata log.
-- The metadata log is cut, too, so topics, settings, ACLs and users are those of the moment. A moment before its oldest record is refused.
+- The metadata log is truncated, too, so topics, settings, ACLs and users are those of the moment. A moment before its oldest record is
+  refused.
 - Records that retention, compaction or a deletion removed after the moment are not restored.
 - The copy has the state of a data directory after a clean shutdown.
 """
@@ -55,7 +56,7 @@ def cut_at(directory: Path, moment: int | AtOffset, now_ms: int, *, files: Files
             moment_ms = moment
         _cut_metadata(log_dir, moment_ms, now_ms)
         for log in list(log_dir.logs.values()):
-            if log is not named:  # whose records may have times in any order
+            if log is not named:  # already truncated by offset; by time it might lose more, because its timestamps need not increase
                 _cut(log_dir, log, first_later(log, moment_ms), now_ms)
     except BaseException:
         log_dir.close(clean=False)

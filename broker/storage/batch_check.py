@@ -1,4 +1,5 @@
-"""Validates a produced batch and decides what of it is rewritten (Kafka's UnifiedLog.analyzeAndValidateRecords, LogValidator).
+"""Validates a batch of a Produce request, and rewrites it if the topic's settings require that (Kafka's LogValidator,
+UnifiedLog.analyzeAndValidateRecords).
 
 Invariants:
 
@@ -49,9 +50,9 @@ _RECORD_ERRORS_SHOWN: Final = 3
 
 @dataclass(slots=True)
 class Checked:
-    """A batch as it will be written, except for its base offset and leader epoch.
+    """A validated batch as it will be written to the log, which only sets its base offset and leader epoch.
 
-    `header` has the client's base offset 0. `bytes_from_magic` are the batch's bytes from the magic byte on, in one or more buffers.
+    `header` still has the client's base offset, 0. `bytes_from_magic` are the batch's bytes from the magic byte on, in one or more buffers.
     """
 
     header: BatchHeader
@@ -63,7 +64,7 @@ class TooLongForEventLoop(Exception):
 
 
 def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once: bool = False) -> Checked:
-    """Validate the single batch in `data`, sent by a client, in Kafka's order.
+    """Validate the single batch in `data`, which a client sent. The checks are made in Kafka's order, which decides the error.
 
     Raises `Rejected` with Kafka's error code. With `at_once` (on the event loop) it raises `TooLongForEventLoop` for a batch whose check
     would take more than a few ms. The result has views of `data`, which must not change before the result is written.

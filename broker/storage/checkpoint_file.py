@@ -14,7 +14,7 @@ _VERSION: Final = "0"
 
 
 class CorruptCheckpoint(Exception):
-    """The text is not that of a Kafka checkpoint file. The message has the line and the reason."""
+    """A checkpoint file is not in Kafka's format. The message names the line and the reason."""
 
 
 def encode_lines(lines: Iterable[str]) -> bytes:

@@ -51,7 +51,7 @@ def key_digest(key: bytes) -> bytes:
 class CleanedTransactions:
     """Tracks which batches belong to aborted transactions, and which transactions have no data left when their marker is reached.
 
-    It must get the log's batches in order (Kafka's CleanedTransactionMetadata).
+    Its methods must be called for the log's batches in order (Kafka's CleanedTransactionMetadata).
     """
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
@@ -105,8 +105,8 @@ class OffsetMap:
         self._transactions = CleanedTransactions(aborted)
 
     def add(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Add the keys of a batch with their offsets. Return False, with nothing added, if the map is full; the first batch is always
-        added. Raises `RecordsError`."""
+        """Add the keys of a batch with their offsets. Return False, with nothing added, if the map is full; the first batch is added
+        even if it has too many keys. Raises `RecordsError`."""
         if header.magic == MAGIC_V2 and header.record_count > 0:
             _check(batch, header)
             if header.is_control:
@@ -178,7 +178,8 @@ class BatchCleaner:
             gone = self._transactions.data_is_aborted(header)
         elif not empty:
             gone = self._transactions.marker_is_empty(header, batch)
-        # Only after the check: a transaction aborted beyond the range still needs its index entry, or its data would become visible.
+        # Only now, after the markers were processed: a transaction whose marker is beyond the range still needs its transaction index
+        # entry, or its data would become visible.
         if header.base_offset >= self._rules.end_offset:
             return batch
         if empty:

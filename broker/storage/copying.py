@@ -1,4 +1,4 @@
-"""Copies one file as cheaply as the file system can: a reflink (FICLONE) where it has them, otherwise only the parts that have data.
+"""Copies one file as cheaply as the file system can: a reflink (FICLONE) where there are reflinks, otherwise only the parts that have data.
 
 Kafka preallocates the indexes of active segments, 10 MiB each and nearly all of it a hole; a copy keeps the holes.
 """
@@ -68,7 +68,7 @@ def _copy_data(from_fd: int, to_fd: int, size: int) -> None:
 
 
 def _next_data(fd: int, position: int, size: int) -> tuple[int, int]:
-    """Return [start, end) of the first range in [position, size) that is not a hole; (size, size) if the rest is a hole.
+    """Return [start, end) of the first range in [position, size) that is not a hole; (size, size) if there is none.
 
     Return (position, size) if the system cannot report holes.
     """

@@ -34,7 +34,7 @@ def is_deleted(name: str) -> bool:
 def set_aside(topic: str, partition: int, unique: bytes, suffix: str) -> str:
     """Return the new name of a deleted or stray partition's directory: `<topic>-<partition>.<32 hex digits><suffix>`.
 
-    The topic is shortened if the name would be too long for a file system.
+    `unique` are 16 random bytes, the source of the digits. The topic is shortened if the name would be too long for a file system.
     """
     tail = f"-{partition}.{unique.hex()}{suffix}"
     return topic[: NAME_MAX - len(tail)] + tail

@@ -1,4 +1,4 @@
-"""Errors below the level of a response to a request. The error of a response is `ottla.broker.core.rejected.Rejected`."""
+"""Errors of storage that are not the answer to a request. The error that a client gets is `ottla.broker.core.rejected.Rejected`."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ def storage_error(what: str, error: Exception) -> Rejected:
 
 
 class LogDirLocked(Exception):
-    """Another broker, Ottla or Apache Kafka, holds the lock of this directory."""
+    """Another broker, Ottla or Apache Kafka, holds the lock of the data directory."""
 
 
 class LogDirRefused(Exception):
-    """The directory belongs to another cluster or node, or is unusable. The message names the file and the reason."""
+    """The data directory belongs to another cluster or node, or is unusable. The message names the file and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Damage that was found and repaired when the directory was opened. `position` is a byte position in `file`, -1 for the whole file."""
+    """Damage that was found and repaired when the data directory was opened. `position` is a byte position in `file`, -1 for the
+    whole file."""
 
     file: Path
     reason: str

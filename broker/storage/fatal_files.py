@@ -1,4 +1,4 @@
-"""Stops a broker at the first disk error, so that other replicas become leaders: they are not elected while this broker is alive.
+"""Stops a cluster broker at the first disk error. The controller then elects other replicas, which it does not do while the broker lives.
 
 Source: Kafka's LogDirFailureChannel, LogManager.handleLogDirFailure, which halts a broker without an online log directory. This broker
 has one log directory.
@@ -16,7 +16,8 @@ _WATCHED: Final = tuple(name for name in vars(Files) if not name.startswith("_")
 
 
 class FatalFiles(Files):
-    """Wraps `files` and calls `on_failure` once, with the first `OSError`, on the thread on which the error occurred.
+    """The file access of a cluster broker: passes every call to `files`, and calls `on_failure` once, with the first `OSError`, on the
+    thread on which the error occurred.
 
     `on_failure` may be set after construction; errors before that are not reported. A FileNotFoundError counts as a failure only if `root`,
     the data directory, is missing, too.

@@ -47,7 +47,8 @@ class Files:
         return DirLock(directory)
 
     def open(self, path: Path) -> int:
-        """Open for reading and writing, creating the file if it does not exist. A file with several hard links is opened for reading."""
+        """Open for reading and writing, creating the file if it does not exist. A file with several hard links is opened for
+        reading, because `own` must copy it before a write."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o644)
         if os.fstat(fd).st_nlink <= 1:
             return fd

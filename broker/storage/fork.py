@@ -3,8 +3,9 @@
 Invariants:
 - The original is only read. Both directories share the bytes of closed segments: by reflinks where the file system has them, otherwise by
   hard links, which Ottla never writes through (`Files.own`). All other files are copied.
-- A copy of a directory in use has the state after a crash. Checkpoints are read first, because a log may have more records than its
-  checkpoint says, but not fewer. Then the size of all logs is taken at (nearly) one moment, and bytes appended later are not copied.
+- A copy of a directory in use is like the directory after a crash of its broker. Checkpoints are read first, because a log may
+  have more records than its checkpoint says, but not fewer. Then the size of all logs is taken at (nearly) one moment, and bytes appended
+  later are not copied.
 - The copy is consistent: it has the metadata and the transaction state that its records depend on. The metadata log and the transaction
   log (GUARDS) must have the same length before and after the other logs are measured; otherwise all are measured again.
 - The new directory gets its name when it is complete.
@@ -40,12 +41,13 @@ _DELETED: Final = ".deleted"
 
 
 class ForkRefused(Exception):
-    """The directory cannot be forked; the message says why and what to do."""
+    """The data directory cannot be forked (copied); the message says why and what to do."""
 
 
 @dataclass(slots=True)
 class ForkReport:
-    """The contents of a fork. `linked` files share their bytes by hard links, `cloned` ones by reflinks, `copied` ones share none."""
+    """The contents of a fork, a copy of a data directory. `linked` files share their bytes by hard links, `cloned` ones by reflinks,
+    `copied` ones share none."""
 
     source: Path
     target: Path
@@ -66,7 +68,7 @@ class ForkReport:
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition's directory: the inode and size of each file, without deleted ones."""
+    """A partition's directory: the inode and size (bytes) of each file that is not a `.deleted` one."""
 
     path: Path
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -130,8 +132,9 @@ def node_directories(directory: Path) -> list[Path]:
 def fork(source: Path, target: Path, *, links: bool = True, finish: Callable[[Path], object] = lambda _: None) -> ForkReport:
     """Copy a data directory of one node, or of several (`ottla serve --brokers 3`), to `target`, which must not exist.
 
-    Pass `links=False`, which makes no hard links, for a copy that Apache Kafka will use: it truncates closed segments in place. `finish`
-    is called with the complete copy, under a temporary name, before it is renamed to `target`. Raises ForkRefused.
+    Pass `links=False`, which makes no hard links, for a copy that Apache Kafka will use: Kafka truncates closed segments in place, which
+    would change the original. `finish` is called with the complete copy, under a temporary name, before it is renamed to `target`. Raises
+    ForkRefused.
     """
     began = time.monotonic()
     source, target = source.absolute(), target.absolute()
@@ -182,10 +185,11 @@ def _copied(source: Path, directories: list[Path], partial: Path, *, links: bool
     raise AssertionError("the last attempt returns or raises")
 
 
-# --- what there is to copy -------------------------------------------------------------------------------------------------------------
+# --- listing the files to copy ---------------------------------------------------------------------------------------------------------
 
 
 def _surveyed(directory: Path) -> _Node:
+    """List the partitions of a node's directory, and read its small files, before anything is copied."""
     marker, small = _identity(directory / CLEAN_SHUTDOWN), {}
     for entry in sorted(directory.iterdir()):
         if entry.name not in {LOCK_FILE, CLEAN_SHUTDOWN} and not entry.name.endswith(".tmp") and entry.is_file():
@@ -209,9 +213,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _cut(nodes: list[_Node]) -> bool:
-    """Choose the size to which each log is copied, until the metadata and transaction logs do not change while the others are measured.
-
-    Return False if they still changed after SETTLE_S: the copy may be inconsistent.
+    """Measure the size of each log, up to which it will be copied; repeat this until the metadata and transaction logs have not changed
+    meanwhile. Return False if they still changed after SETTLE_S: the copy may be inconsistent.
     """
     for partition in (partition for node in nodes for partition in node.partitions):
         partition.look()
@@ -233,7 +236,7 @@ def _cut(nodes: list[_Node]) -> bool:
 
 def _look_again(node: _Node) -> bool:
     """List the node's partitions and files again. Return whether a partition or segment was added, removed or replaced since the last
-    listing; otherwise the sizes chosen before stay."""
+    listing. An unchanged partition keeps its measured size."""
     known = {partition.path: partition for partition in node.partitions}
     node.partitions = [known.get(partition.path, partition) for partition in _partitions(node.path)]
     changed = known.keys() != {partition.path for partition in node.partitions}
@@ -329,8 +332,8 @@ def _link(partition: _Partition, name: str, target: Path) -> bool:
 
 
 def _copy_marker(node: _Node, target: Path) -> bool:
-    """Copy the clean-shutdown marker and return True, if it existed unchanged during the whole copy: then no broker was running, because a
-    broker removes the marker at its start, before it changes anything."""
+    """Copy the clean-shutdown marker if it existed unchanged during the whole copy. Return whether it did: then no broker was running,
+    because a broker removes the marker at its start, before it changes anything."""
     if node.marker is None or _identity(node.path / CLEAN_SHUTDOWN) != node.marker:
         return False
     shutil.copy2(node.path / CLEAN_SHUTDOWN, target / CLEAN_SHUTDOWN)

@@ -34,6 +34,8 @@ def decode_epochs(data: bytes) -> list[EpochStart]:
 
 
 class LeaderEpochs:
+    """The leader epochs of one log. With `in_memory` no file is written before `begin_file`."""
+
     __slots__ = ("_directory", "_entries", "_files", "_in_memory", "latest", "synced")
 
     def __init__(self, files: Files, directory: Path, entries: Iterable[EpochStart] = (), *, in_memory: bool = False) -> None:
@@ -54,7 +56,10 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that `epoch` begins at `start_offset`, unless it is recorded already. Raises `OSError`."""
+        """Record that `epoch` begins at `start_offset`, unless it is the newest one and is known to begin there or before.
+
+        Other entries with the same or a greater epoch or start offset are removed. A negative epoch is ignored. Raises `OSError`.
+        """
         last = self._entries[-1] if self._entries else None
         if epoch < 0 or (last is not None and epoch == last.epoch and start_offset >= last.start_offset):
             return
@@ -99,7 +104,7 @@ class LeaderEpochs:
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the leader epochs that end at or before `start_offset`, and let the epoch that contains it begin there. Raises
+        """Remove the leader epochs that end at or before `start_offset`; the epoch that contains this offset then begins there. Raises
         `OSError`."""
         below = [e for e in self._entries if e.start_offset < start_offset]
         if not below:
@@ -123,7 +128,7 @@ class LeaderEpochs:
         self._in_memory = False
 
     def save(self) -> None:
-        """Write the leader-epoch-checkpoint file. Raises `OSError`."""
+        """Write the leader-epoch-checkpoint file, unsynced; do nothing for a log that is only in memory. Raises `OSError`."""
         if self._in_memory:
             return
         self._files.write_atomic(self.path, self._encoded(), sync=False)

@@ -2,10 +2,11 @@
 
 Invariants:
 
-* Work is done in slices: a `Cleaning` is a generator that yields after each read, so that the event loop can do other work. If it yields an
-  `BlockingWork`, the caller runs that object's `sync` on any thread before the next slice: it syncs files, or decodes a batch that is
-  compressed or has many records, which takes up to seconds. Appends, rolls, retention and DeleteRecords may happen between slices. If a
-  segment being cleaned was removed from the log, or the log was deleted, the pass ends without effect.
+* Work is done in slices: a `Cleaning` is a generator that yields after each slice, so that the event loop can do other work. If it yields a
+  `BlockingWork`, the caller runs that object's `sync` on any thread before the next slice. `sync` takes up to seconds: it syncs files, or
+  decodes a batch that is compressed or has many records.
+* Appends, rolls, retention and DeleteRecords may happen between slices. If a segment being cleaned was removed from the log, or the log
+  was deleted, the pass ends without effect.
 * Never cleaned: the active segment, records at or above the last stable offset, records younger than min.compaction.lag.ms.
 * The files go `.cleaned` -> synced -> `.swap` -> old ones `.deleted` -> final name; `swap.finish_swaps` completes or undoes an interrupted
   replacement after a crash.
@@ -46,7 +47,8 @@ class _SegmentGone(Exception):
 
 
 class _Opening(Generic[T]):
-    """Decoding of one batch on a thread by `sync`. For a corrupt batch `sync` raises nothing; `result` then raises the `RecordsError`."""
+    """The decoding of one batch, which `sync` does on any thread. `result` returns the decoded batch afterwards; if the batch is corrupt,
+    it raises the `RecordsError`, and `sync` raises nothing."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -144,7 +146,7 @@ def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
 
 def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
     aborted = [txn for segment in log.segments for txn in segment.txn_index.entries()]
-    # The first pass reads from the first dirty offset on, so it does not read the marker of a transaction that ended before.
+    # The first pass starts at the first dirty offset, so it cannot see the markers of transactions that ended before that offset.
     keys = OffsetMap(limits.COMPACTION_KEYS, [txn for txn in aborted if txn.last_offset >= found.first_dirty])
     yield from _fill(keys, log, found)
     end = keys.end_offset

@@ -3,10 +3,10 @@
 Invariants:
 * The lock is taken first and released last. The clean-shutdown marker is removed before anything changes, and written after everything is
   synced.
-* A directory with the id of another cluster or node is rejected by name and not touched.
+* A directory that belongs to another cluster or node is rejected with a message that names it, and is not changed.
 * Damage is repaired and reported in `findings`. A partition with a disk error is named in `failed`; the others are served.
-* A checkpoint has the partitions that are here, including failed ones, and no others: a new topic must not start with the offsets of an
-  older topic of the same name.
+* A checkpoint file lists the partitions of this directory, including failed ones, and no others: a new topic must not start with the
+  offsets of an older topic of the same name.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class LogDir:
         """
         key = (topic, partition)
         assert key not in self.logs, f"{topic}-{partition} exists already"
-        if parse_live(live_name(topic, partition)) != key:  # a cluster's topic names come from the controller
+        if parse_live(live_name(topic, partition)) != key:  # a cluster broker gets names from a controller; they must be safe here
             raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic!r} and {partition} are not a valid name of a partition's directory")
         request = self._request(key, topic_id, config)
         try:
@@ -347,7 +347,7 @@ class LogDir:
 
     @property
     def needs_removal_checkpoint(self) -> bool:
-        """Whether the caller must run `removal_checkpoint` after the start: the start has renamed a directory, or a checkpoint has a
+        """Whether the caller must run `removal_checkpoint` after the start: a partition's directory was renamed, or a checkpoint lists a
         partition without a directory, because the process was killed before it wrote the checkpoints.
         """
         here = self.logs.keys() | self.failed.keys()
@@ -392,6 +392,7 @@ class LogDir:
         return self._checkpoint(checkpoints.CLEANER, self.cleaned)
 
     def _checkpoint(self, name: str, offsets: dict[Key, int]) -> Write:
+        """Return a function that writes `offsets` to the checkpoint file `name`, with the old offsets of failed partitions."""
         number = next(self._checkpoints)
         known_before = self._found.get(name, {})
         offsets = {key: known_before[key] for key in self.failed if key in known_before} | offsets

@@ -1,8 +1,10 @@
-"""Reads bytes of one segment, by offset or timestamp.
+"""Reads a log: the bytes of one segment for a Fetch, or the record that a timestamp leads to (ListOffsets).
 
-Invariants: a read never crosses a segment's end. It starts at the batch with the offset and may cut its last batch, but never returns an
-incomplete first batch. `_positions` caches the positions of recent bounds, so that a reader at the log's end needs no look-up; it is
-cleared whenever bytes move (truncation, cleaning). A first batch with an impossible length is corruption, not data.
+Invariants:
+* A read never crosses a segment's end. It starts at the batch that contains the offset. Its last batch may be incomplete, never its first.
+* `_positions` caches the byte positions of recently used offsets, so that a reader at the log's end needs no index look-up. It is cleared
+  whenever bytes move (truncation, compaction).
+* A first batch with an impossible length raises `CorruptBatch`; its bytes are never returned.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ that returns the result, or raises the error, of that work. The log may change m
 
 
 def finish(search: Generator[Work, Work, T]) -> T:
-    """Run a search to its end without pause, and return its result."""
+    """Run a search for a timestamp to its end on this thread, without pause, and return its result."""
     try:
         work = next(search)
         while True:
@@ -63,6 +65,8 @@ class FetchDataInfo(NamedTuple):
 
 
 class LogReader:
+    """Reads one log, which consists of `segments`. Its only state is a cache of byte positions."""
+
     __slots__ = ("_positions", "segments")
 
     def __init__(self, segments: SegmentList) -> None:
@@ -142,8 +146,8 @@ class LogReader:
 
     def search(self, timestamp: int, log_start_offset: int, check: Callable[[], None]) -> Search[TimestampOffset | None]:
         """Return the first record from `log_start_offset` on whose timestamp is at least `timestamp`, None if there is none. MAX_TIMESTAMP
-        finds the record with the log's greatest timestamp instead, other negative values find nothing. `check` is called before a segment
-        is read after a step, and raises an error if the log has been closed meanwhile.
+        finds the record with the log's greatest timestamp instead, other negative values find nothing. `check` is called after each batch
+        that was searched, and raises an error if the log went offline meanwhile.
         """
         if timestamp == MAX_TIMESTAMP:
             return (yield from self._with_max_timestamp())

@@ -41,8 +41,8 @@ class AppendInfo:
 class ReadResult(NamedTuple):
     """Stored batches, the last one possibly incomplete, with the log's offsets at the time of the read.
 
-    `aborted` has (producer id, first offset) of the aborted transactions for READ_COMMITTED, otherwise nothing. `on_older_segment`: later
-    segments have more for this reader, so a fetch must not wait for fetch.min.bytes.
+    `aborted` has (producer id, first offset) of the aborted transactions for READ_COMMITTED, otherwise nothing. If `on_older_segment` is
+    true, later segments have more records for this reader, so its fetch must not wait for fetch.min.bytes.
     """
 
     records: bytes

@@ -1,8 +1,9 @@
-"""Marks: saved states to which a broker can be rewound. Each is a fork of its data directory (`ottla.broker.storage.fork`) beside it.
+"""Marks: saved states to which a broker can be rewound. Each is a copy of the broker's data directory, made by
+`ottla.broker.storage.fork` and stored beside it.
 
 Invariants:
-- A mark is never used as a data directory. A broker gets a copy of it, which a thread makes and opens in advance, so a rewind is one rename
-  and the part of the broker's start that follows the opening of the logs.
+- A mark is never used as a data directory. A broker gets a copy of the mark, which a thread makes and opens in advance. So a rewind is
+  one rename and a broker's start that need not open the logs.
 - The data directory and the copy are exchanged in one step, so a killed process leaves either the old or the new state. Where the system
   cannot exchange names, three renames do it.
 - The process locks the directory with its marks. If the lock is free, the process was killed, and another one may remove them.
@@ -49,7 +50,7 @@ class Mark:
 
 
 class Marks(Generic[T]):
-    """The marks of the broker that uses `data_dir`. They are removed by `discard`, or at the end of the process.
+    """The marks (saved states) of the broker that uses `data_dir`. They are removed by `discard`, or at the end of the process.
 
     `preopen(copy, now_ms)` runs on a thread and opens the copy of a mark that will be the next data directory; `now_ms` is the time of the
     mark. It must leave no file open, and may raise LogDirRefused or OSError.
@@ -90,7 +91,7 @@ class Marks(Generic[T]):
         return mark
 
     async def prepared(self, mark: Mark) -> None:
-        """Wait until the copy of the mark that `restore` needs was made, on a thread, so that `restore` does not block. Raises ForkRefused,
+        """Wait until a thread has made the copy of the mark that `restore` uses, so that `restore` does not block. Raises ForkRefused,
         OSError."""
         self.copy_again()
         await asyncio.wrap_future(self._copies[mark])
@@ -119,7 +120,7 @@ class Marks(Generic[T]):
         return opened
 
     def copy_again(self) -> None:
-        """Start to make new copies of the marks whose copies `restore` has used, on the thread.
+        """Let the thread make new copies of the marks whose copies `restore` has used.
 
         Call this after the broker's start, because copying slows down a start in the same process. If it is not called after `restore`,
         because the start failed, the next `prepared`, `remove` or `restore` calls it.

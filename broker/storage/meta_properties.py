@@ -48,7 +48,8 @@ def decode_meta(data: bytes) -> MetaProperties:
 
 
 def random_id(random_bytes: Callable[[int], bytes]) -> bytes:
-    """Return a random UUID as Kafka's Uuid.randomUuid: not one of the 100 reserved ids, and its text does not begin with a dash."""
+    """Return a random UUID (16 bytes) like Kafka's Uuid.randomUuid: it is none of the 100 reserved ids, and its base64
+    text does not begin with a dash."""
     while True:
         raw = bytearray(random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40

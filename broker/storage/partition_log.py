@@ -111,7 +111,7 @@ class PartitionLog:
         return self.segments.size_bytes
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Advance the high watermark: every replica has the records below `offset`. It never goes back."""
+        """Advance the high watermark to `offset`, below which every in-sync replica has the records. A lower `offset` changes nothing."""
         assert offset <= self.log_end_offset
         if offset > self.high_watermark:
             self.high_watermark = offset
@@ -158,9 +158,9 @@ class PartitionLog:
     ) -> AppendInfo:
         """Append one batch that `batch_check` has validated, unless it is a duplicate. Raises `Rejected`; then nothing was written.
 
-        The batch's base offset and leader epoch are replaced. With origin REPLICATION `batch` is any number of batches, written unchanged
-        up to the first with a later epoch than `leader_epoch`; those before a corrupt one stay written. For a marker `transaction_version`
-        is its coordinator's. A transaction's first batch needs the `guard` of `ProducerState.start_verification`.
+        The batch's base offset and leader epoch are replaced. With origin REPLICATION, `batch` may have several batches. They are written
+        unchanged up to the first whose epoch is greater than `leader_epoch`; batches before a corrupt one stay written. For a marker,
+        `transaction_version` is its transaction's. A transaction's first batch needs a `guard` of `ProducerState.start_verification`.
         """
         if origin is Origin.REPLICATION:
             return self._append_replicated(batch, leader_epoch, now_ms)
@@ -188,8 +188,8 @@ class PartitionLog:
         now_ms: int,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append, like `append`, one batch with a parsed header and, for a producer's control batch, a parsed marker. `bytes_from_magic`
-        are its bytes from the magic byte on, in any number of pieces."""
+        """Append one batch, with the rules and errors of `append`, whose header and `marker` (of a control batch) are parsed already.
+        `bytes_from_magic` are the batch's bytes from the magic byte on, in one or more buffers."""
         if self.failure is not None:
             self._check_online()
         size = header.batch_length + LOG_OVERHEAD
@@ -337,7 +337,7 @@ class PartitionLog:
         return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.log_end_offset
 
     def read(self, offset: int, max_bytes: int, *, isolation: Isolation, min_one_batch: bool = False) -> ReadResult:
-        """Read at most `max_bytes` of one segment, from the batch with `offset` on; with `min_one_batch` the first batch has any size.
+        """Read at most `max_bytes` of one segment, from the batch with `offset` on; with `min_one_batch`, at least that whole batch.
 
         Raises `Rejected(OFFSET_OUT_OF_RANGE)` if `offset` is outside [log start, log end]. The result is empty if `offset` is at or above
         the reader's bound (high watermark or last stable offset).
@@ -370,7 +370,7 @@ class PartitionLog:
         return finish(self.search_timestamp(timestamp, isolation))
 
     def search_timestamp(self, timestamp: int, isolation: Isolation) -> Search[TimestampOffset]:
-        """The same in steps, for the event loop: large batches are left to the caller."""
+        """Search like `offset_for_timestamp`, as a generator whose caller can search large batches on a thread (`log_reader.Search`)."""
         self._check_online()
         bound = self.bound(isolation)
         if timestamp == LATEST:
@@ -452,7 +452,7 @@ class PartitionLog:
     # --- the log's beginning -----------------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start to `offset` (-1: the high watermark), for DeleteRecords. Return the new log start. Raises `Rejected`."""
+        """Raise a lower log start to `offset` (-1: the high watermark), for DeleteRecords. Return the log start. Raises `Rejected`."""
         self._check_online()
         target = self.high_watermark if offset == -1 else offset
         if not 0 <= target <= self.high_watermark:
@@ -553,7 +553,7 @@ class PartitionLog:
         self._cut([], offset)
 
     def _cut(self, gone: list[Segment], end: int) -> None:
-        """Remove the segments `gone`, and update all state in memory for the log end `end`. The last segment was truncated already."""
+        """Remove the segments `gone`, and update all state in memory for the log end `end`. The caller has truncated the last kept one."""
         self._generation += 1
         self.on_change()
         for segment in gone:
@@ -580,7 +580,7 @@ class PartitionLog:
         self.release()
 
     def close_begin(self) -> FlushTicket | None:
-        """Begin a clean close. Return a ticket for `sync` and `flush_end`, None if all is synced; then call `release`. Raises `OSError`."""
+        """Begin a clean close; `release` ends it. Return a ticket to sync; None if all is synced or the log is offline. Raises OSError."""
         if self.failure is not None or not self.segments.active.is_made:
             return None
         self.segments.active.finish()

@@ -108,7 +108,8 @@ def find_duplicate(state: ProducerState, segments: SegmentList, batch: BatchHead
 
 
 def recall_window(entry: ProducerStateEntry, segments: SegmentList) -> None:
-    """Add the batches before the oldest one in `entry`, up to five in all, from the log. Raises `OSError`.
+    """Read the producer's batches before the oldest one in `entry` from the log, and add them to `entry`, until it has five. Raises
+    `OSError`.
 
     Batches that retention, compaction or corruption removed from the log are not recognized as duplicates.
     """

@@ -34,7 +34,8 @@ _new_tuple = tuple.__new__
 
 
 class Origin(Enum):
-    """The writer of a batch. A client's batch must pass all checks, a coordinator's all but the sequence check, a leader's none."""
+    """The writer of a batch, which decides how it is checked (AppendOrigin). A client's batch must pass all checks of this module, a
+    coordinator's batch all but the sequence check. A leader's batch, which a follower fetched, is not checked again."""
 
     CLIENT = 1
     COORDINATOR = 2
@@ -42,7 +43,8 @@ class Origin(Enum):
 
 
 class BatchMetadata(NamedTuple):
-    """A batch of a producer's deduplication window. `offset_delta`: last minus first offset; `timestamp`: its greatest, in ms."""
+    """A batch of a producer's deduplication window, the last five batches. `offset_delta` is the last minus the first offset, `timestamp`
+    the batch's greatest timestamp in ms."""
 
     last_sequence: int
     last_offset: int
@@ -189,7 +191,8 @@ class ProducerState:
             raise Rejected(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def check_batch(self, batch: BatchHeader, origin: Origin) -> None:
-        """Raise `Rejected` for a data batch with a wrong epoch, sequence or transaction. The caller has called `find_duplicate` before."""
+        """Raise `Rejected` for a data batch with a wrong epoch, sequence or transaction. The caller has checked before that the batch is no
+        duplicate (`find_duplicate`), because a duplicate has a wrong sequence, too."""
         guard = self._guards.get(batch.producer_id) if origin is Origin.CLIENT else None
         entry = self._entries.get(batch.producer_id)
         if guard is not None:

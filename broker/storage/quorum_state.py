@@ -1,7 +1,7 @@
 """`quorum-state`: the KRaft epoch, leader and vote that a node stores across restarts (Kafka's FileQuorumStateStore, ElectionState).
 
-The file is one line of JSON. Versions 0 and 1 can be read; the version written is that of the feature `kraft.version`. An observer never
-votes.
+The file is one line of JSON. Versions 0 and 1 can be read; the version written is that of the feature `kraft.version`. The vote is always
+written as -1 (none): a sole voter elects itself, and an observer never votes.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ class MetadataRetention(NamedTuple):
 
 
 class RaftLog:
-    """The metadata log. This object is the only writer of `log`. Raises `LogDirRefused` if the log's beginning is missing, OSError."""
+    """The metadata log. This object is the only writer of `log`. Its constructor raises `LogDirRefused` if the log begins after
+    offset 0 and no snapshot has the records before, and OSError."""
 
     def __init__(self, log: PartitionLog, retention: MetadataRetention | None = None, *, now_ms: int) -> None:
         self.log = log
@@ -147,7 +148,8 @@ class RaftLog:
         return cleaned
 
     def _start_at(self, snapshot: SnapshotId, now_ms: int) -> bool:
-        """Move the log start to the snapshot's end, and remove earlier snapshots (KafkaRaftLog.deleteBeforeSnapshot)."""
+        """Move the log start to the snapshot's end, and remove earlier snapshots. Return whether anything was removed; nothing is if the
+        end is not after the log start, or is above the high watermark (KafkaRaftLog.deleteBeforeSnapshot)."""
         if not self.start_offset < snapshot.end_offset <= self.high_watermark:
             return False
         self.log.delete_records_before(snapshot.end_offset)

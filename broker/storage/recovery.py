@@ -1,4 +1,5 @@
-"""Opens a partition's directory as a `PartitionLog`: completes or undoes interrupted work, truncates torn writes (Kafka's LogLoader).
+"""Opens a partition's directory as a `PartitionLog`: completes or undoes interrupted file replacements and truncates incomplete writes
+(Kafka's LogLoader).
 
 Invariants:
 * After a clean shutdown batches and indexes are not verified. After any other shutdown every batch from the recovery point on is verified,
@@ -41,7 +42,8 @@ INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 
 @dataclass(slots=True)
 class OpenRequest:
-    """The input of `open_log` and `new_log`. The offsets are from the directory's checkpoint files. `clean`: after a clean shutdown."""
+    """The input of `open_log` and `new_log`. The two offsets are from the data directory's checkpoint files. `clean` is true after a clean
+    shutdown."""
 
     directory: Path
     topic: str
@@ -64,6 +66,8 @@ class OpenRequest:
 
 @dataclass(slots=True)
 class _Loading:
+    """The components of one partition that recovery has loaded so far, and the damage it has found."""
+
     request: OpenRequest
     findings: list[Damage] = field(default_factory=list)
     snapshots: ProducerSnapshots = field(init=False)

@@ -39,9 +39,9 @@ REPLAY_BYTES: Final = 256 << 10
 
 
 def any_header(data: bytes, at: int = 0) -> BatchHeader:
-    """Return the header of the batch at byte `at` of `data`: of a record batch, or of a message of magic 0 or 1 as a `BatchHeader`.
+    """Return the header of the record batch, or of the old message of magic 0 or 1, at byte `at` of `data`. Raises `CorruptBatch`.
 
-    Raises `CorruptBatch`.
+    A message gets the header of a batch of one record without timestamps, leader epoch and producer.
     """
     if len(data) - at >= MAGIC_END and data[at + 16] < 2:
         base_offset, length, crc, magic = _LEGACY.unpack_from(data, at)
@@ -54,7 +54,7 @@ def any_header(data: bytes, at: int = 0) -> BatchHeader:
 
 class Segment:
     """One segment of a log: its `.log` file and its indexes. `created_ms` is the time when the segment was created or loaded. `jitter_ms`
-    is subtracted from segment.ms: a random number below segment.jitter.ms.
+    is subtracted from segment.ms: a random number below segment.jitter.ms. If `fresh` is true, there are no index files to read.
 
     With `make_directory` the segment is only in memory: its first write calls `make_directory` and creates the files.
     """
@@ -116,7 +116,7 @@ class Segment:
         self._bytes_since_index = 0
         self._index_grew = True
 
-    # The objects below are made when they are used: of 10,000 partitions, most never are.
+    # The paths and indexes below are created at their first use: of 10,000 partitions, most are never used.
 
     @property
     def path(self) -> Path:
@@ -230,7 +230,11 @@ class Segment:
     # --- appending -----------------------------------------------------------------------------------------------------------
 
     def should_roll(self, config: LogConfig, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        """Return whether the next batch needs a new segment (LogSegment.shouldRoll)."""
+        """Return whether a batch of `incoming_bytes`, with this maximum timestamp (ms) and last offset, must begin a new segment.
+
+        False for an empty segment. Raises OSError or CorruptBatch if the segment's first batch must be read and cannot be
+        (LogSegment.shouldRoll).
+        """
         size = self.size
         if not size:
             return False
@@ -391,7 +395,7 @@ class Segment:
         self.resume()
 
     def resume(self) -> int:
-        """Prepare a loaded or truncated segment for appends. Return its end offset.
+        """Prepare a loaded or truncated segment for appends. Return its end offset: that of the next record.
 
         Only the headers after the last index entry are read. Raises `CorruptBatch` if the index contradicts the file, or the last batch is
         incomplete.

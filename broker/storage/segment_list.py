@@ -9,6 +9,8 @@ from ottla.broker.storage.segment import Segment
 
 
 class SegmentList:
+    """The segments of one log in the order of their base offsets. `active` is the last one."""
+
     __slots__ = ("_bases", "_segments", "active")
 
     def __init__(self, segments: Iterable[Segment]) -> None:

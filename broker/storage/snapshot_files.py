@@ -88,7 +88,7 @@ class SnapshotFiles:
         return PartialSnapshot(self._files, snapshot, self.path(snapshot))
 
     def write(self, snapshot: SnapshotId, batches: Iterable[bytes]) -> None:
-        """Write a whole snapshot and sync it, on any thread. It is in `ids` after the caller's `add`. Raises OSError."""
+        """Write a whole snapshot and sync it; runs on any thread. The caller then adds it to `ids` by `add`. Raises OSError."""
         part = self.begin(snapshot)
         try:
             for batch in batches:
@@ -116,7 +116,7 @@ class SnapshotFiles:
 
 
 class PartialSnapshot:
-    """A snapshot being written to a `.part` file. The owner finally calls `freeze` or `drop`."""
+    """A snapshot of the metadata log that is being written to a `.part` file. Its owner finally calls `freeze` (complete it) or `drop`."""
 
     def __init__(self, files: Files, snapshot: SnapshotId, path: Path) -> None:
         self.snapshot = snapshot

@@ -23,7 +23,7 @@ REWRITE: Final = -1
 
 
 class SparseIndex:
-    """Base class of `OffsetIndex` and `TimeIndex`. `max_bytes` is `segment.index.bytes`."""
+    """Base class of `OffsetIndex` and `TimeIndex` (Kafka's AbstractIndex)."""
 
     ENTRY: ClassVar[struct.Struct]
     __slots__ = ("_data", "_files", "_saved", "base_offset", "path")
@@ -72,7 +72,8 @@ class SparseIndex:
         return all(a < b for a, b in pairwise(keys))
 
     def is_full(self, max_bytes: int) -> bool:
-        """Return whether the index is full. Kafka keeps one slot free for the entry at the closing of a segment (TimeIndex.isFull)."""
+        """Return whether a file of `max_bytes` (segment.index.bytes) has at most one free slot, which the segment's last entry needs
+        when the segment is closed (TimeIndex.isFull)."""
         return len(self._data or self._entries()) // self.ENTRY.size >= max_bytes // self.ENTRY.size - 1
 
     def clear(self) -> None:
@@ -91,7 +92,7 @@ class SparseIndex:
         return self._data is not None and self._saved != len(self._data)
 
     def save(self) -> bool:
-        """Write the index entries that are not in the file yet. Return whether there were any. Raises `OSError`."""
+        """Write the index file if it differs from the entries in memory. Return whether it did. Raises `OSError`."""
         data = self._data
         if data is None or self._saved == len(data):
             return False
@@ -113,6 +114,6 @@ class SparseIndex:
         self._files.close(self._files.open(self.path))
 
     def release(self) -> None:
-        """Free the memory of the index; its entries are loaded from the file when they are used again."""
+        """Free the memory of the index, unless it has entries that are not in the file. The next use loads the entries again."""
         if not self.dirty:
             self._data = None

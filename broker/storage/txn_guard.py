@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class VerificationGuard:
-    """The verification of a producer's transaction in one partition: one request to the coordinator. The guard is valid until the
-    producer's first batch, or a marker, is written.
+    """One verification of a producer's transaction in one partition, for which the transaction coordinator is asked. The guard is valid
+    until the transaction's first batch, or a marker, is written.
 
     A guard is equal only to itself, so a response that arrives after the end of its transaction cannot begin another transaction.
 

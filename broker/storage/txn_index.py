@@ -1,7 +1,7 @@
 """`.txnindex`: the aborted transactions whose marker is in a segment (Kafka's TransactionIndex).
 
 An entry is 34 bytes: i16 version 0, i64 producer id, i64 first offset, i64 last offset (the marker's), i64 last stable offset at that time.
-The file exists only if it has entries. Their last offsets increase.
+The entries are in the order of their last offsets. Without entries there is no file.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class TxnIndex:
         entries.append(txn)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
-        """Return the aborted transactions that overlap [fetch_offset, upper_bound), and whether the search is complete: no later segment
-        has another one (TransactionIndex.collectAbortedTxns)."""
+        """Return the aborted transactions that overlap [fetch_offset, upper_bound), and whether the search is complete, because no
+        later segment can have another one (TransactionIndex.collectAbortedTxns)."""
         found, entries = [], self.entries()
         for txn in islice(entries, bisect_left(entries, fetch_offset, key=_LAST_OFFSET), None):
             if txn.first_offset < upper_bound:
@@ -82,7 +82,8 @@ class TxnIndex:
         return self._entries is not None and self._saved != len(self._entries)
 
     def save(self) -> bool:
-        """Write the entries that are not in the index file yet. Return whether there were any. Raises `OSError`."""
+        """Write the index file if it differs from the entries in memory; if there are none, remove it. Return whether it differed. Raises
+        `OSError`."""
         entries = self._entries
         if entries is None or self._saved == len(entries):
             return False
@@ -104,7 +105,7 @@ class TxnIndex:
             self._files.close(fd)
 
     def release(self) -> None:
-        """Free the memory of the index; its entries are loaded from the file when they are used again."""
+        """Free the memory of the index, unless it has entries that are not in the file. The next use loads the entries again."""
         if not self.dirty:
             self._entries = None
 

@@ -1,4 +1,4 @@
-"""The partitions that a member's tasks read, for interactive queries: other members look up which member's endpoint has a key.
+"""The partitions that a member's tasks read. Members use them for interactive queries, to find the endpoint of the member that has a key.
 
 Source: Kafka's EndpointToPartitionsManager.
 """

@@ -89,7 +89,8 @@ class TelemetryCounts:
 
 
 class ClientTelemetry:
-    """The client metrics of one broker. `max_bytes` is telemetry.max.bytes.
+    """The client instances of one broker and their metrics (ClientMetricsManager). `max_bytes` is telemetry.max.bytes. The flags select the
+    behaviour of a release of Kafka:
 
     - With `asks_again`, a client may get its subscription at once after an error about it.
     - With `forgets_closed`, an instance is removed with its connection, and not only when it expires.

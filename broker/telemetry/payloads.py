@@ -1,5 +1,5 @@
-"""The metrics that each client instance pushed last (its payload, KIP-714), for the admin port. Payloads are limited in number and bytes,
-and stay after a disconnect."""
+"""Stores the last metrics that each client instance pushed (its payload, KIP-714), which the admin port shows. Payloads are limited in
+number and bytes, and stay after the client has disconnected."""
 
 from __future__ import annotations
 

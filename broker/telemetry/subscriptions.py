@@ -66,7 +66,8 @@ class Pusher(NamedTuple):
 
 
 class ClientSubscription(NamedTuple):
-    """The combined subscription of one client. `subscription_id` changes with the contents and differs between clients."""
+    """The combined subscription of one client: the metrics to push (prefixes of names, or `*` for all) and the interval. `subscription_id`
+    changes with the contents and differs between clients."""
 
     subscription_id: int
     metrics: tuple[str, ...]

@@ -4,7 +4,8 @@ Rules:
 - All functions are pure, of a history and the stored records.
 - Records are identified by a function that the caller chooses, by default by value. The identity must be unique for each record that is
   meant to be written once.
-- Only certain anomalies are reported: a send whose acknowledgement was lost may be in the log or not.
+- Only proven anomalies are reported. For example, a record whose acknowledgement was lost may be in the log or not: neither is an anomaly.
+
 Names and definitions: jepsen.tests.kafka.
 """
 
@@ -23,8 +24,8 @@ Identity = Callable[[bytes | None, bytes | None], Hashable]
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """An anomaly in what clients saw; `kind` is Jepsen's name. `stored` and `sends` are the evidence: the stored records, and every attempt
-    to send them."""
+    """An anomaly in what clients saw. `kind` is Jepsen's name for it; `says` describes it in one sentence. The evidence: `stored` are the
+    records in the log, `sends` every attempt to send them, `reads` the Fetch responses that contain them."""
 
     kind: str
     says: str
@@ -58,8 +59,8 @@ class Observations:
 
 
 def judge(seen: Observations, expected: Iterable[Hashable] | None = None) -> list[Anomaly]:
-    """Return all anomalies in what clients saw and the logs contain. `expected`: identities that must be readable exactly once, and nothing
-    else."""
+    """Return all anomalies in what clients saw and the logs contain. `expected`: the identities of the records that must be readable, each
+    exactly once, and no others; None: any records may be readable."""
     return [
         *_duplicates(seen),
         *_lost_writes(seen),

@@ -22,7 +22,8 @@ TIMEOUT_S = 20.0
 
 
 class NodeThread(Generic[N]):
-    """The thread of a node that uses `data_dir`. `what` names the node in messages."""
+    """A thread with its own event loop, on which a node (a broker, controller or gateway) with the data directory `data_dir` runs. `what`
+    names the node in messages."""
 
     def __init__(self, data_dir: Path, what: str = "broker") -> None:
         self.data_dir = data_dir
@@ -42,7 +43,8 @@ class NodeThread(Generic[N]):
         self._thread.start()
 
     def call(self, work: Callable[[N], T]) -> T:
-        """Run `work` with the node on the node's event loop, and return its result."""
+        """Run `work` with the node on the node's event loop, and return its result. Raises what `work` raises, TimeoutError after
+        `TIMEOUT_S`, and RuntimeError if no node runs or it is paused."""
 
         async def on_loop() -> T:
             return work(self.node)
@@ -50,14 +52,16 @@ class NodeThread(Generic[N]):
         return self.call_async(on_loop())
 
     def call_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the node's loop. Raises TimeoutError after `TIMEOUT_S`, RuntimeError if no node runs or it is paused."""
+        """Run a coroutine on the node's event loop, and return its result. Raises what the coroutine raises, TimeoutError after
+        `TIMEOUT_S`, and RuntimeError if no node runs or it is paused."""
         if self._loop is None or self.paused:
             work.close()
             raise RuntimeError(f"the {self._what} " + ("is paused: resume it first" if self.paused else "is not running: start it first"))
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
     def call_until(self, condition: Callable[[N], bool]) -> None:
-        """Wait until `condition` holds on the node's loop; it is evaluated after each turn. Raises TimeoutError."""
+        """Wait until `condition` holds; it is evaluated on the node's event loop, after each turn of the loop. Raises TimeoutError after
+        `TIMEOUT_S`."""
 
         async def look() -> None:
             async with asyncio.timeout(TIMEOUT_S):
@@ -91,7 +95,8 @@ class NodeThread(Generic[N]):
             self.call(lambda _: None)
 
     def end_loop(self) -> None:
-        """Stop the thread, whatever the node was doing: after a `kill` or a scripted crash. Raises TimeoutError after `TIMEOUT_S`."""
+        """Cancel all tasks of the event loop and end the thread, whether or not the node was stopped cleanly before. Raises TimeoutError
+        after `TIMEOUT_S`."""
         self.running = False
 
         async def cancel_rest() -> None:
@@ -122,7 +127,7 @@ class InProcessNode(NodeThread[S], ABC):
     """A node (a broker, controller or gateway) that `start` makes on its own thread, and `stop` ends cleanly."""
 
     def start(self) -> Self:
-        """Start the node unless it runs. Raises StartError or OSError; then nothing runs."""
+        """Start the node unless it runs. Raises StartError or OSError; then neither the node nor its thread runs."""
         if self.running:
             return self
         self.start_loop()

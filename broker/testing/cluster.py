@@ -81,7 +81,7 @@ class InProcessCluster(ClusterNodes):
     # --- life ------------------------------------------------------------------------------------------------------------------------
 
     def start(self) -> InProcessCluster:
-        """Start all nodes that do not run. Raises StartError or OSError; then nothing runs."""
+        """Start all nodes that do not run. Raises StartError or OSError; then no node runs."""
         _import_ahead()
         try:
             self._layout.format(self._files, SystemRandom().randbytes, self.controller.clock.now_ms())
@@ -99,8 +99,8 @@ class InProcessCluster(ClusterNodes):
         return self
 
     def stop(self) -> None:
-        """Stop all running nodes cleanly, as SIGTERM does, brokers before the controller. With a temporary directory, kill them instead.
-        Remove all marks."""
+        """Stop the brokers cleanly, as SIGTERM does, then kill the controller. If the data directory is temporary or the controller does
+        not run, kill all nodes instead. Remove a temporary directory, and all marks."""
         if self._marks is not None:
             self._marks.discard()
             self._marks = None
@@ -211,9 +211,9 @@ class InProcessCluster(ClusterNodes):
     # --- faults of links -------------------------------------------------------------------------------------------------------------
 
     def partition(self, *groups: Collection[int]) -> None:
-        """Block all traffic between nodes of different groups, without notice to either: `partition({1}, {2, 3})`. A node that is in no
-        group reaches all; so does the controller, unless a group contains `CONTROLLER`. Clients reach all brokers. Raises KeyError for an
-        unknown node, ValueError for fewer than two groups, or a node in two."""
+        """Block all traffic between nodes of different groups: `partition({1}, {2, 3})`. Connections stay open, so no node is notified. A
+        node that is in no group reaches all; so does the controller, unless a group contains `CONTROLLER`. Clients reach all brokers.
+        Raises KeyError for an unknown node, ValueError for fewer than two groups, or a node in two."""
         if len(groups) < 2:
             raise ValueError("a partition needs at least two groups: partition({1}, {2, 3})")
         for group, other in combinations(groups, 2):
@@ -243,7 +243,7 @@ class InProcessCluster(ClusterNodes):
         return bool(self._links.blocked)
 
     def heal(self) -> None:
-        """Unblock all links between nodes and end their delays; traffic that was held back is delivered."""
+        """Unblock all links between nodes and end their delays. Bytes that were held back are delivered."""
         self._links.heal()
 
     # --- leaders ---------------------------------------------------------------------------------------------------------------------

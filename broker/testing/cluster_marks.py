@@ -1,9 +1,11 @@
-"""The states that a cluster in this process can return to: all nodes stand still at the same moment, and their directories are copied.
+"""Saves states of a cluster in this process, to which tests return (`InProcessCluster.mark` and `rewind`). At a mark all nodes are paused
+while their directories are copied.
 
 Invariants:
 - At a mark every replica has every record, and every broker has applied all metadata. Otherwise records that only a leader had would depend
   on which broker leads after a rewind.
-- After a rewind each broker is the incarnation that it was at the mark. The controller, which knows it, changes no leader and no ISR.
+- After a rewind each broker registers with the incarnation id that it had at the mark. The controller knows this id, so it changes no
+  leader and no ISR.
 """
 
 from __future__ import annotations

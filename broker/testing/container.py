@@ -140,7 +140,8 @@ class OttlaContainer(DockerContainer):
         self.admin("POST", "/clock/advance", {"ms": round(seconds * 1000)})
 
     def mark(self, name: str = "") -> str:
-        """Remember the broker's present state, for `rewind`; return its name. Raises HTTPError. See `with_marks`."""
+        """Save the broker's present state as a mark, to which `rewind` returns; return the mark's name, which is `name` if it is given.
+        Needs `with_marks`. Raises HTTPError."""
         return str(self.admin("POST", "/marks", {"name": name})["name"])
 
     def rewind(self, name: str) -> None:

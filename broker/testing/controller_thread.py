@@ -14,10 +14,8 @@ from ottla.broker.testing.broker_thread import InProcessNode
 
 
 class InProcessController(InProcessNode[ControllerNode]):
-    """The controller. `settings_of` makes its settings from name-value assignments; `environment_of` makes its environment from its clock.
-
-    While the controller is stopped, brokers continue to serve, but no metadata changes.
-    """
+    """The controller of a cluster in this process. `settings_of` makes its settings from name-value assignments; `environment_of` makes its
+    environment from its clock. While the controller is stopped, brokers continue to serve, but no metadata changes."""
 
     def __init__(
         self, layout: Layout, settings_of: Callable[[dict[str, str]], BrokerSettings], environment_of: Callable[[MovableClock], Environment]

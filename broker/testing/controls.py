@@ -31,7 +31,7 @@ class FaultControl:
         """Load a fault rule, and return it: `add("drop-ack:api=Produce,times=1")` or `add("drop-ack", api="Produce", times=1)`. Raises
         FaultSyntax.
 
-        A rule object that is loaded on several brokers of this process has common counters.
+        If the same rule object is loaded on several brokers of this process, they share its counters: `times=1` is once in all.
         """
         if not isinstance(rule, FaultRule):
             rule = make_rule({"action": rule, **fields}) if fields else parse_rule(rule)

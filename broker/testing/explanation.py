@@ -40,7 +40,7 @@ def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
 
 
 def _alike(anomalies: Sequence[Anomaly]) -> list[list[Anomaly]]:
-    """Return the anomalies in groups: those of one kind whose records were sent together, which are explained once."""
+    """Group the anomalies that are explained together: those of one kind whose records were sent by the same requests."""
     groups: dict[object, list[Anomaly]] = {}
     for anomaly in anomalies:
         groups.setdefault((anomaly.kind, tuple(map(id, anomaly.sends))) if anomaly.sends else id(anomaly), []).append(anomaly)

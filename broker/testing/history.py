@@ -1,7 +1,7 @@
 """Records what clients did: the batches that producers sent and their results, and the batches that consumers received.
 
 Rules:
-- Only facts of the wire are recorded, in the order of the responses.
+- Only requests and their responses are recorded, in the order of the responses.
 - Fetches of followers are not recorded: a follower may receive records that are lost with its leader.
 - Records are stored by key and value. Beyond `BYTES_MAX` of keys and values nothing more is stored, and `complete` is False, so that an
   incomplete history is not judged.
@@ -61,7 +61,8 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One partition's part of one Fetch response: offsets and records, including aborted ones if the broker returned them."""
+    """One partition's part of one Fetch response that contains records. `batches`: each batch's header, and its records by offset; records
+    of aborted transactions are included if the broker returned them. `committed_only`: the consumer reads with read_committed."""
 
     at_ms: int
     connection: int

@@ -201,9 +201,8 @@ class InProcessBroker(NodeThread[Broker]):
         return None if found is None else found.name
 
     def counters(self) -> Counters:
-        """Return counters since the broker's start. A test takes them before and after, and uses the difference:
-        `(broker.counters() - before).requests["Produce"]`.
-        """
+        """Return counters since the broker's start. To count the requests of one step, call it before and after the step, and use the
+        difference: `(broker.counters() - before).requests["Produce"]`."""
         return self.call(counters_of)
 
     def record(self) -> InProcessBroker:
@@ -307,9 +306,9 @@ class InProcessBroker(NodeThread[Broker]):
     def as_of(self, moment: datetime | int | AtOffset) -> InProcessBroker:
         """Start a read-only broker on a fork of this one's data, cut at an earlier moment: clients may only read, and commit offsets.
 
-        `moment` is a time by this broker's clock (a datetime, or Unix time in ms), or an `AtOffset`: when a partition's log ended at an
-        offset. The new broker's clock continues from the moment. Stop it, or use it as a context manager; this one is not changed.
-        Raises ForkRefused if the moment cannot be shown, for instance because its metadata was removed.
+        `moment` is a time by this broker's clock (a datetime, or Unix time in ms), or an `AtOffset`: the moment at which a partition's log
+        ended at an offset. The new broker's clock continues from the moment. Stop it, or use it as a context manager; this one is not
+        changed. Raises ForkRefused if the state at the moment cannot be restored, for instance because its metadata was removed.
         """
         wanted = round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
         path, clock = Path(tempfile.mkdtemp(prefix=f".{self.data_dir.name}-as-of-", dir=self.data_dir.parent)), MovableClock()

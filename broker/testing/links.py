@@ -22,7 +22,8 @@ Way = tuple[int, int]
 
 
 class Links:
-    """All links of a cluster. `blocked` are the blocked directions, each a pair: from a node, to a node."""
+    """The network between the nodes of a cluster: which directions are blocked or delayed. `blocked` are the blocked directions, each a
+    pair: from a node, to a node."""
 
     def __init__(self) -> None:
         self.blocked: frozenset[Way] = frozenset()
@@ -31,7 +32,8 @@ class Links:
         self._networks: dict[int, LinkedNetwork] = {}
 
     def network(self, node: int) -> LinkedNetwork:
-        """Make a node's access to the network, which obeys these links; for the lifetime of the node's event loop."""
+        """Return a new network access for a node, whose connections obey these links. Make one for each event loop that the node runs
+        on."""
         self._networks[node] = made = LinkedNetwork(self, node)
         return made
 
@@ -110,7 +112,8 @@ class LinkedNetwork:
 
 
 class Direction:
-    """One direction of one connection: delivers its bytes and its end in order, when the link's delay is over and it is not blocked."""
+    """One direction of one connection. It delivers bytes and the end of the connection in order, each when the link's delay is over and the
+    link is not blocked."""
 
     def __init__(self, network: LinkedNetwork, links: Links, way: Way) -> None:
         self._network, self._links, self._way = network, links, way
@@ -145,7 +148,7 @@ class Direction:
             arrives()
 
     def end(self) -> None:
-        """Drop all events that were not delivered yet; this direction of the connection carries none any more."""
+        """Drop all events that were not delivered yet, because the connection was closed or reset."""
         self._under_way.clear()
         self._network.lanes.pop(self, None)
         if self._timer is not None:
@@ -153,8 +156,8 @@ class Direction:
 
 
 class Relay(asyncio.Protocol):
-    """A protocol between the socket and a node's own protocol; it passes events on as the links allow. The node that opened the connection
-    has it."""
+    """A protocol between the socket and the protocol of the node that opened the connection. It passes events on when the links allow
+    it."""
 
     transport: RelayTransport
 

@@ -1,4 +1,4 @@
-"""Judges what clients saw, the history, against the logs: `examine` returns what is wrong, `assert_exactly_once` raises it with an
+"""Judges the recorded history of clients against the logs: `examine` returns what is wrong, `assert_exactly_once` raises it with an
 explanation."""
 
 from __future__ import annotations
@@ -158,10 +158,9 @@ def audit_findings(
     alone: Collection[str] | None = None,
     command_config: Path | None = None,
 ) -> list[str]:
-    """Return the audit's violations in directories, or in a cluster (`kafka://host:port`, with the security settings of
-    `command_config`), one line each; none if the audit is not installed. With `replicas`, also compare the directories with each other.
-    `alone`: return only violations in these topics, and none in internal ones.
-    """
+    """Return the audit's violations in directories, or in a cluster (`kafka://host:port`, with the security settings of `command_config`),
+    one line each, at most `_FINDINGS_MAX`; none if the audit is not installed. With `replicas`, also compare the directories with each
+    other. `alone`: return only violations in these topics, and none in internal ones."""
     if audit_missing() is not None:
         return []
     from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # costs a tenth of a second

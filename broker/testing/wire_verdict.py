@@ -1,7 +1,8 @@
 """Judges what clients did through a gateway against the cluster's logs, which are read over the wire.
 
 Rules:
-- Records are read up to the high watermark, after it has passed every acknowledged record: with acks=1 a record is acknowledged before it.
+- Records are read up to the high watermark, once it is above every acknowledged record: with acks=1 a record is acknowledged before the
+  high watermark passes it.
 - The audit's findings are reported for the judged topics only, because `__transaction_state` also has other clients' transactions.
 - A topic that no recorded client used is judged only if the caller names it.
 """
@@ -128,8 +129,8 @@ def _contents(cluster: Cluster, tp: TopicPartition, begin: int, end: int) -> lis
 def _ends(
     cluster: Cluster, partitions: Collection[TopicPartition], sends: Iterable[Send]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-    """Return the high watermarks, and each failed partition's error. Wait until all acknowledged records are below the high watermarks, at
-    most `_PATIENCE_S`."""
+    """Return the high watermark of each partition, and the error of each partition that has none. First wait, at most `_PATIENCE_S`, until
+    all acknowledged records are below the high watermarks."""
     acked: dict[TopicPartition, int] = {}
     for send in sends:
         if send.acked:

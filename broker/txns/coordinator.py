@@ -2,8 +2,8 @@
 
 Invariants:
 - `apply` is the only way to change the state, live and while the log is loaded.
-- An expired id is removed; state Dead is never stored. No coordinator writes records with Dead or PrepareEpochFence; they are read as
-  removed, or as still to be aborted.
+- An expired id is removed; the state Dead is never stored. No coordinator writes records with Dead or PrepareEpochFence. If the log has
+  one, Dead is read as the removal of the id, and PrepareEpochFence as an open transaction, which will time out and be aborted.
 - The ids with an open transaction are indexed, so that the search for timeouts ignores all others.
 """
 

@@ -2,8 +2,9 @@
 
 Each function gets the stored `Transaction` (None: unknown id) and returns a `Decision`: a response, and the value to append, if any.
 Errors are the newest ones (PRODUCER_FENCED); handlers translate them for older versions. A decision is appended at once, so
-CONCURRENT_TRANSACTIONS only means that markers are not written yet. It is checked before id and epoch, because after a rotation the
-producer already uses an id that takes effect only when the transaction is complete (KAFKA-18660).
+CONCURRENT_TRANSACTIONS only means that markers are not written yet. This is checked before producer id and epoch. The reason is rotation,
+the change to a new producer id when the epochs are exhausted: the producer already uses the new id, which takes effect here only when the
+transaction is complete (KAFKA-18660).
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ def init_producer_id(
     if expected is not None and not _may_hold(txn, expected):
         return _refused(ErrorCode.PRODUCER_FENCED)
     if txn.state is TxnState.ONGOING:
-        # Success is also answered with "retry": the retry finds the abort complete and gets a new epoch.
+        # The error makes the client retry, although the abort was decided: the retry finds the abort complete and gets a new epoch.
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, write=fence_and_abort(txn, server_version, new_producer_id, now_ms))
     return _next_epoch(txn, expected, timeout_ms, new_producer_id, now_ms)
 
 
 def _may_hold(txn: Transaction, expected: Expected) -> bool:
-    """Return whether the client's producer id is the stored one, or the one before a change because of exhausted epochs. `_next_epoch`
-    checks the epoch."""
+    """Return whether the client's producer id is the stored one, or the previous one if that was replaced because its epochs were
+    exhausted. `_next_epoch` checks the epoch."""
     if txn.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == txn.producer_id:
         return True
     return expected.producer_id == txn.prev_producer_id and epoch_exhausted(expected.producer_epoch)
@@ -180,7 +181,7 @@ def end_txn(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Decision:
-    """Decide an EndTxn. The request's version selects the rules (`client_version`: the transaction version it implies), even if the
+    """Decide an EndTxn by the rules of `client_version`, the transaction version that the request's API version implies, even if the
     transaction was begun under another version."""
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
@@ -198,7 +199,8 @@ _END_AGAIN: dict[TxnState, tuple[ErrorCode, ErrorCode]] = {
     TxnState.COMPLETE_COMMIT: (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE),
     TxnState.COMPLETE_ABORT: (ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE),
 }
-"""The errors of EndTxn for (commit, abort) without an open transaction. NONE answers a retry."""
+"""The error code of an EndTxn that finds no open transaction, by the transactional id's state: for a commit and for an abort. NONE means
+that the request is a retry of the one that led to this state."""
 
 
 def _end_again(txn: Transaction, commit: bool) -> Decision:
@@ -228,7 +230,7 @@ def _end_with_bump(txn: Transaction, holder: tuple[int, int], commit: bool, new_
     after_rotation = txn.prev_producer_id == producer_id and epoch == EPOCH_MAX - 1 and txn.producer_epoch == 0
     retry = after_rotation or txn.producer_epoch == epoch + 1
     if retry and txn.producer_epoch == EPOCH_MAX and txn.state not in PREPARED:
-        return _refused(ErrorCode.PRODUCER_FENCED)  # the coordinator aborted in version 0 or 1: only it uses this epoch
+        return _refused(ErrorCode.PRODUCER_FENCED)  # only the coordinator uses this epoch, for its aborts in version 0 or 1
     if txn.producer_id != producer_id and not after_rotation:
         return _refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if not _may_end(txn.state, current=epoch == txn.producer_epoch, retry=retry):

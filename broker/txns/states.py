@@ -42,7 +42,7 @@ MOVES: dict[TxnState, frozenset[TxnState]] = {
 assert set(MOVES) == set(TxnState), "every state has a row"
 
 PREPARED = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
-"""Decided, with markers still to be written; other requests get CONCURRENT_TRANSACTIONS."""
+"""The states in which the outcome is decided and markers are still to be written. Requests get CONCURRENT_TRANSACTIONS meanwhile."""
 
 SETTLED = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
-"""No transaction is open: the id may begin one, be initialised again, or expire."""
+"""The states without an open transaction: the transactional id may begin one, be initialised again, or expire."""

@@ -5,8 +5,9 @@ Invariants:
   record without a value is a tombstone.
 - Version 0 is written while `transaction.version` is 0, otherwise version 1; only version 1 has the client's transaction version.
 - The partitions of an Empty transaction are null, others a sorted list, so that equal transactions have equal bytes.
-- Unlike Kafka 4.2, version 1 also stores the producer ids of a rotation (`next_producer_id`, `previous_producer_id`, tags that Kafka reads
-  but never writes): a coordinator killed during a rotation keeps the producer id that it has returned to the producer.
+- Unlike Kafka 4.2, version 1 also stores the producer ids of a rotation, the change to a new producer id when the epochs are exhausted
+  (`next_producer_id`, `previous_producer_id`, tags that Kafka reads but never writes). After a crash during a rotation, the coordinator
+  then still knows the producer id that it has returned to the producer.
 
 Source: Kafka's transaction-coordinator message schemas (TransactionLogKey, TransactionLogValue), TransactionLog.valueToBytes.
 """

@@ -58,8 +58,8 @@ Carrier = InProcessBroker | InProcessGateway
 
 
 class Deployment(ABC):
-    """The brokers of one run, which the verified program uses. `carriers` are all that the program's requests can pass, and on which fault
-    rules are loaded: the brokers, or a gateway in front of them."""
+    """The brokers of one run, which the verified program uses. `carriers` are the brokers or the gateway that the program's requests pass;
+    fault rules are loaded on them. `verifier_client` sends the verification's own requests."""
 
     carriers: Sequence[Carrier]
     verifier_client: VerifierClient
@@ -118,7 +118,8 @@ class Deployment(ABC):
         """Advance the brokers' clock by `ms` milliseconds."""
 
     def expire_members(self, session_ms: int) -> None:
-        """Expire the membership of all group members, whose session timeout is `session_ms`."""
+        """Let the membership of all group members expire, by advancing the clock by more than their session timeout, `session_ms`. Where
+        the clock cannot be moved, the members are removed instead."""
         self.pass_time(session_ms + SESSION_MARGIN_MS)
 
     def watch(self, observer: RequestObserver) -> None:
@@ -228,7 +229,7 @@ class EmbeddedBrokers(Deployment):
 
 
 class OneBroker(EmbeddedBrokers):
-    """The deployment of a run on a single broker of this process."""
+    """The deployment of a run of `ottla verify` whose program uses one broker, which runs in this process."""
 
     host: InProcessBroker
 

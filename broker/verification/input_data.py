@@ -3,7 +3,8 @@
 Rules:
 - Each partition begins with data and ends with a non-transactional record, so that a group that has read everything has committed the log
   end offset.
-- The last records are written when the scenario's fault has occurred, so that a program that lost its last commit has another one to make.
+- The last records are written after the scenario's fault. So a program whose last offset commit failed in the fault reads more records, and
+  commits again.
 - Aborted values begin with `aborted-`, so that a program that reads uncommitted data is recognised.
 """
 
@@ -123,7 +124,7 @@ def _abort_some(verifier_client: VerifierClient, topic: str, partition: int, num
     batch = build_batch(values, producer_id=holder.producer_id, producer_epoch=holder.producer_epoch, base_sequence=0, transactional=True)
     _produce(verifier_client, topic, partition, name, batch)
     verifier_client.ask(at, EndTxnRequest(name, holder.producer_id, holder.producer_epoch, False), _END)
-    # Kafka responds before it writes the markers, which would move the end of the input; this is refused until they are written.
+    # Kafka responds before it writes the markers, which would move the end of the input. The next InitProducerId is rejected until then.
     verifier_client.ask(at, InitProducerIdRequest(name, 60_000), _INIT)
 
 

@@ -1,7 +1,7 @@
 """The verdict of one run: which guarantees were broken, with the offsets that prove it.
 
-Rules: the calm run alone defines what the program should achieve. A guarantee is broken only by evidence (a record, an offset, an exit
-code). If the fault of a scenario did not occur, nothing is claimed to hold.
+Rules: the calm run (the run without faults) alone defines what the program should achieve. A guarantee is broken only by evidence (a
+record, an offset, an exit code). If the fault of a scenario did not occur, nothing is claimed to hold.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class Breach:
 
 @dataclass(slots=True)
 class Result:
-    """A scenario's outcome, the guarantees that were broken, and their evidence."""
+    """A scenario's outcome. `happens` describes its fault, `breaches` are the broken guarantees with their evidence, `ending` is how the
+    run ended."""
 
     name: str
     happens: str
@@ -147,9 +148,8 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
 
 
 def _lost_by_setting(stage: Stage, found: Examined) -> set[tuple[str, int, int]]:
-    """Return topic, partition and offset of each record of `stage.may_be_lost` that the unclean election has lost: the record itself, or
-    the marker that committed its transaction.
-    """
+    """Return topic, partition and offset of each record of `stage.may_be_lost` that the unclean election has lost: either the record itself
+    is missing, or the marker that committed its transaction."""
     there = {(each.topic, each.partition, each.offset): each for each in found.stored}
     return {place for each in stage.may_be_lost if not each.is_kept_by(there.get(place := (each.topic, each.partition, each.offset)))}
 
@@ -197,7 +197,8 @@ SETTINGS_LOST_IT: Final = (
 
 
 def calm_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
-    """Return the guarantees that were broken in a run without any fault. `effects` are counted by their text; `found` has the anomalies."""
+    """Return the guarantees that were broken in a run without any fault. `effects`: how often each of the program's effects occurred;
+    `found`: the anomalies and the audit's findings."""
     broken = list(_by_guarantee(found))
     if stage.program.role.has_effects:
         broken += _not_once(stage, effects, effects.keys())

@@ -50,8 +50,9 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The command and its environment. `group` is the share group, which the verification configures. `result` is a command that prints a
-    consumer's effects, one per line; without it, the lines that the program prints are its effects."""
+    """The program under test: its command, and the values of its environment variables. `group` is the group that it should join; if that
+    is a share group, the verification sets its settings. `result` is a command that prints a consumer's effects, one per line; without it,
+    the lines that the program prints are its effects."""
 
     command: Sequence[str]
     role: Role = Role.PRODUCER
@@ -78,7 +79,8 @@ class Program:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One process of the program. `number` is its instance number. `expendable`: its end is no failure, such as after `kill`."""
+    """One process of the program. `number` counts the program's instances from 1; a restarted instance keeps its number. `expendable`: its
+    end is no failure, such as after `kill`."""
 
     number: int
     process: subprocess.Popen[bytes]

@@ -4,8 +4,8 @@ Rules:
 - Everything that a run creates (topics, groups, settings of groups) has names with the run's prefix, and is deleted afterwards, unless it
   is kept. A program that uses another topic, group or transactional id is stopped.
 - The verification's own requests do not pass the gateway.
-- The cluster's clock cannot be moved. Group members are removed by name where a session would expire, and open transactions are aborted by
-  fencing their producers (as Kafka's `AdminClient.fenceProducers` does).
+- The cluster's clock cannot be moved. Instead of letting a session expire, the verification removes the group's members by name, and
+  instead of letting a transaction time out, it fences the producer (as Kafka's `AdminClient.fenceProducers` does).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Groups of a cluster that is not the verification's own: their members, removed by name, and their deletion.
+"""Describes and deletes groups of the existing cluster behind the gateway (`ottla verify` with a real cluster), and removes their members.
 
 Rules: a group's kind is the API that its members joined with. Members of the newer protocols leave by a heartbeat with the member epoch
 -1, which everybody with access to the group can send; members of classic groups are removed as by Kafka's

@@ -1,6 +1,7 @@
-"""Counts a program's requests, so that the verification knows which faults apply and where the middle of the work is.
+"""Counts the requests of the verified program, so that the verification knows which faults can affect it, and after how many requests a
+fault is in the middle of its work.
 
-It runs on the loops of all brokers and only counts; the verification's thread reads the counters.
+The observer runs on the event loops of all brokers and only counts; the verification's thread reads the counters.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Calm:
 
     @property
     def transactional(self) -> bool:
-        """Whether the program uses transactions."""
+        """Whether the program ended transactions (EndTxn) in the calm run."""
         return bool(self.observer.ends)
 
     @property
@@ -57,8 +57,9 @@ class Calm:
 
     @property
     def mark(self) -> ApiKey:
-        """The request that marks the program's progress: Produce; if it does not write, OffsetCommit, or else Fetch; in a share group,
-        ShareAcknowledge, or else the ShareFetch that acknowledges."""
+        """The API whose requests show the program's progress, and which most faults hit. It is Produce if the program writes. Otherwise, in
+        a share group, it is ShareAcknowledge, or ShareFetch if the calm run has at most one ShareAcknowledge; in a consumer group it is
+        OffsetCommit, or Fetch if the calm run has at most one OffsetCommit."""
         if self.writes:
             return ApiKey.PRODUCE
         if self.shares:
@@ -72,7 +73,8 @@ class Calm:
         return max(self.observer.session_timeout_ms, set_by_broker)
 
     def part_way(self, api: ApiKey, share: float = 0.5) -> int:
-        """Return `share` (0 to 1) of the requests of `api` that the calm run made; 0 if faults occur at the first request."""
+        """Return the number of requests of `api` after which a fault occurs: the fraction `share` (0 to 1) of those that the calm run made,
+        or 0 if faults occur at the first request."""
         return 0 if self.from_the_start else int(self.observer.calls[api] * share)
 
     def begun_at_once(self) -> Calm:

@@ -1,8 +1,8 @@
 """One run of a scenario: fresh brokers in this process, the program beside them, and a script that causes faults at the right moment.
 
 Rules:
-- A script is a generator that yields conditions and continues when they hold. It causes faults at a moment that the broker holds for it (a
-  held response, a step of the coordinator), not at a guessed time.
+- A script is a generator that yields conditions and continues when they hold. It causes a fault while the broker holds a response or a step
+  of a coordinator, so that the moment is exact and does not depend on timing.
 - An instance that fails by itself is restarted, as a supervisor would.
 - No process of the program outlives the run.
 """
@@ -67,7 +67,8 @@ class Terms:
 
 @dataclass(slots=True)
 class Ending:
-    """How a run of a scenario ended. `met`: the script finished, so the scenario's fault occurred."""
+    """How a run of a scenario ended. `met`: the script finished, so the scenario's fault occurred. `overdue`: the time limit was reached.
+    `gave_up`: the program failed more often than it may be restarted."""
 
     met: bool = False
     overdue: bool = False
@@ -218,7 +219,8 @@ class Stage:
 
     def play(self, script: Script) -> Ending:
         """Run the script and the program to their ends. If a script still waits for its fault when the last input records are written, the
-        fault counts as not met. Raises CannotStart if the program uses topics, groups or ids that do not belong to this run."""
+        fault counts as not having occurred (`Ending.met` is False). Raises CannotStart if the program uses topics, groups or ids that do
+        not belong to this run."""
         began = time.monotonic()
         wait = next(script, None)
         while True:

@@ -41,8 +41,8 @@ class CannotVerify(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A verification: the program, the scenarios and the limits of each run (`terms`). `directory` gets a directory for each scenario,
-    which is removed unless `keep`."""
+    """A verification: the program, the scenarios and the limits of each run (`terms`). `directory` gets a subdirectory for each scenario,
+    which is removed after it unless `keep`. `by` identifies the records that the program writes."""
 
     program: Program
     directory: Path

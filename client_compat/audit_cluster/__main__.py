@@ -1,7 +1,8 @@
 """`python -m client_compat.audit_cluster`: the audit through spark-submit with the packaged wheel, on a master and two workers; of
 directories, of a broker that serves one of them, and of directories while an executor is killed.
 
-Exit code 0: both workers ran tasks that read, the kill hit tasks that judged, and the findings are those of one process, each time.
+Exit code 0: in each audit, both workers ran tasks that read logs, the kill hit an executor with running tasks, and the findings are those
+of an audit in one process.
 """
 
 from __future__ import annotations

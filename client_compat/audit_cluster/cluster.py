@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of this machine's own: a master and workers as processes on loopback, ended by their process ids."""
+"""A standalone Spark cluster on this machine: a master and workers as processes on loopback, which are ended by their process ids."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Kills an executor's JVM while it judges. Which executor judges, and in which step, is read from the REST interface of the running
-application.
+"""Kills the JVM of a Spark executor while it runs tasks of the audit. The REST interface of the running application shows which executor
+does, and in which step.
 """
 
 from __future__ import annotations

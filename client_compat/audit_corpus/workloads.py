@@ -1,6 +1,6 @@
-"""Workloads of real clients before the broker's directory is audited.
+"""Workloads of real clients, after which the broker's directory is audited.
 
-All of it is legal, including kills, so the audit must find no violation and no warning.
+Everything that they do is allowed, including the kills of brokers, so the audit must find no violation and no warning.
 
 Rules:
 - A workload uses only `bootstrap`, and the broker's process to kill and restart it.

@@ -72,7 +72,8 @@ def main(
 
 
 def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dict[str, str]]:
-    """Return the selected peers that are available here, and information about the run for the report."""
+    """Return the selected peers (brokers under comparison) that are available on this machine, and information about the run for the
+    report."""
     checkouts = {name: Path(path) for name, given, path in (each.partition("=") for each in wanted or []) if given}
     names = [each.partition("=")[0] for each in wanted or PEERS.keys() - {WITHOUT_FAULTS}]
     if unknown := [name for name in names if (name in PEERS) == (name in checkouts)]:

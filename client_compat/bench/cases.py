@@ -266,7 +266,7 @@ CASES: list[Benchmark] = [
 def warm_up(site: Site, records: int = WARM_UP_RECORDS) -> None:
     """Load a broker before the measurements, so that first page accesses, thread starts and JIT compilation are not measured.
 
-    Raises `LoadFailed` like a measured case.
+    Raises `LoadFailed` if the load does not complete.
     """
     throughput.through_librdkafka(site, record_bytes=100, partitions=1, records=records)
     pipeline.one_record_batches(site, record_bytes=100, records=records // 20, through_client=records // 100)
@@ -275,11 +275,12 @@ def warm_up(site: Site, records: int = WARM_UP_RECORDS) -> None:
 
 
 def warm_up_secured(site: Site, records: int = WARM_UP_RECORDS) -> None:
-    """Load a broker with TLS before its measurements (see `warm_up`)."""
+    """Load a broker with TLS before its measurements, so that first page accesses and thread starts are not measured."""
     throughput.through_tls(site, record_bytes=100, partitions=1, records=records)
 
 
 def warm_up_cluster(site: Site, records: int = WARM_UP_RECORDS) -> None:
-    """Load a cluster of three brokers before its measurements (see `warm_up`)."""
+    """Load a cluster of three brokers before its measurements, so that first page accesses, thread starts and JIT compilation are not
+    measured."""
     replication.batched(site, record_bytes=100, records=records)
     replication.paced(site, rate=1_000, seconds=max(1, records // 20_000))

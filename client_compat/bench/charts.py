@@ -37,7 +37,7 @@ mpl.rcParams["font.size"] = 9
 
 
 def times_better(figure: Figure, ratios: Sequence[float]) -> list[float]:
-    """Convert ratios so that a value above 1 means that Ottla is better."""
+    """Convert ratios of Ottla's value to another broker's so that a value above 1 means that Ottla is better. Ratios of 0 are left out."""
     return [ratio if figure.more_is_better else 1 / ratio for ratio in ratios if ratio > 0]
 
 
@@ -113,7 +113,7 @@ def _curves(section: str, results: Results, rows: Rows, peers: Sequence[Peer]) -
 
 
 def _bars(axes: Axes, results: Results, rows: Rows, peer: Peer, band: tuple[float, float]) -> None:
-    """Draw a peer's bars. `band` is the bar height and its shift within the row."""
+    """Draw the bars that compare Ottla with one broker, `peer`. `band` is the height of a bar and its shift within the figure's row."""
     (height, shift), colour = band, COLOURS.get(peer.name, OTHER)
     for row, (case, figure) in enumerate(rows):
         better = times_better(figure, results.ratios(case, figure, peer.name))

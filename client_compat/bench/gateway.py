@@ -46,7 +46,7 @@ BROKERS = ("kafka", "ottla")
 
 
 def megabytes(site: Site, *, record_bytes: int, records: int) -> Values:
-    """Measure throughput through librdkafka, in megabytes of records."""
+    """Measure throughput through librdkafka, in megabytes of record values per second, and the CPU seconds for each gigabyte of them."""
     values = throughput.through_librdkafka(site, record_bytes=record_bytes, partitions=1, records=records)
     rates = {name: values[name] * record_bytes / 1e6 for name in (throughput.PRODUCED, throughput.CONSUMED)}
     cpu = {PRODUCE_CPU: values[throughput.PRODUCE_CPU], CONSUME_CPU: values[throughput.CONSUME_CPU]}
@@ -54,7 +54,8 @@ def megabytes(site: Site, *, record_bytes: int, records: int) -> Values:
 
 
 def memory(site: Site, *, count: int) -> Values:
-    """Measure resident memory with `count` idle connections: of the process that has served the other cases, and of a new proxy."""
+    """Measure the resident memory of a proxy with `count` idle connections: of the process that has served the other cases, and of a newly
+    started one. Without a proxy, measure the broker that has served the other cases."""
     values = {MEMORY_AFTER: _resident(site.broker, count)}
     if site.peer.name != NONE:
         with site.fresh("fresh") as broker:
@@ -113,7 +114,7 @@ def subtract(results: Results, latencies: Benchmark) -> None:
 
 
 def missed(results: Results, measured: Sequence[Benchmark]) -> Iterator[str]:
-    """Yield the goals that the gateway misses."""
+    """Yield a text for each goal that the gateway misses: its added latency, its throughput compared with toxiproxy's, its memory."""
     latencies, *throughputs, idle = measured
     p50 = results.median(latencies, latencies.figures[1], GATEWAY)
     if p50 is not None and round(p50, 3) > ADDED_P50_MAX_MS:
@@ -130,7 +131,8 @@ def missed(results: Results, measured: Sequence[Benchmark]) -> Iterator[str]:
 
 
 def broker_with(kind: str, proxy_port: int, directory: Path) -> tuple[BrokerProcess, int]:
-    """Return a broker, not started, and the port of its second listener, which it advertises as `proxy_port`. Raises `KafkaMissing`."""
+    """Return a broker, not started, and the port of its second listener. The advertised port of that listener is `proxy_port`, so that
+    clients reconnect through toxiproxy. Raises `KafkaMissing`."""
     port, behind = free_port(), free_port()
     if kind == "kafka":
         reference = ReferenceBroker(directory / "data", jvm=KAFKA_JVM)
@@ -156,7 +158,7 @@ def _listeners(ports: dict[str, int], proxy_port: int) -> dict[str, str]:
 
 
 def toxiproxy(upstream: int, port: int, directory: Path) -> BrokerProcess:
-    """Return toxiproxy in front of `upstream`, without toxics, not started."""
+    """Return toxiproxy, not started, which listens at `port`, forwards to the port `upstream` and injects no faults."""
     config = directory / "toxiproxy.json"
     proxy = {"name": "kafka", "listen": f"{HOST}:{port}", "upstream": f"{HOST}:{upstream}", "enabled": True}
     config.write_text(json.dumps([proxy]))
@@ -166,7 +168,8 @@ def toxiproxy(upstream: int, port: int, directory: Path) -> BrokerProcess:
 
 @contextmanager
 def sites(kind: str, directory: Path, *, with_toxiproxy: bool) -> Iterator[list[Site]]:
-    """Start a broker and the proxies in front of it. Raises `BrokerFailed` and `KafkaMissing`."""
+    """Start a broker and the proxies in front of it, and yield a site (a place to measure) for each proxy and for the broker itself. Raises
+    `BrokerFailed` and `KafkaMissing`."""
     proxy_port, behind = free_port(), 0
     makers: dict[str, Callable[[Path], BrokerProcess]] = {
         GATEWAY: lambda place: brokers.gateway(direct.bootstrap, place / "gateway.log"),
@@ -193,7 +196,7 @@ def sites(kind: str, directory: Path, *, with_toxiproxy: bool) -> Iterator[list[
 
 
 def measure(found: Sequence[Site], runs: int, scale: int, note: Callable[[str], None]) -> tuple[Results, list[Benchmark]]:
-    """Measure all cases at all sites, and compute the added latencies; return the results and the cases."""
+    """Measure all cases with each proxy and without one, and compute the latency that each proxy adds; return the results and the cases."""
     results, measured = Results(runs, [site.peer.name for site in found]), cases(scale)
     records = WARM_UP_RECORDS if scale == 1 else QUICK_WARM_UP_RECORDS
     side_by_side(measured, found, results, partial(warm_up, records=records), note)

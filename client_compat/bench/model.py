@@ -1,4 +1,5 @@
-"""The benchmark's model: cases, figures, peers and results.
+"""The benchmark's model. A case is one load, a figure one number that it yields, a peer one of the compared brokers, and a site the running
+broker of a peer, at which cases are measured.
 
 Rules:
 - A case is measured as a whole and returns several figures.
@@ -73,7 +74,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A kind of broker: how to create one in its own directory, and which abilities it lacks, with the reason.
+    """A kind of broker that the benchmark compares: how to create one in its own directory, and the abilities that it lacks, with reasons.
 
     `make_cluster` creates three replicating brokers that are started, measured and stopped as one. `make_secured` creates one with a TLS
     listener.
@@ -101,10 +102,11 @@ class JavaClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The environment of a measurement.
+    """The environment in which a case is measured on one kind of broker.
 
-    `broker` is running and warmed up. `fresh` creates another broker of its kind, not started, as a context manager; its argument is a name
-    that distinguishes several brokers.
+    `broker` is running and warmed up. `fresh` creates another broker of the same kind, not started, as a context manager; its argument
+    names the new broker's directory. `java` is None if no Java client is available. `run` is the number of the run, which makes topic names
+    unique.
     """
 
     peer: Peer
@@ -123,7 +125,8 @@ Values = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A case. `measure` returns a value for each figure that the peer supports, or raises `LoadFailed`."""
+    """One case of the benchmark. `measure` runs its load at a site, and returns a value for each figure that this kind of broker supports,
+    by the figure's name; it raises `LoadFailed`. `needs` are abilities without which the case is left out."""
 
     name: str
     section: str
@@ -186,7 +189,7 @@ class Results:
         return [ours / theirs for ours, theirs in pairs if ours is not None and theirs]
 
     def missed(self, cases: Sequence[Benchmark]) -> list[tuple[Benchmark, Figure, float]]:
-        """Return every figure whose median ratio to Apache Kafka misses its target."""
+        """Return every figure whose ratio to Apache Kafka misses its target, with its case and the median ratio over all runs."""
         found = []
         for case in cases:
             for figure in case.figures:

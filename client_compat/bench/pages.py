@@ -24,7 +24,7 @@ against Apache Kafka. A dash is a case that a broker cannot run; the reasons are
 
 
 def write(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer], directory: Path) -> list[Path]:
-    """Write the page, and its charts to `images`. The returned list contains only the page's path."""
+    """Write the page to `directory`, and its charts to `images` below it. The returned list contains only the page's path."""
     pictures = charts.write(results, cases, peers, directory / IMAGES)
     about = {"cores": "?", "machine": "?", "python": "?", "ottla": "?"} | results.about
     head = _HEAD.format(

@@ -106,8 +106,8 @@ def _until_written(broker: BrokerProcess) -> None:
 
 
 def record(case: Benchmark, seconds: float, directory: Path, client: JavaLoad | None, note: Callable[[str], None]) -> tuple[Path, Path]:
-    """Repeat the case for `seconds`, once for each of py-spy's output formats; return the files with the raw samples and with the flame
-    graph."""
+    """Repeat the case for `seconds` under py-spy, once for the raw samples and once for the flame graph, because py-spy writes one format
+    at a time; return the paths of both files."""
     made = []
     for form, suffix in (("raw", "raw"), ("flamegraph", "svg")):
         data, output = directory / form, directory / f"profile.{suffix}"

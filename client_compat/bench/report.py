@@ -59,7 +59,8 @@ def figures_table(results: Results, cases: Sequence[Benchmark], section: str, pe
 
 
 def ratios_table(results: Results, cases: Sequence[Benchmark], section: str, peers: Sequence[Peer]) -> list[list[str]]:
-    """Return the median and range of Ottla's value divided by each other broker's, in the same run."""
+    """Return a table with one row for each figure and one column for each other broker: the median and range over the runs of Ottla's value
+    divided by that broker's. The first row is the header."""
     others = [peer for peer in peers if peer.name != OURS]
     rows = [["", "better", "target", *(f"÷ {peer.name}" for peer in others)]]
     for case, figure in _rows(cases, section):
@@ -73,7 +74,7 @@ def ratios_table(results: Results, cases: Sequence[Benchmark], section: str, pee
 
 
 def tables(results: Results, cases: Sequence[Benchmark], section: str, peers: Sequence[Peer]) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yield a section's titles and tables, with only the brokers that were measured for it; `blanks` explains the others."""
+    """Yield title and rows of each table of a section, with only the brokers that were measured for it; `blanks` explains the others."""
     there = [peer for peer in peers if peer.name == OURS or any(_was_measured(results, *row, peer) for row in _rows(cases, section))]
     yield f"{section}: medians of {results.runs} interleaved runs", figures_table(results, cases, section, there)
     if len(there) > 1:

@@ -3,8 +3,8 @@
 Rules:
 - The order is drawn for each case and run from a fixed seed, so that no broker always follows the same other one, with its freed memory and
   busy disk.
-- Before a case that writes a lot, memory is touched for the next broker.
-- A broker runs through all runs, so that a JVM finishes its compilation. A case that needs a broker's start gets a fresh broker.
+- Before a case that writes a lot, as much memory is allocated and freed, so that each broker finds pages that the machine already has.
+- A broker stays up for all runs, so that a JVM finishes its compilation. A case that needs a broker's start gets a fresh broker.
 - Brokers with TLS start after the others have stopped, and clusters last.
 - A failure is recorded with its reason and the benchmark continues, because a missing ability of a peer is a result.
 """
@@ -108,8 +108,8 @@ def _others(
 def side_by_side(
     cases: Sequence[Benchmark], sites: Sequence[Site], results: Results, warm: Callable[[Site], None], note: Callable[[str], None]
 ) -> None:
-    """Warm up all sites, then measure every case at each of them, in random order. A site that fails to warm up is measured, too: its
-    failures are then those of the cases.
+    """Warm up the broker of each site, then run by run measure every case at each site, in random order, and add the values and failures to
+    `results`. `note` is called before each measurement. A broker that fails to warm up is measured nevertheless.
     """
     for site in sites:
         note(f"warming up {site.peer.name}")

@@ -92,7 +92,8 @@ def _cpu_of_children() -> float:
 
 
 def contenders(directory: Path, tools: Tools | None, whats: Sequence[str]) -> list[Contender]:
-    """Return the contenders for one log: the audit's reader for each of `whats`, and Kafka's kafka-dump-log unless `tools` is None."""
+    """Return the contenders for one log: the audit's reader for each kind of reading in `whats` (see `reader`), and Kafka's kafka-dump-log
+    unless `tools` is None."""
     found = [
         Contender(
             what,
@@ -129,7 +130,7 @@ def measure(  # noqa: PLR0917 # called thrice, in one place
 
 
 def measure_masters(console: Console, sizes: Sequence[int], reps: int) -> None:
-    """Measure the audit on each of Spark's masters (see `masters`)."""
+    """Measure the audit of a generated log of each size, in bytes, `reps` times on each kind of Spark master, and print a table."""
     for size in sizes:
         directory = Path(tempfile.mkdtemp(prefix="ottla-bench-audit-"))
         try:

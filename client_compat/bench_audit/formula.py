@@ -1,4 +1,4 @@
-"""A log of any number of segments that no disk holds: a file system that lists it, and answers reads of it, from a formula.
+"""A file system of computed logs: it lists any number of segments, and computes their contents when they are read, without a disk.
 
 `formula://PxS` has P partitions of topic `t` with S segments each, and a segment is one batch. `formula://PxSxB` lists the segments with B
 bytes each instead, each with an offset index and a time index, to plan an audit of a large log; they cannot be read.
@@ -121,8 +121,8 @@ class Planned:
 
 
 def planned(partitions: int, segments: int, segment_bytes: int = 1 << 30) -> Planned:
-    """List and plan an audit of so many partitions with so many segments each, as the driver does for a cluster of CORES cores; return what
-    that costs."""
+    """List and plan an audit of `partitions` partitions with `segments` segments each, as Spark's driver does for a cluster of CORES cores;
+    return the time and memory that this took."""
     register()
     FormulaFileSystem.listings = 0
     started, cpu = time.perf_counter(), time.process_time()

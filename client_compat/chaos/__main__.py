@@ -1,4 +1,4 @@
-"""`make chaos`: the faults of a cluster of Ottla's own as a command."""
+"""`make chaos`: injects faults into a cluster of Ottla brokers with an Ottla controller, under load."""
 
 from __future__ import annotations
 

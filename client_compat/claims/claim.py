@@ -1,6 +1,6 @@
-"""A claim, whether it is expected to hold, and the result of running it.
+"""A claim (a common statement about exactly-once), whether it is expected to hold, and the result of trying it.
 
-A check returns whether the claim held as taught; `taught_right` states beforehand whether it is expected to hold.
+A check returns whether the claim held as articles teach it; `taught_right` states beforehand whether it is expected to hold.
 """
 
 from __future__ import annotations

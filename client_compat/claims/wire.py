@@ -1,4 +1,4 @@
-"""Requests as bytes, which no well-behaved client would send, or not at that moment."""
+"""Requests that no well-behaved client would send, or not at that moment, such as a batch with a chosen producer id and sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The campaign of the commands that inject faults into a cluster."""
+"""The campaign that `make cluster-mixed` and `make chaos` share: it injects faults into a cluster under load, and prints the verdict."""
 
 from __future__ import annotations
 

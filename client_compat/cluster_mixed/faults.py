@@ -1,6 +1,6 @@
 """Faults of nodes, and their recovery.
 
-A fault ends with every process running, every link open, and space on every disk; everything else must be repaired by the cluster alone.
+When a fault ends, every process runs, every link is open, and every disk has space. The cluster must repair everything else by itself.
 """
 
 from __future__ import annotations

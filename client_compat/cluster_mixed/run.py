@@ -1,7 +1,9 @@
 """The run: load, faults on every node in turn, and then the verdicts, over the wire and on the brokers' directories.
 
-Rules: a fault counts as under load only if every client has received a response since the previous fault; the next fault waits until the
-cluster has settled. The random source is an argument: a seed repeats the plan, not the timing.
+Rules:
+- A fault is injected only when the cluster has settled and every client has received a response since the previous fault, so that each
+  fault happens under load.
+- The random source is an argument. A seed repeats the plan, not the timing.
 """
 
 from __future__ import annotations

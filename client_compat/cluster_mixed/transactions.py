@@ -1,8 +1,10 @@
 """Real clients' transactions, which continue while brokers are killed, and the checks of what read_committed consumers receive.
 
-Rules: a transaction is numbered, writes one record to every partition, and commits the next offset for its client's group (except
-librdkafka's, see `with_offsets`); a number is never retried. After any error the producer is opened anew with its transactional id, which
-ends its last transaction. A commit without a response may have happened or not, but as a whole.
+Rules:
+- Each transaction has a number, writes one record to every partition, and commits the next offset for its client's group (except
+  librdkafka's, see `with_offsets`). A number is never used again.
+- After any error the producer is opened again with its transactional id, which ends its last transaction.
+- A commit without a response may have happened or not, but only as a whole.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ def with_offsets(client: str) -> bool:
 
 
 class TransactionalLoad:
-    """One client's transactions, on a thread that drives its program until `stop`. `log` is the program's."""
+    """A client that commits one transaction after the other, on a thread that drives its client program until `stop` is set. The program
+    writes its standard error to `log`."""
 
     def __init__(self, client: str, log: Path, bootstrap: str, topic: str, partitions: int, *, stop: threading.Event) -> None:
         self.name, self.outcomes = client, list[Outcome]()

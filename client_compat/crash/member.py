@@ -1,4 +1,4 @@
-"""A member of a share group that tells exactly when each record was acquired and when its acceptance was answered.
+"""A member of a share group that records exactly when it acquired each record, and when the broker answered its acknowledgement.
 
 A client library would acquire records before the application polls them. This member sends one request at a time, so that a record is known
 to have been acquired after the request for it was sent.

@@ -24,7 +24,7 @@ from client_compat.support.verdict import judge
 TOPIC = "crash"
 PARTITIONS = 4
 KILL_AFTER_S = (0.02, 1.0)
-# One kill in so many falls while the broker starts and recovers, this many seconds after its process began.
+# After every fifth kill, the broker is killed once more while it starts and recovers, START_KILL_AFTER_S seconds after its process began.
 START_KILL_EVERY = 5
 START_KILL_AFTER_S = (0.0, 0.35)
 FLUSH_TIMEOUT_S = 150.0

@@ -1,4 +1,4 @@
-"""Decide whether both runs keep the promises, and show them side by side."""
+"""Decides whether the demo's two runs, with and without idempotence, keep the demo's promises, and shows the runs side by side."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The three acts: the faults of the brokers, and the load meanwhile.
+"""The demo's three acts (experiments): the faults of the brokers, and the load meanwhile.
 
-An act loses records only because of its faults, never by chance. In the second act both followers are paused until the leader alone has
-acknowledged records beyond any fetch of theirs that was on its way; in the third, the broker that will lead was down when everything was
-written.
+Whether an act loses records depends on its faults only, never on timing. In the second act, both followers are paused until the leader
+alone has acknowledged records that no earlier fetch of a follower can have returned. In the third, the broker that will become leader was
+down while all records were written.
 """
 
 from __future__ import annotations

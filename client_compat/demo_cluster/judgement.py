@@ -64,7 +64,7 @@ class Judged:
 
     @property
     def only_on_the_dead(self) -> int:
-        """Lost records that only a dead broker has on disk."""
+        """The number of lost records that are on disk only at brokers that were not restarted."""
         return sum(bool(one.held_by) and set(one.held_by) <= set(self.played.dead) for one in self.lost)
 
     @property

@@ -1,7 +1,9 @@
 """The run of the demo as a self-contained HTML page: a timeline of each act, its events, the lost records, and where they were found.
 
-Rules: nothing is loaded from elsewhere, and no script is needed; every colour has a word or a number beside it; everything from a log is
-escaped.
+Rules:
+- The page loads nothing from elsewhere, and needs no script.
+- Every colour has a word or a number beside it.
+- Everything that comes from a log is escaped.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ SHOWN = frozenset({Kind.KILL, Kind.STOP, Kind.STILL, Kind.WOKEN, Kind.START, Kin
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A period with a broker's state, or with a leader. `value` is None without a leader; `faint`: the leader is dead, but the cluster has
-    not noticed yet."""
+    """A coloured band of the timeline: a period in which a broker has the same state, or a partition the same leader. `value` is the state
+    or the leader, None without a leader; `faint`: the leader is dead, but the cluster has not noticed yet."""
 
     x: float
     width: float

@@ -1,7 +1,8 @@
 """Samples a cluster's state several times a second over the wire, as any Kafka client could.
 
-Rules: a paused broker gets no requests; a broker that does not answer is asked again for the next sample; if brokers' answers differ, the
-one with the newest leader epoch is used.
+Rules:
+- A paused broker gets no requests. A broker that does not answer is asked again for the next sample.
+- If the brokers' descriptions of a partition differ, the one with the newest leader epoch is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The pipeline's transformation: flight records become increments of counts by carrier and hour of scheduled departure.
 
-An increment names the input that it counts, `first` up to but not including `end` of one partition. So a reader can tell how often each
-input was counted, and whether a range was written completely.
+An increment names the input records that it counts: those of one partition from offset `first` to `end`, exclusive. A reader of the output
+can therefore tell how often each input record was counted, and whether a range was written completely.
 """
 
 from __future__ import annotations
@@ -68,6 +68,6 @@ def count(records: Iterable[tuple[bytes, bytes]]) -> Counts:
 
 
 def increments(chunk: Chunk) -> Iterator[Increment]:
-    """Yield an increment for each carrier and hour in the chunk; their `n` add up to its number of records."""
+    """Yield an increment for each carrier and hour in the chunk. The sum of their `n` is the chunk's number of records."""
     for (carrier, hour), n in sorted(count(chunk.records).items()):
         yield Increment(carrier, hour, n, chunk.partition, chunk.first, chunk.end)

@@ -129,7 +129,8 @@ def _of_releases(
 
 
 def _end(console: Console, report: Report, report_file: Path | None, *, explained: bool) -> NoReturn:
-    """Print the report, and end with exit code 1 if a difference is unexplained."""
+    """Print the report, write it as JSON to `report_file` if that is given, and end the program: exit code 1 if a difference is
+    unexplained, else 0."""
     _print_report(console, report, explained=explained)
     if report_file is not None:
         report_file.write_text(json.dumps(report.as_json(), indent=1) + "\n")

@@ -142,7 +142,7 @@ class Judged:
                 return
 
     def put_back(self, draw: Draw, answer: Any) -> None:
-        """Undo what the request changed at the broker, if there was a response."""
+        """Undo the changes that the random request `draw` made at the broker; `answer` is its response. Do nothing if there was none."""
         if draw.changes is not None and answer is not None:
             draw.changes(self.admin, self.side, answer)
             for name in TOPICS:
@@ -201,8 +201,8 @@ def ask_all(
     seed: int = SEED,
     on_case: Callable[[int, Report], None] | None = None,
 ) -> None:
-    """Compare the sides, Apache Kafka's first, and add the differences to the report. A side is the ports of its plaintext listener and
-    of its listener for users.
+    """Send both brokers the same random ACLs and requests, and add the differences of the responses to the report. `sides` has the brokers'
+    ports, first Apache Kafka's and then the other broker's: the port of the plaintext listener, and that of the listener for users.
     """
     versions = common_versions(*(plain for plain, _ in sides))
     kafka, ours = (_judged(plain, secure, versions) for plain, secure in sides)

@@ -371,7 +371,8 @@ def _settings(random: Random) -> tuple[int, str, str, str]:
 
 
 def _values(random: Random, value: str) -> list[str | None]:
-    """Mostly return the value once; sometimes null, or twice, so that the request names the same key twice."""
+    """Return the values that a request gives for one setting: mostly `value` once; sometimes null, or `value` twice, so that the request
+    names the setting twice."""
     chosen: list[str | None] = [value] * random.choice((1, 1, 1, 2))
     return [None] if random.random() < 0.2 else chosen
 

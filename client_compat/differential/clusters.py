@@ -51,7 +51,8 @@ def play_all(
     known: Sequence[KnownDifference] = (),
     on_scenario: Callable[[str, Report], None] | None = None,
 ) -> None:
-    """Run the scenarios at both clusters, Apache Kafka's first, and add the differences to the report."""
+    """Run each scenario at both clusters at the same time, and add the differences to the report. `sides` has Apache Kafka's cluster first;
+    each comes with the ports at which clients reach its brokers, or None for the brokers' own ports."""
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda side: make_coordinators_topics(Nodes(side[0], versions, side[1])), sides))
         for name, scenario in SCENARIOS.items():

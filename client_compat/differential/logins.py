@@ -246,7 +246,7 @@ class Login:
         return self._answer(request, version, frame)
 
     def _made(self, step: Step) -> tuple[Any, int, bytes]:
-        """Return a request and its version, or bytes to send without a request header."""
+        """Return the frame of a step: a request and its version, or None, 0 and bytes to send without a request header."""
         version = step.version
         match step.kind:
             case "versions":
@@ -377,7 +377,8 @@ class _ListenerSecurity:
     allowed: str
 
     def listeners(self, plain: str) -> tuple[dict[str, int], str]:
-        """Return ports for the listeners, and the setting that opens them and the plaintext listener at `plain`."""
+        """Choose a free port for each SASL listener. Return the ports by listener name, and the value of the setting `listeners` with them
+        and a plaintext listener at the address `plain`."""
         ports = {name: free_port() for name in self.names}
         return ports, ",".join([f"PLAINTEXT://{plain}", *(f"{name}://{HOST}:{port}" for name, port in ports.items())])
 

@@ -1,4 +1,5 @@
-"""A cluster from a scenario's point of view: one probe for each broker, a common list of responses, and operations on brokers.
+"""A cluster from a scenario's point of view: one probe (a client that records responses) for each broker, and operations that stop, kill
+and restart brokers.
 
 Rules:
 - All probes share one table of names, so that a value has the same name in every broker's responses.

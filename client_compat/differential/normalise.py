@@ -83,9 +83,10 @@ NOT_GIVEN = (-1, 0, _ZERO_ID)
 
 
 class Names:
-    """Placeholders for one broker's or one cluster's values. Producer ids are numbered in order of appearance.
+    """Placeholders for values that a broker or a cluster chose itself, such as topic ids, so that the responses of two brokers can be
+    compared. Producer ids are numbered in order of appearance.
 
-    `by_chance` lists fields, as pairs of struct and field name, of which only their presence is compared.
+    `by_chance` lists fields, as pairs of struct and field name, whose values are random: only their presence is compared.
     """
 
     def __init__(self, by_chance: frozenset[tuple[str, str]] = frozenset()) -> None:
@@ -115,7 +116,8 @@ class Names:
 
 
 def normalise(message: object, names: Names, *, sort: bool = True) -> Plain:
-    """Return a decoded response as plain values."""
+    """Return a decoded response as dicts, lists, numbers and texts, with placeholders for the values that the broker chose itself. Without
+    `sort`, all lists keep their order."""
     return _value("", message, names, sort)
 
 
@@ -192,7 +194,8 @@ def _sort_key(item: Mapping[str, Plain]) -> str:
 
 
 def differences(kafka: Plain, ours: Plain, path: str = "") -> list[tuple[str, Plain, Plain]]:
-    """Return the differences of two plain values as (path, Kafka's value, Ottla's value)."""
+    """Return the differences of two normalised responses, each as (path, Kafka's value, Ottla's value); a path is such as
+    `topics[0].error_code`."""
     if isinstance(kafka, dict) and isinstance(ours, dict):
         keys = list(kafka) + [key for key in ours if key not in kafka]
         return [found for key in keys for found in differences(kafka.get(key), ours.get(key), f"{path}.{key}" if path else key)]

@@ -1,4 +1,4 @@
-"""A scenario's connections to one broker, with the list of recorded responses."""
+"""A probe: the client with which a scenario sends requests to one broker, and which records the responses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Seen:
 
 @dataclass(slots=True)
 class Probe:
-    """A client of one broker. `versions` holds, by API key, the versions that both brokers and the protocol package support.
+    """A client of one of the compared brokers, which records the responses. `versions` holds, by API key, the first and last version that
+    both brokers and the protocol package support.
 
     With `older`, the brokers are of an older release than the scenarios were written for: a request whose version is above the offered ones
     is sent in the newest offered one.

@@ -2,8 +2,8 @@
 
 - A release that cannot run on this machine, for instance because its jars cannot be fetched, is left out with the reason.
 - A row is replaced by the next run of its release; rows of other releases stay.
-- A row says how many scenarios were asked: all that the release can be asked ("all 65"), or some ("43 of 112"), and how many are about
-  APIs that it does not have or that its new clusters do not enable.
+- A row says how many scenarios were run: all that apply to the release ("all 65"), or some ("43 of 112"); and how many do not apply,
+  because the release lacks their APIs, or its new clusters do not enable them.
 """
 
 from __future__ import annotations

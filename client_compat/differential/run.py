@@ -158,7 +158,8 @@ def play_all(
     older: bool = False,
     on_scenario: Callable[[str, Report], None] | None = None,
 ) -> None:
-    """Run the scenarios at both ports, Apache Kafka's first, and add the differences to the report."""
+    """Run each scenario against both brokers, and add the differences of the responses to the report. `ports` has Apache Kafka's port
+    first. `older`: both are of, or like, a release that is older than the scenarios."""
     kafka_port, own_port = ports
     for name, scenario in SCENARIOS.items():
         if only and not any(word in name for word in only):
@@ -193,7 +194,8 @@ def _play(name: str, scenario: Callable[[Probe], None], probe: Probe, report: Re
 
 
 def telemetry() -> tuple[Mapping[str, str], Path | None]:
-    """Return the settings and the class path that enable client telemetry (KIP-714) in Apache Kafka. Without a JDK, returns nothing."""
+    """Return the settings and the class path that enable client telemetry (KIP-714) in Apache Kafka: a metrics reporter that is compiled
+    here. Without a JDK, return no settings and None."""
     try:
         return {"metric.reporters": "ottla.compat.TelemetryTaker"}, compiled("TelemetryTaker")
     except KafkaMissing:
@@ -201,7 +203,8 @@ def telemetry() -> tuple[Mapping[str, str], Path | None]:
 
 
 def compare(scenario: str, kafka: Sequence[Seen], ours: Sequence[Seen], known: Sequence[KnownDifference] = KNOWN) -> list[Difference]:
-    """Return the differences between two runs of one scenario, response by response."""
+    """Return the differences between the responses of two brokers to one scenario, response by response. If the sequences of requests
+    diverge, one final difference says where."""
     found = []
     for theirs, mine in zip(kafka, ours, strict=False):
         where = (scenario, theirs.label, theirs.api, theirs.version)

@@ -180,7 +180,8 @@ def _played(client: Client, version: int, log_ins: list[Tokens]) -> Iterator[Pla
 
 
 def _logged_in(client: Client, tokens: Tokens) -> Generator[Plain, None, str | None]:
-    """Log in with SaslAuthenticate requests. Returns the reason if the client gives up."""
+    """Send the client's GSSAPI tokens in SaslAuthenticate requests, and yield the responses as plain values. Return the reason if the
+    client gives up, None if the log-in ended otherwise."""
     sent: bytes | None = None
     while True:
         try:
@@ -202,7 +203,8 @@ def _logged_in(client: Client, tokens: Tokens) -> Generator[Plain, None, str | N
 
 
 def _logged_in_bare(client: Client, tokens: Tokens) -> Generator[Plain, None, str | None]:
-    """Log in with tokens that have no request header (SaslHandshake v0). The broker does not answer the last one."""
+    """Send the client's GSSAPI tokens without request headers, as after SaslHandshake v0, and yield the responses as plain values. Return
+    the reason if the client gives up, else None. The broker does not answer the last token."""
     sent: bytes | None = None
     while True:
         try:

@@ -49,7 +49,7 @@ _MODULES = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The time in which a broker handled a request: after it was sent and before the response arrived."""
+    """The interval in which a broker handled a request: from the sending of the request to the arrival of the response, in milliseconds."""
 
     sent_ms: float
     answered_ms: float

@@ -62,8 +62,8 @@ def a_body(target: Target) -> bytes:
 
 
 def _talk(target: Target, make: Callable[[], bytes]) -> None:
-    """Send the frames that `make` returns on one connection, until the broker closes it or stops responding; it may be waiting for the rest
-    of a frame."""
+    """Send the frames that `make` returns on one connection, until the broker closes it, or does not respond for a while, because it may be
+    waiting for the rest of a frame."""
     with target.connect() as peer:
         peer.settimeout(ANSWER_WAIT_S)
         for _ in range(FRAMES_PER_CONNECTION):
@@ -129,7 +129,7 @@ def half_frames(target: Target) -> None:
 
 
 def slow_loris(target: Target) -> None:
-    """Open many connections that announce a large frame, and send a byte now and then."""
+    """Open many connections that announce a large frame, and send one byte on each now and then (a Slowloris attack)."""
     for peer in target.loris:
         try:
             peer.send(b"\x00")

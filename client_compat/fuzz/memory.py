@@ -1,4 +1,5 @@
-"""`python -m client_compat.fuzz.memory`: measure a bystander's waiting time while attackers occupy the broker's request memory.
+"""`python -m client_compat.fuzz.memory`: measure how long a bystander (a normal client) waits while attackers occupy the broker's request
+memory.
 
 Runs against Ottla and Apache Kafka.
 

@@ -214,7 +214,7 @@ def _front(directory: Path, broker: BrokerProcess, run: FuzzRun) -> Iterator[Bro
 
 
 def _furnish(broker: BrokerProcess) -> None:
-    """Create the topic that attackers try to read, and a user with almost no permissions."""
+    """Create the topic that attackers try to read, and the guest, a user who may only write to one other topic."""
     truth, rights = Truth(broker.port), Rights(broker.port)
     truth.create_topic(SECRET_TOPIC)
     truth.write_values(SECRET_TOPIC, [SECRET])
@@ -230,7 +230,8 @@ def _check_secret(broker: BrokerProcess) -> None:
 
 
 def _fail_to_log_in(targets: Sequence[SecuredListeners], broker: BrokerProcess, run: FuzzRun) -> None:
-    """Make `failed_logins` attempts and measure the broker's growth after the warm-up."""
+    """Make `run.failed_logins` failing attempts to authenticate, and store in `run.grown` by how many bytes the broker's memory grew after
+    the warm-up."""
     with ThreadPoolExecutor(FAILING, "failing") as pool:
         each = max(1, run.failed_logins // FAILING)
         if run.failed_logins:

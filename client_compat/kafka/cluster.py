@@ -1,7 +1,9 @@
 """A KRaft cluster on loopback, each node a process: controllers of either kind, and brokers of either kind by their ids.
 
-Rules: a broker keeps its id, port and directory whichever program serves it; every process is ended by its own id; timeouts are short, so
-that a paused broker is noticed within seconds.
+Rules:
+- A broker keeps its id, port and directory, whichever program (Apache Kafka or Ottla) runs on it.
+- Every process is ended by its own process id.
+- Timeouts are short, so that the cluster notices a paused broker within seconds.
 """
 
 from __future__ import annotations
@@ -300,7 +302,8 @@ class Cluster:
         return Node(node_id, directory, {**COMMON, **settings, **own, **self.settings}, version, process)
 
     def _dialled(self, node_id: int, port: int) -> int:
-        """Return the port at which others connect to the node that listens at `port`."""
+        """Return the port at which other nodes connect to the node that listens at `port`: that port itself, or one of `links`, whose
+        connections can be cut."""
         return port if self.links is None else self.links.to(node_id, port)
 
     def _processes(self) -> Mapping[int, int]:

@@ -1,7 +1,9 @@
 """Apache Kafka's jars, which Maven downloads once into `.kafka/<version>/`, ignored by git.
 
-Nothing is downloaded twice. A directory is renamed into place as a whole; to a directory of an older pom the missing jars are added,
-Kafka's own last, because the directory counts as complete with these.
+Rules:
+- Nothing is downloaded twice. A new directory is renamed into place as a whole.
+- If the pom has changed, the missing jars are added to the existing directory, Kafka's own last, because the directory counts as complete
+  when it has these.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def java() -> str:
 def jars(version: str | None = None) -> Path:
     """Return the directory with the jars of `version`; download them if needed. Raises `KafkaMissing`.
 
-    The default version comes with Kafka's tools, any other is the broker alone.
+    The default version includes Kafka's command-line tools; any other version is only the broker.
     """
     version = version or default_version()
     java()

@@ -1,8 +1,10 @@
 """Apache Kafka as one node with its own directory: formatted, started, stopped or killed by its process id. Releases before 3.3, in which
 KRaft was not ready for production, run with a ZooKeeper of their own.
 
-Rules: ports are chosen before the start, and stay the same over restarts; a formatted directory is used as it is; the heap is small,
-because the machine is shared with tests.
+Rules:
+- Ports are chosen before the start, and stay the same over restarts.
+- A formatted directory is used as it is.
+- The heap is small, because the machine is shared with tests.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ def release_of(version: str) -> tuple[int, int]:
 
 
 def class_archive(version: str, main_class: str) -> Path:
-    """Return the path of the class archive for this main class; see `class_archives`."""
+    """Return the path of the class data archive with which the JVM starts this main class faster; the file may not exist (see
+    `class_archives`)."""
     return CACHE / f"{version}-{'node' if main_class == 'kafka.Kafka' else 'tool'}.jsa"
 
 
@@ -86,9 +89,10 @@ def java_command(
 
 @dataclass(slots=True)
 class ReferenceBroker:
-    """An Apache Kafka that uses `data_dir`. `settings` override `SETTINGS`. `broker` is its process. Use as a context manager.
+    """A node of Apache Kafka that uses `data_dir`. `settings` override `SETTINGS`. `broker` is its process. Use it as a context manager.
 
-    With `static_voters` the quorum is in its settings and not in its metadata log, so that it starts on a directory that Ottla wrote.
+    With `static_voters` the quorum is in the node's settings and not in its metadata log, so that the node can start on a directory that
+    Ottla wrote.
     """
 
     data_dir: Path
@@ -125,7 +129,8 @@ class ReferenceBroker:
         return self.data_dir.with_name(f"{self.data_dir.name}.properties")
 
     def format(self, cluster_id: str = NEW_CLUSTER_ID, options: Sequence[str] = ()) -> None:
-        """Run `kafka-storage format`; a formatted directory stays. Raises `BrokerFailed` with the tool's output."""
+        """Run `kafka-storage format` on the directory, which leaves a formatted one unchanged. A node with ZooKeeper needs no formatting.
+        Raises `BrokerFailed` with the tool's output."""
         self._write_properties()
         if self._zookeeper is not None:
             return

@@ -1,1 +1,2 @@
-"""The compatibility matrix: the same scenarios with real clients in several languages, against Ottla, Apache Kafka and tansu."""
+"""The compatibility matrix: the same scenarios with real clients in several languages, against Ottla, Apache Kafka and tansu (a broker
+written in Rust)."""

@@ -1,4 +1,5 @@
-"""Command line of `make compat`. `--client aiokafka --scenario produce-consume --broker ottla` runs one cell."""
+"""Command line of `make compat`. `--client aiokafka --scenario produce-consume --broker ottla` runs one cell of the matrix: one scenario
+with one client on one broker."""
 
 from __future__ import annotations
 
@@ -95,8 +96,8 @@ def _pick(names: list[str], wanted: list[str] | None) -> list[str]:
 
 
 def _kept(console: Console, directory: Path, *, resume: bool) -> Kept:
-    """Clear the directory of the matrix run; with `resume`, keep the cells of the previous run. Return the kept cells. Exits if the
-    directory is not one of a run."""
+    """Empty the directory of the matrix run. Return the finished cells of its previous run with `resume`, none without. Ends the program if
+    the directory has files but is not one of a matrix run."""
     finished = Kept(directory / CELLS) if resume else None
     replace(console, directory, CELLS)
     (directory / CELLS).touch()

@@ -1,7 +1,8 @@
 """The secured listeners, users and certificates that each kind of broker gets for the security scenarios.
 
 Rules:
-- The `PLAINTEXT` listener stays open for `Truth`, whose principal is a super user. All other users need ACLs.
+- The `PLAINTEXT` listener stays open for `Truth`, which reads the log without a client library; its principal is a super user. All other
+  users need ACLs.
 - Each scenario creates its own SCRAM users. Users of other mechanisms are fixed in the broker's settings; scenarios give them ACLs.
 """
 
@@ -83,7 +84,8 @@ class BrokerSecurity:
         return f"{HOST}:{self.fronts.get(listener, self.ports[listener])}"
 
     def settings(self, plain_port: int, controller_port: int | None = None) -> dict[str, str]:
-        """Return the broker settings, with the open listener at `plain_port`. For a Kafka node, `controller_port` is required."""
+        """Return the broker's settings of listeners, security and users. The `PLAINTEXT` listener is at `plain_port`. A node of Apache
+        Kafka also needs `controller_port`, for the listener of its own controller."""
         endpoints = {"PLAINTEXT": plain_port, **self.ports}
         protocols = {"PLAINTEXT": "PLAINTEXT", **LISTENERS}
         if controller_port is not None:
@@ -103,14 +105,15 @@ class BrokerSecurity:
         return found | _logins("login", MECHANISMS) | _logins("bare", MECHANISMS) | _logins("again", ("SCRAM-SHA-256",))
 
     def ottla(self, directory: Path, settings: Mapping[str, str], output: Path | None = None) -> BrokerProcess:
-        """Return an Ottla broker with these listeners and its data in `directory`/data."""
+        """Return an Ottla broker, not started, with these listeners and its data in `directory`/data."""
         port, file = free_port(), directory / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in {**settings, **self.settings(port)}.items()))
         argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(directory / "data"), "--config", str(file)]
         return BrokerProcess(argv, port, output or directory / "data-broker.log")
 
     def gateways(self) -> dict[str, BrokerProcess]:
-        """Return a gateway for each listener, with the broker's certificate towards clients; clients connect to them from now on."""
+        """Return a gateway (Ottla's proxy in front of a cluster), not started, for each secured listener. It shows the broker's certificate
+        to clients, and `bootstrap` returns its address from now on."""
         found = {}
         for name, protocol in LISTENERS.items():
             options = [] if not protocol.endswith("SSL") else self._gateway_options(name)
@@ -147,9 +150,9 @@ class BrokerSecurity:
         user: str = "",
         password: str = "",
     ) -> dict[str, Any]:
-        """Return the argument `security` of CONTROL.md.
+        """Return the security settings of a client, as the argument `security` of client_compat/clients/CONTROL.md.
 
-        `ca` and `certificate` name files in `directory`. For OAUTHBEARER, a token is created for `user`.
+        `ca` and `certificate` are keys of `files`. For OAUTHBEARER, an unsigned token is created for `user`.
         """
         found: dict[str, Any] = {"protocol": protocol}
         if protocol.endswith("SSL"):

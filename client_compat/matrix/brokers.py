@@ -73,7 +73,8 @@ class Broker:
         return f"{HOST}:{self.proxy.port}" if self.proxy else self.process.bootstrap
 
     def port_of(self, node_id: int) -> int:
-        """Return the port that clients are told for the broker: a gateway has one for each node (docs/gateway.md)."""
+        """Return the port of the broker `node_id` in Metadata responses to clients. A gateway has one port for each broker
+        (docs/gateway.md)."""
         if self.gateways:
             return self.gateways[OPEN].port + 1 + node_id
         return self.proxy.port if self.proxy else self.process.port
@@ -83,7 +84,7 @@ class Broker:
         return Truth(self.process.port)
 
     def start(self) -> None:
-        """Start the broker. Raises `BrokerFailed`."""
+        """Start the broker, and the first time also its gateways. Raises `BrokerFailed`."""
         if self.reference is not None:
             self.reference.start()
         else:
@@ -125,8 +126,8 @@ def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None,
 
 
 def _like(name: str) -> Kind:
-    """Return the kind of broker that is Ottla with `--like`, which behaves like an older release of Kafka. Its clients are those of that
-    age, and today's aiokafka and confluent-kafka."""
+    """Return the kind of broker that is Ottla with `--like`, which behaves like an older release of Kafka. It is tested with client
+    libraries of that release's time, and with today's aiokafka and confluent-kafka."""
     release = OLDER[name]
 
     def make(directory: Path, settings: Mapping[str, str], advertised: int | None, broker_security: BrokerSecurity | None) -> Broker:
@@ -206,9 +207,9 @@ def _tansu_version() -> str:
 class Kind:
     """How to find and create a broker of one kind.
 
-    A broker that is `durable` keeps acknowledged records across a restart. A `peer` is shown for comparison only, beside Ottla and Apache
-    Kafka. A kind that is `by_name` runs only if `--broker` names it. `clients` limits it to these clients (empty: all). Scenarios of the
-    areas in `lacks` are left out, because the broker does not offer what they need.
+    A `durable` broker keeps acknowledged records across a restart. A `peer` is shown for comparison only; its failures do not count. A kind
+    that is `by_name` runs only if `--broker` names it. `clients` limits it to these clients (empty: all). Scenarios of the areas in `lacks`
+    are left out, because the broker does not offer what they need.
     """
 
     name: str
@@ -239,8 +240,8 @@ KINDS: Mapping[str, Kind] = {
 def running(
     kind: Kind, directory: Path, settings: Mapping[str, str] | None = None, losses: Losses | None = None, *, secured: bool = False
 ) -> Iterator[Broker]:
-    """Run a broker over an empty `directory`, which is deleted at the end unless something failed. If `secured`, the broker has secured
-    listeners (`BrokerSecurity`).
+    """Run a broker over an empty `directory`, which is deleted at the end unless something failed. With `losses`, clients reach it through
+    a proxy that drops these responses. If `secured`, it has secured listeners (`BrokerSecurity`).
 
     Raises `Skipped` or `BrokerFailed`.
     """

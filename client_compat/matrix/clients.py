@@ -50,10 +50,10 @@ class Language:
     - `probe`: a command, run in the language's directory, that fails if the toolchain is too old.
     - `build`: returns the build commands, run in that directory. None if nothing has to be built.
     - `sources`: the program is built again when one of them changed.
-    - `busy`: its jobs use every core, so only one runs at a time.
+    - `busy`: its scenarios use every core, so only one runs at a time.
     - `pythons`: the versions of Python with which the program's own virtual environment can be made, best first.
-    - `pins`: what is installed there. The program is built again when this changed.
-    - `home`: the directory below `clients`, unless it has the language's name.
+    - `pins`: the packages to install in that environment. The program is built again when they change.
+    - `home`: the directory below `clients`, if it does not have the language's name.
     """
 
     name: str
@@ -208,8 +208,8 @@ def _older(name: str) -> Language:
 class ClientKind:
     """One client. `command` returns its program's command line, run in `ROOT`.
 
-    An `optional` client may be missing although its language's toolchain is installed. A client that is `of_older` runs only on brokers
-    whose `clients` name it.
+    An `optional` client may be missing although its language's toolchain is installed. An `of_older` client is an older version of a
+    library; it runs only on brokers whose `clients` name it.
     """
 
     name: str
@@ -285,5 +285,5 @@ CLIENTS: Mapping[str, ClientKind] = {
 
 
 def library_of(client: str) -> str:
-    """Return the client's name without the version of an older one: `aiokafka` of `aiokafka-0.8`."""
+    """Return the name of the client's library: for an older version, the name without it, such as `aiokafka` for `aiokafka-0.8`."""
     return client.rpartition("-")[0] if client in CLIENTS and CLIENTS[client].of_older else client

@@ -83,7 +83,8 @@ class Ready:
 class Program:
     """One client program.
 
-    `deadline` (of time.monotonic) is the end of its scenario's time. Use it as a context manager, or call `start` and `end`.
+    `deadline` is the time, on the clock of time.monotonic, when its scenario times out; None without a limit. Use the program as a context
+    manager, or call `start` and `end`.
     """
 
     def __init__(self, argv: Sequence[str], log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
@@ -134,7 +135,7 @@ class Program:
         return f"{kind}-{next(self._handles)}"
 
     def call(self, op: str, *, timeout_ms: int = CALL_TIMEOUT_MS, **arguments: Any) -> Answer:
-        """Send one request, without arguments that are None, and return the answer.
+        """Send the program one request and return its answer. Arguments that are None are left out of the request.
 
         Raises `ClientError`, `Unsupported` or `ProgramFailed`.
         """

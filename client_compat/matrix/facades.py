@@ -1,4 +1,5 @@
-"""Producer, consumer and admin of any client, with Python types. Each method sends one request of CONTROL.md.
+"""Producer, consumer and admin of any client program, with Python types. Each method sends the program one request, as specified in
+client_compat/clients/CONTROL.md.
 
 Every method raises `ClientError` if the client reports an error, `Unsupported` if its API lacks the operation, or `ProgramFailed`.
 """
@@ -122,7 +123,8 @@ class Producer:
         return [_sent(result) for result in answer["results"]]
 
     def send_ok(self, topic: str, records: Iterable[Record], *, mode: Mode = "async", timeout_ms: int = CALL_TIMEOUT_MS) -> list[Sent]:
-        """Send the records like `send`, and return their acknowledgements. Raises the first record's error if there is one."""
+        """Send the records, wait for every acknowledgement, and return them in the records' order. Raises the first record's error if there
+        is one."""
         sent = self.send(topic, records, mode=mode, timeout_ms=timeout_ms)
         for one in sent:
             if one.error is not None:
@@ -170,7 +172,8 @@ class Consumer:
         return {(topic, index) for topic, index in answer["partitions"]}
 
     def commit(self, offsets: Mapping[Partition, int | tuple[int, str]] | None = None, *, mode: Mode | None = None) -> None:
-        """Commit these next offsets, with metadata if a pair is given; without `offsets`, commit the positions after the polled records."""
+        """Commit the next offset to read for each partition, or a pair of that offset and the commit's metadata. Without `offsets`, commit
+        the positions after the polled records."""
         rows = None
         if offsets is not None:
             rows = [[topic, index, *(at if isinstance(at, tuple) else (at,))] for (topic, index), at in offsets.items()]
@@ -192,7 +195,8 @@ class Consumer:
         self.program.call("consumer.seek", handle=self.handle, topic=topic, partition=index, offset=offset)
 
     def offsets_for_times(self, times: Mapping[Partition, int]) -> dict[Partition, tuple[int | None, int | None]]:
-        """Return, for each partition, the first offset at or after the time, and that record's timestamp; None if there is none."""
+        """Return, for each partition, the offset and the timestamp of the first record at or after the time in milliseconds; both are None
+        if there is no such record."""
         rows = [[topic, index, at] for (topic, index), at in times.items()]
         answer = self.program.call("consumer.offsets_for_times", handle=self.handle, times=rows)
         return {(topic, index): (offset, at) for topic, index, offset, at in answer["offsets"]}
@@ -332,5 +336,5 @@ class Client:
 
 
 def numbered(count: int, *, partition: int | None = None, size: int = 0, start: int = 0) -> list[Record]:
-    """Return records with the values 0, 1, 2… as text, padded with dots to `size` bytes."""
+    """Return `count` records whose values are `start`, `start + 1`, … as text, padded with dots to `size` bytes."""
     return [Record(str(number).encode().ljust(size, b"."), partition=partition) for number in range(start, start + count)]

@@ -1,4 +1,4 @@
-"""The result of a cell, and which results count as failures of Ottla.
+"""The result of a cell (a scenario with a client on a broker), and which results count as failures of Ottla.
 
 Rules:
 - A cell fails the run if it fails on Ottla and not on Apache Kafka, unless `KNOWN` names it with its row of docs/deviations.md.
@@ -61,8 +61,8 @@ class KnownFailure:
     """Cells that fail for a known reason, as full-match patterns of client and scenario.
 
     `deviation` is the first column of the row in docs/deviations.md if Ottla differs deliberately; it is empty if the client fails on
-    Apache Kafka as well. `broker` limits the row to one broker; empty means any. A gateway has the rows of both: it is Ottla's side of TLS,
-    and Apache Kafka behind it.
+    Apache Kafka as well. `broker` limits the row to one broker; empty means any. Every row also applies to a gateway, because its clients
+    meet Ottla's TLS and the Apache Kafka behind it.
     """
 
     client: str
@@ -213,7 +213,8 @@ def plain(text: str) -> str:
 
 
 def other_words(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
-    """Return pairs (the cell of Ottla or its gateway, Apache Kafka's) that both pass, but in which the reports differ."""
+    """Return the pairs of cells, one of Ottla or its gateway and one of Apache Kafka, that both passed although the client reported
+    something different."""
     listed = list(cells)
     theirs = {(cell.client, cell.scenario): cell for cell in listed if cell.broker == KAFKA and cell.outcome is Outcome.PASS}
     ours = [cell for cell in listed if cell.broker in COMPARED and cell.outcome is Outcome.PASS]
@@ -224,8 +225,8 @@ def other_words(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
 def failures(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> list[Cell]:
     """Return the cells (a scenario with a client on a broker) that fail the run.
 
-    These are cells of Ottla and its gateway, not named in `table`, that fail where Apache Kafka's do not, or in which the client reported
-    something different.
+    These are cells of Ottla and its gateway that `table` does not name. Either they fail and the same cell of Apache Kafka does not, or
+    both pass and the client reported something different.
     """
     listed = list(cells)
     elsewhere: Mapping[tuple[str, str], Outcome] = {(cell.client, cell.scenario): cell.outcome for cell in listed if cell.broker == KAFKA}

@@ -89,8 +89,8 @@ class Pool:
 
 
 class Lease:
-    """The client programs of one cell (a scenario with a client on a broker), whose time ends `timeout_s` from now, not counting builds.
-    `clock` returns seconds."""
+    """The client programs of one cell (a scenario with a client on a broker). The cell's time ends `timeout_s` after the lease was created,
+    not counting the time of builds. `clock` returns seconds."""
 
     def __init__(self, pool: Pool, peers: Sequence[str], timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._pool, self._peers, self._clock = pool, peers, clock

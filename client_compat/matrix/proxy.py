@@ -122,7 +122,8 @@ class Proxy:
 
 
 async def _frame(source: asyncio.StreamReader) -> bytes:
-    """Return the next frame with its size. Raises IncompleteReadError at the end, OSError if the size is invalid."""
+    """Return the next frame, including its 4-byte size prefix. Raises IncompleteReadError at the end of the stream, OSError if the size is
+    invalid."""
     head = await source.readexactly(_SIZE.size)
     (size,) = _SIZE.unpack(head)
     if not 0 <= size <= FRAME_BYTES_MAX:

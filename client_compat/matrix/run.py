@@ -171,8 +171,8 @@ def describe(error: BaseException) -> str:
 
 
 def take_part(client: str, brokers: Sequence[str], named: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the brokers on which the client takes part: those that name it, and those for all clients, unless the client is an older one
-    that is not `named`."""
+    """Return those of `brokers` on which the client runs: brokers whose `clients` name it, and brokers without such a list. The latter run
+    an older version of a library only if `named` has it."""
     everywhere = client in named or not CLIENTS[client].of_older
     return tuple(name for name in brokers if (client in KINDS[name].clients if KINDS[name].clients else everywhere))
 

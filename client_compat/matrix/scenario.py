@@ -87,7 +87,7 @@ class ScenarioContext:
         return self._clients[0] if self._clients else self.another()
 
     def another(self) -> Client:
-        """Return the client under test in another program, to run beside the first or to be killed."""
+        """Return the client under test in an additional program of its own, for instance for a second group member, or to be killed."""
         found = Client(self.client_name, self.programs.take(self.client_name), self.broker.bootstrap)
         self._clients.append(found)
         return found

@@ -34,7 +34,8 @@ class TruthFailed(RuntimeError):
 
 
 def until(what: str, timeout_s: float = WAIT_S) -> Iterator[None]:
-    """Yield until the caller leaves the loop. Raises `TruthFailed` after `timeout_s`."""
+    """Yield every POLL_S seconds, until the caller leaves its `for` loop. Raises `TruthFailed` if it is not left within `timeout_s`; `what`
+    names the awaited condition."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         yield

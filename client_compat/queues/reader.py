@@ -1,4 +1,4 @@
-"""A consumer group reads a log: each partition has one reader, which commits how far it has come."""
+"""A consumer group reads a log: each partition has one reader, which commits its position."""
 
 from __future__ import annotations
 

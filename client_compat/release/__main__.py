@@ -45,7 +45,7 @@ class Tried:
 
 
 def main() -> None:
-    """Build the sdist and the wheels, and try each in a clean environment."""
+    """Build the sdist and the wheels, and install and test each in a clean environment."""
     console = new_console(highlight=False)
     pythons = find()
     shutil.rmtree(DIST, ignore_errors=True)

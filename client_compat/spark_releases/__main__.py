@@ -47,7 +47,7 @@ def environment(release: str) -> Path:
 
 
 def verdicts(python: Path, engine: str, directory: Path) -> bytes:
-    """Judge the directory's logs with this Python, and return the verdicts. Raises subprocess.CalledProcessError."""
+    """Audit the directory's logs with this Python and engine, and return the verdicts as JSON. Raises subprocess.CalledProcessError."""
     file = directory / "verdicts.json"
     places = (directory / "logs", directory / "cut", file)
     command = [str(python), "-m", "client_compat.spark_releases.judge", engine, *map(str, places)]

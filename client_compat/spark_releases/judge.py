@@ -17,7 +17,8 @@ from ottla.spark_jobs.verdict import Verdict
 
 
 def judge(engine: str, root: Path) -> list[Verdict]:
-    """Return the verdicts on all logs below `root`: single directories together, the corpus's replicas set by set."""
+    """Audit all logs below `root`, and return the verdicts: one for all single directories together, and one for each set of replicas in
+    the corpus."""
     sets = {name: case.directories for name, case in CASES.items() if case.directories}
     single = [each for each in sorted(root.iterdir()) if each.name not in sets]
     verdicts = [audit(single, key_field="row", samples=EVERY, engine=engine, deep=True)]
@@ -28,8 +29,8 @@ def judge(engine: str, root: Path) -> list[Verdict]:
 
 
 def judge_in_slices(engine: str, root: Path) -> list[Verdict]:
-    """Return the verdicts like `judge`, but divide each partition on Spark: one task reads each segment, and a further task judges the
-    partition."""
+    """Audit all logs below `root` as `judge` does, but let Spark divide each partition: one task reads each segment, and a further task
+    checks the whole partition."""
     sharing.SHARE_BYTES_MAX = sharing.TASK_BYTES_MAX = 1  # type: ignore[misc] # real logs of the corpus's size are never cut
     return judge(engine, root)
 

@@ -25,8 +25,8 @@ ADMIN_TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Counts(Counted):
-    """The updates of each key's count, in log order. `doubled` counts updates to a value that was there before, `missed` counts skipped
-    values."""
+    """The updates of each key's count, in log order; the right ones are 1, 2, 3, …. `doubled` counts updates that repeat an earlier value,
+    `missed` the values that were skipped."""
 
     JUDGED = "updates"
     WRONG = ("doubled", "missed")
@@ -45,7 +45,7 @@ class Counts(Counted):
             self.note(f"{key[0]} {key[1]}: {count} came after {before}")
 
     def wrong(self, expected: Mapping[Key, int]) -> int:
-        """Return the number of keys whose last count is wrong."""
+        """Return the number of keys whose last count is not that of `expected`, and note them among the samples."""
         keys = [key for key in {*expected, *self.last} if self.last.get(key, 0) != expected.get(key, 0)]
         for key in keys:
             self.note(f"{key[0]} {key[1]} is {self.last.get(key, 0)} and should be {expected.get(key, 0)}")

@@ -1,1 +1,2 @@
-"""Shared parts of the programs here: brokers and clients as processes, loads, readers, verdicts, and the shape of a command."""
+"""Shared parts of the programs of `client_compat`: brokers and clients as processes, loads, readers, verdicts, and the frame of a
+command."""

@@ -1,4 +1,4 @@
-"""Creates and deletes topics for the programs here, with a real client's admin API."""
+"""Creates and deletes topics for the programs of `client_compat`, with confluent-kafka's admin client."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A broker as a process: start it, wait until it listens, measure it, kill it, start it again on the same directory and port.
 
-Rules: the process is known by its id, and ended only through it; its output goes to a file, so that a full pipe never blocks it; errors
-contain the end of that file.
+Rules:
+- The process is ended only by its process id.
+- Its output goes to a file, so that a full pipe never blocks it. Errors contain the end of that file.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Usage:
 
 @dataclass(slots=True)
 class BrokerProcess:
-    """One broker with a fixed address. `argv` is the whole command; every start appends to `output`."""
+    """One broker, or gateway, with a fixed address. `argv` is the whole command; every start appends to the file `output`."""
 
     argv: list[str]
     port: int

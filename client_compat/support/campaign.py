@@ -1,7 +1,7 @@
-"""The runner of every campaign: a program that puts clients to work, injects faults, and ends in a verdict.
+"""Runs campaigns. A campaign is a program that puts clients to work, injects faults, and ends in a verdict.
 
-A campaign supplies a function that runs it and returns its outcome. Everything else is here, once: the seed, the directory, the command
-that repeats it, the reason in one line if it could not be finished, the verdict, commands for a closer look, and the exit code (see
+A campaign supplies a function that runs it and returns its outcome. This module handles the seed, the directory, the command that repeats
+the campaign, the reason in one line if it could not be finished, the verdict, commands for a closer look, and the exit code (see
 `program`).
 """
 
@@ -77,11 +77,11 @@ def conduct(
     look_again: Sequence[str] = (),
     console: Console | None = None,
 ) -> NoReturn:
-    """Run the campaign, print its verdict, and end the program.
+    """Run the campaign `play`, print its verdict, and end the program: exit code 0 if the outcome is good, else 1.
 
-    Without a `directory`, it gets a temporary one. `seed` is the one of its plan, if it has one. `failures` are exceptions, beside those of
-    brokers and clients, after which there is no verdict. `look_at` says which files explain a bad verdict; `look_again` are commands of
-    ottla, with `{}` for the directory.
+    Without a `directory`, the campaign gets a temporary one. `seed` is the seed of its plan, None if it has none. `failures` are further
+    exceptions, beside those of brokers and clients, that end the campaign without a verdict. `look_at` says which files explain a bad
+    verdict. `look_again` has arguments of the command `ottla` that show more; `{}` in them stands for the directory.
     """
     console = console or new_console()
     began = time.perf_counter()

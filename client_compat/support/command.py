@@ -1,4 +1,4 @@
-"""Finds the command `ottla`: this program's environment need not be on the shell's path."""
+"""Finds the command `ottla`, which is not on the shell's path if this program's virtual environment is not activated."""
 
 from __future__ import annotations
 

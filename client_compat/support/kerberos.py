@@ -1,7 +1,9 @@
 """A private Kerberos realm: MIT Kerberos' KDC on this machine, with principals and their keytabs.
 
-Rules: the KDC listens only on loopback; all state of the realm is in one directory, and nothing of the machine's own Kerberos is read; the
-KDC is ended by its process id. A program uses the realm with the variables of `environment`; two realms in one process must take turns.
+Rules:
+- The KDC listens only on loopback, and is ended by its process id.
+- All state of the realm is in one directory. The machine's own Kerberos configuration is not read.
+- A program uses the realm through the variables of `environment`. A process can use only one realm at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class KerberosMissing(RuntimeError):
 
 @dataclass(slots=True)
 class Realm:
-    """A realm, used as a context manager: once started, it has the principals. `directory` is created. Raises `KerberosMissing`."""
+    """A Kerberos realm with these principals, used as a context manager. Entering it creates `directory` and starts the KDC. Raises
+    `KerberosMissing`."""
 
     directory: Path
     principals: Sequence[str]
@@ -74,7 +77,8 @@ class Realm:
         return self.directory / f"{principal.replace('/', '_')}.keytab"
 
     def tickets(self, principal: str) -> str:
-        """Return the ticket cache of one of `principals`; a file, because a process has one memory cache for all realms."""
+        """Return the name of the ticket cache of one of `principals`. It is a file, because a process has only one memory cache for all
+        realms."""
         return f"FILE:{self.keytab(principal).with_suffix('.tickets')}"
 
     def jaas(self, principal: str, options: str = "") -> str:

@@ -1,9 +1,9 @@
-"""Load from several clients that continues while brokers die, and records where each value was acknowledged. By default it is idempotent
-with acks=all.
+"""A load of several producers that continue while brokers die, and that record where each value was acknowledged. By default they are
+idempotent, with acks=all.
 
-A value is `client:number`, unique. Each client runs in its own process. When told to stop and everything is answered, it writes one integer
-for each value to its acknowledgement file: its position, or a code below zero (`client_compat.support.places`); and to a second file the
-time of the acknowledgement in wall-clock milliseconds, or 0.
+Each value is unique: `client:number`, then padding. Each client runs in its own process. When the load ends, each client waits for all
+responses and writes two files, with one integer for each value: the acknowledged position, or a code below zero
+(`client_compat.support.places`), and the time of the acknowledgement in wall-clock milliseconds, or 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ NOT_TOLD = -1
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The configuration of a load; `rate_max` is in values a second for each client. `careless`: acks=1 without idempotence."""
+    """The configuration of a load: producers that continue while brokers die. `rate_max` limits each client, in values per second.
+    `careless` producers use acks=1 without idempotence."""
 
     bootstrap: str
     topic: str
@@ -75,8 +76,8 @@ def parts_of(value: bytes) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """State that the clients' processes share with the process that injects faults. Counts are by client; `repeated` counts the records
-    that the client sent again (`NOT_TOLD` if the client does not report it)."""
+    """State that the clients' processes share with the process that injects faults. `sent`, `answered` and `repeated` are counts by client;
+    `repeated` counts the records that the client sent again, and is `NOT_TOLD` if the client does not report it."""
 
     sent: Any
     answered: Any

@@ -8,7 +8,7 @@ from ottla.protocol.records.record import Record
 
 
 def marker_of(batch: StoredBatch) -> ControlType | None:
-    """Return a control batch's type; None for a batch of data. The type is the second field of the record's key."""
+    """Return the type of a control batch, COMMIT or ABORT for a transaction marker; None for a batch of data."""
     return ControlType(int.from_bytes((batch.records[0].key or b"")[2:4])) if batch.header.is_control else None
 
 

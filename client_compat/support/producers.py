@@ -1,6 +1,7 @@
-"""Sends records from a feed with one client until the feed is empty and everything is answered; waits for a dead broker.
+"""Sends the records of a feed with one client, until the feed is empty and every record has a result. While no broker answers, the client
+retries.
 
-Settings are the caller's, under the client's own names; results go back to the feed, which is in the same process.
+The caller's settings have the client's own names. Results are reported to the feed, which is in the same process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The shape of every program here: it ends on a signal as with Ctrl-C, replaces only its own directory, and reports in one line why it
-could not run.
+"""The frame of every program of `client_compat`: it ends on a signal as on Ctrl-C, replaces only a directory of its own earlier run, and
+reports in one line why it could not run.
 
-Exit codes: 0, everything is as it should be; 1, something is not, or could not be run; 2, the arguments are wrong.
+Exit codes: 0, every result is the promised one; 1, some result is not, or the program could not run; 2, the arguments are wrong.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def new_console(*, stderr: bool = False, highlight: bool = True) -> Console:
 
 
 def replace(console: Console, directory: Path, marker: str) -> None:
-    """Create `directory` anew. One of an earlier run, which contains `marker`, is emptied; anything else ends the program."""
+    """Create the empty directory `directory`. A directory of an earlier run, which contains the file `marker`, is emptied. If a file or any
+    other non-empty directory is there, end the program."""
     if directory.exists() and not directory.is_dir():
         _refuse(console, directory, "is no directory")
     if directory.exists() and any(directory.iterdir()) and not (directory / marker).exists():
@@ -54,7 +55,8 @@ def _refuse(console: Console, directory: Path, why: str) -> NoReturn:
 
 @contextmanager
 def or_exit(console: Console, what: str, *others: type[Exception], code: int = 1) -> Iterator[None]:
-    """End the program with one line, `what` and the reason, if a broker or client fails, or with one of `others`."""
+    """End the program with exit code `code` if the context raises BrokerFailed, RunFailed or one of `others`. Print one line: `what`, and
+    the error's text."""
     failures: tuple[type[Exception], ...] = (BrokerFailed, RunFailed, *others)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The progress display of every long command here: one line a task, with its rate, on a terminal or in a log."""
+"""The progress display of every long command of `client_compat`: one line for each task, on a terminal or in a log."""
 
 from __future__ import annotations
 

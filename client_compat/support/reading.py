@@ -1,4 +1,4 @@
-"""Reads a whole topic as consumers do, up to its end at the start of reading; and reads a group's offsets."""
+"""Reads a whole topic with real consumers, up to its end at the start of reading, and a group's committed offsets."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def _quiet(came: object, quiet: int, what: str) -> int:
 
 
 def wait_until_stable(bootstrap: str, topic: str, partitions: int) -> None:
-    """Wait until no transaction holds readers back: markers are written after EndTxn is answered. Raises `RunFailed`."""
+    """Wait until the last stable offset of each partition is its end, because markers are written only after EndTxn was answered. Raises
+    `RunFailed` after a timeout."""
     deadline = time.monotonic() + STABLE_TIMEOUT_S
     while ends(bootstrap, topic, partitions) != (written := ends(bootstrap, topic, partitions, "read_uncommitted")):
         if time.monotonic() > deadline:
@@ -103,7 +104,8 @@ def ends(bootstrap: str, topic: str, partitions: int, isolation: str = "read_com
 
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:
-    """Return an end offset; retry while a new leader does not know yet what is committed (KIP-207)."""
+    """Return a partition's end offset. Retry on OFFSET_NOT_AVAILABLE, which a new leader answers until it knows its high watermark
+    (KIP-207)."""
     deadline = time.monotonic() + RESPONSE_TIMEOUT_S
     while True:
         try:

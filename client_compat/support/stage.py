@@ -1,6 +1,8 @@
-"""Runs a scenario: a broker as a process with its admin port, and the output.
+"""What a scripted scenario needs: a broker process with its admin port (for faults and the clock), clients, and a place for its output.
 
-Rules: a scenario never sleeps, it waits for what the broker or the client reports; what it prints was read back from the log.
+Rules:
+- A scenario never sleeps; it waits for a state that the broker or the client reports.
+- The records that it prints were read back from the log.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ class InFlight:
         self.count = max((int(broker["waitresp_cnt"]) for broker in json.loads(statistics)["brokers"].values()), default=0)
 
     def wait(self, producer: Producer, count: int) -> None:
-        """Poll the producer until so many requests are unanswered."""
+        """Poll the producer until at least `count` requests to one broker are unanswered. Raises TimeoutError."""
         deadline = time.monotonic() + READ_S
         while self.count < count:
             if time.monotonic() > deadline:
@@ -100,7 +102,8 @@ def serve(directory: Path, *, transaction_version: int) -> tuple[BrokerProcess, 
 
 @contextmanager
 def stages(directory: Path, say: Callable[[str], None], versions: Sequence[int]) -> Iterator[dict[int, Stage]]:
-    """Run a broker for each transaction version; they start at the same time."""
+    """Run one broker for each level of the feature `transaction.version`, and yield their stages by level. The brokers start at the same
+    time, and stop at the end of the context."""
     served = {version: serve(directory, transaction_version=version) for version in versions}
     try:
         for _, admin in served.values():

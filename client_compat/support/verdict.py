@@ -1,4 +1,4 @@
-"""Compares the consumed log with what the clients were told."""
+"""Compares the records of a topic with the acknowledgements that the clients of a load received."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _acknowledged(load: Load) -> list[array[int]]:
 
 
 def judge(load: Load, partitions: int) -> AckVerdict:
-    """Consume the topic, compare its records with the clients' acknowledgements, and return the counts of differences. Each value must be
-    stored once, at the offset that its client was told. Raises `RunFailed`."""
+    """Consume the topic, compare its records with the clients' acknowledgements, and return the counts of differences. Each acknowledged
+    value must be stored once, at the acknowledged position. Raises `RunFailed` if the topic cannot be read to its end."""
     verdict, acknowledged = AckVerdict(), _acknowledged(load)
     found: list[dict[int, list[int]]] = [{} for _ in load.clients]
     last: dict[tuple[int, int], int] = {}

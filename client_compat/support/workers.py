@@ -1,4 +1,4 @@
-"""Client processes of one run: all must end in time, or the run fails and none is left."""
+"""The client processes of one run. All must end in time with exit code 0; otherwise the run fails, and the remaining ones are ended."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def log_to(path: Path) -> None:
 
 
 class Workers:
-    """Runs `target(*args)` for each tuple `args` of `arguments`, each in its own process, until the context ends. Loop on `any_alive`
-    meanwhile."""
+    """Runs `target(*args)` for each tuple `args` of `arguments`, each in its own process, until the context ends. Meanwhile the caller
+    calls `any_alive` again and again, which raises if a process failed or the time is over."""
 
     def __init__(
         self, target: Callable[..., None], arguments: Sequence[tuple[Any, ...]], client_log: Path, timeout_s: float = STAGE_TIMEOUT_S

@@ -1,12 +1,13 @@
 """Append record batches to partitions.
 
-Versions 3-13; flexible from 9. Brokers advertise 0 as the minimum all the same, because old librdkafka looks for it (KAFKA-18659).
+Versions 3-13; flexible from 9. Brokers still advertise 0 as the minimum version, because old releases of librdkafka require it
+(KAFKA-18659).
 
 * 3: the first with record batches of magic 2; names the transactional id.
 * 5: `log_start_offset` in the response. 7: zstd may be used (KIP-110).
 * 8: `record_errors` and `error_message` (KIP-467).
 * 10: `current_leader` and `node_endpoints` as tagged fields (KIP-951).
-* 11: TRANSACTION_ABORTABLE may be answered. 12: the broker adds the partition to the transaction (KIP-890).
+* 11: TRANSACTION_ABORTABLE may be returned. 12: the broker adds the partition to the transaction (KIP-890).
 * 13: topic ids instead of names (KIP-516).
 """
 

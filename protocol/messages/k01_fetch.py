@@ -3,7 +3,8 @@
 Versions 4-18; flexible from 12.
 
 * 4: isolation levels. 5: `log_start_offset`. 7: incremental fetch sessions (KIP-227).
-* 9: `current_leader_epoch` fences old leaders (KIP-320). 10: zstd may be answered. 11: `rack_id` and `preferred_read_replica` (KIP-392).
+* 9: `current_leader_epoch` fences old leaders (KIP-320). 10: responses may have zstd batches.
+* 11: `rack_id` and `preferred_read_replica` (KIP-392).
 * 12: `last_fetched_epoch`, and the tagged `diverging_epoch` and `current_leader` (KIP-595).
 * 13: topic ids instead of names (KIP-516). 15: tagged `replica_state` instead of `replica_id` (KIP-903).
 * 16: `node_endpoints` (KIP-951). 17: `replica_directory_id` (KIP-853). 18: `high_watermark` of a follower (KIP-1166).

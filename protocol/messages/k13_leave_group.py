@@ -2,7 +2,7 @@
 
 Versions 0-5; flexible from 4.
 
-* 1: `throttle_time_ms`. 3: `members` takes the place of `member_id` (KIP-345). 5: `reason` (KIP-800).
+* 1: `throttle_time_ms`. 3: `members` replaces `member_id` (KIP-345). 5: `reason` (KIP-800).
 """
 
 from __future__ import annotations

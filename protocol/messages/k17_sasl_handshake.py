@@ -2,7 +2,7 @@
 
 Versions 0-1, never flexible: clients up to 2.4 negotiate it wrongly (KAFKA-9577).
 
-* 1: tokens then go in SaslAuthenticate requests rather than in bare frames.
+* 1: the tokens that follow are sent in SaslAuthenticate requests, not as frames without a header.
 """
 
 from __future__ import annotations

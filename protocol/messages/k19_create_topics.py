@@ -3,7 +3,7 @@
 Versions 2-7; flexible from 5.
 
 * 4: partitions and replication factor may be -1 for the broker's default (KIP-464).
-* 5: the response has the topic's configuration (KIP-525). 6: THROTTLING_QUOTA_EXCEEDED may be answered. 7: `topic_id`.
+* 5: the response has the topic's configuration (KIP-525). 6: THROTTLING_QUOTA_EXCEEDED may be returned. 7: `topic_id`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Versions 1-6; flexible from 4.
 
-* 3: TOPIC_DELETION_DISABLED may be answered. 5: `error_message`. 6: `topics`, by name or id, takes the place of `topic_names` (KIP-516).
+* 3: TOPIC_DELETION_DISABLED may be returned. 5: `error_message`. 6: `topics`, by name or id, replaces `topic_names` (KIP-516).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Versions 0-4; flexible from 3.
 
-* 2: PRODUCER_FENCED may be answered. 4: TRANSACTION_ABORTABLE (KIP-890).
+* 2: PRODUCER_FENCED may be returned. 4: TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations

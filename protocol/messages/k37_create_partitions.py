@@ -2,7 +2,7 @@
 
 Versions 0-3; flexible from 2.
 
-* 3: THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
+* 3: THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599).
 """
 
 from __future__ import annotations

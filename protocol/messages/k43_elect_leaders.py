@@ -1,4 +1,4 @@
-"""Elect leaders of partitions: the preferred leader, or, unclean, a replica that is not in sync.
+"""Elect leaders of partitions: the preferred replica, or by an unclean election a live replica that need not be in sync.
 
 Versions 0-2; flexible from 2.
 

@@ -1,4 +1,4 @@
-"""Start the state of share partitions at an offset; the group coordinator sends it to the share coordinator (KIP-932).
+"""Create the state of share partitions with a start offset. The group coordinator sends this request to the share coordinator (KIP-932).
 
 Version 0, flexible.
 """

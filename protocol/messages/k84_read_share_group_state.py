@@ -1,4 +1,4 @@
-"""Read the state of share partitions; their leader sends it to the share coordinator (KIP-932).
+"""Read the state of share partitions. Their leader sends this request to the share coordinator (KIP-932).
 
 Version 0, flexible.
 """

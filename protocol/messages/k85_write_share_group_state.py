@@ -1,4 +1,4 @@
-"""Write changes to the state of share partitions; their leader sends it to the share coordinator (KIP-932).
+"""Write changes to the state of share partitions. Their leader sends this request to the share coordinator (KIP-932).
 
 Versions 0-1, all flexible.
 

@@ -1,4 +1,4 @@
-"""Delete the state of share partitions; the group coordinator sends it to the share coordinator (KIP-932).
+"""Delete the state of share partitions. The group coordinator sends this request to the share coordinator (KIP-932).
 
 Version 0, flexible.
 """

@@ -1,4 +1,4 @@
-"""Read the start offsets of share partitions; the group coordinator sends it to the share coordinator (KIP-932).
+"""Read the start offsets of share partitions. The group coordinator sends this request to the share coordinator (KIP-932).
 
 Versions 0-1, all flexible.
 

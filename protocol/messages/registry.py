@@ -1,7 +1,7 @@
 """Finds the request and response class of an API key.
 
-The file of a key is `k<key>_<name>.py`, its classes are `<Name>Request` and `<Name>Response`. It is imported on first use, so that unused
-APIs cost no start time.
+The file of a key is `k<key>_<name>.py`, its classes are `<Name>Request` and `<Name>Response`. The file is imported on first use, so that
+unused APIs cost no start time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def response_class(api_key: int) -> type[Message]:
 
 @cache
 def declared_keys() -> Sequence[ApiKey]:
-    """Return the APIs with messages, in the order of their keys."""
+    """Return the keys of the APIs that have a request and a response class here, in ascending order."""
     return sorted(ApiKey(int(path.stem[1:3])) for path in Path(__file__).parent.glob("k[0-9][0-9]_*.py"))
 
 

@@ -51,7 +51,7 @@ _new_tuple = tuple.__new__
 
 class BatchHeader(NamedTuple):
     """A batch header with the fields of the wire format. For a legacy message (magic 0 or 1) only `base_offset`, `batch_length`, `crc` and
-    `magic` are set."""
+    `magic` are read; the other fields describe one record without timestamps and producer."""
 
     base_offset: int
     batch_length: int

@@ -7,7 +7,7 @@ Plain Python is too slow for a log of small batches, so `setup.py` compiles this
 * The input is never trusted: a length is compared with the remaining bytes before it is used. Only the headers' numbers are copied.
 * Results are arrays with one entry a batch, which Arrow and numpy wrap without a copy; their length is counted first, never taken from the
   input.
-* The end of the walk is reported as a verdict, not an exception. CRCs are not checked.
+* The reason for the end of the walk is a value (`Headers.stop`), not an exception. CRCs are not checked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ TOO_LARGE = 4
 class Headers(NamedTuple):
     """The decoded headers as arrays with one entry per batch, in the order of the bytes. Positions count from the start of the data.
 
-    For a legacy message (magic 0 or 1) offset, length, magic and crc are known; the other fields are as in `split_batches`."""
+    For a legacy message (magic 0 or 1) offset, length, magic and crc are read; the other fields describe one record without
+    timestamps and producer."""
 
     positions: array[int]
     base_offsets: array[int]

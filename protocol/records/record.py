@@ -1,7 +1,7 @@
 """Reads the records of a batch, and builds batches.
 
-Rules that hold here: reading trusts no count or length (all are checked before the first record is made), and decompresses at most
-`max_bytes`. Building produces exactly the bytes of Kafka's Java client for the same records.
+Rules: reading trusts no count or length (all are checked before the first record is yielded), and decompresses at most `max_bytes`.
+Building produces exactly the bytes that Kafka's Java client makes of the same records.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Record(NamedTuple):
 
 
 def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Buffer:
-    """Return the uncompressed records of the batch; a view if they are not compressed. Raises like `decompress`."""
+    """Return the uncompressed records of the batch; a view if they are not compressed. Raises `BatchTooLarge` if they exceed `max_bytes`,
+    `CorruptBatch`, `UnknownCodec`."""
     section = memoryview(batch)[HEADER_BYTES : header.size_bytes]
     codec = header.codec
     return section if codec is Codec.NONE else decompress(codec, section, max_bytes)

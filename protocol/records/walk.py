@@ -90,7 +90,8 @@ class Columns(NamedTuple):
 
 
 class _Cursor:
-    """A position in the records, and the fields of the last decoded record. After an invalid varint the position is beyond `end`."""
+    """A reader of a records section: its position, and the fields of the record decoded last. After an invalid varint the position is
+    beyond `end`."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.data = data
@@ -321,7 +322,7 @@ def renumber(data: bytes | bytearray | memoryview, record_count: int) -> memoryv
 
 
 class _Maker:
-    """Writes successive records into a buffer that the caller made large enough."""
+    """Writes renumbered records one after the other into a buffer of `room` bytes, which the caller chose large enough."""
 
     def __init__(self, room: int) -> None:
         self.out = bytearray(room)
@@ -368,9 +369,9 @@ class _Maker:
 class Filler:
     """Writes the records of many batches into buffers of the caller, which become Arrow columns.
 
-    The caller provides writable buffers, large enough for all calls of `add`: each column with an item per record (a section of n bytes
-    has at most n // MIN_RECORD_BYTES records), `keys` and `values` with as many bytes as the sections have. `key_ends` and `value_ends`
-    have one item more, the first of them 0. Pass empty buffers for `keys` or `values` and their ends if they are not needed.
+    The caller provides writable buffers, large enough for all calls of `add`: each column with an item per record (n bytes of records are
+    at most n // MIN_RECORD_BYTES records), `keys` and `values` with as many bytes as the records of all batches have. `key_ends` and
+    `value_ends` have one item more, the first of them 0. Pass empty buffers for `keys` or `values` and their ends if they are not needed.
     """
 
     def __init__(  # noqa: PLR0917 # eight columns, named by the caller

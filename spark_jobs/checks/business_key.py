@@ -1,6 +1,6 @@
 """Rule `business-key`: no two visible records of a topic have the same business key.
 
-It shuffles one row per record by the key. If a partition is larger than a task's share, several tasks read it and parse the keys.
+The rule shuffles one row per record by the key. If a partition is larger than a task's share, several tasks read it and parse the keys.
 """
 
 from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity

@@ -1,7 +1,7 @@
 """Rule `group-offsets`: a group's committed offsets never decrease.
 
-It is local: one task reads all partitions of `__consumer_offsets` of a directory, and they are never split, because in a
-damaged log several of them may hold the same group.
+One task reads all partitions of `__consumer_offsets` of a directory and evaluates the rule. These partitions are never divided among tasks,
+because in a damaged log several of them may hold the same group.
 """
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity

@@ -1,7 +1,7 @@
 """Rule `replicas`: the replicas of a partition are equal byte for byte.
 
-It is local: one task compares all copies of a partition. If they are larger than a task's share, several tasks read them, and hand on one
-row per batch and per record.
+One task compares all copies of a partition. If they are larger than a task's share, several tasks read them, and pass on one row per batch
+and per record to the task that compares.
 """
 
 from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity

@@ -32,7 +32,7 @@ class Needs(StrEnum):
 class Scope(StrEnum):
     """The rows that a rule compares with each other. The scope determines in which step the rule runs, and so which rows the tasks of the
     first step pass to the second step (`steps.HANDED`). The views `logs` and `counts`, with one row per partition and directory, go to all
-    of its tasks."""
+    tasks of the second step."""
 
     PARTITION = "partition"
     """Local: one log partition, or all partitions of a coordinator's topic (with --replicas, all copies). The task that reads it evaluates
@@ -43,13 +43,15 @@ class Scope(StrEnum):
     GROUP = "group"
     """Reduced, then shuffled: a share group's state and the ends of the topics that it reads. Tasks hand on one row per share partition."""
     KEY = "key"
-    """Shuffled: all records of a topic with the same key. Tasks hand on one row per record with a key, without its value."""
+    """Shuffled: the rule compares all records of a topic that have the same key. Tasks of the first step pass on one row per record with
+    a key, without the record's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `limits`: the cases that the rule cannot detect. `view`: the view that must exist for the rule. `needs`: the option
-    without which the rule is not judged. `evidence`: the columns that its query adds to PLACE."""
+    """One rule of the audit. `proves`: the property that holds if there are no findings. `limits`: the cases that the rule cannot detect.
+    `view`: the view that must exist for the rule. `needs`: the option without which the rule is not judged. `evidence`: the columns that
+    its query adds to PLACE."""
 
     name: str
     title: str

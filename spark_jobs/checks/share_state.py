@@ -1,7 +1,7 @@
-"""Rule `share-state`: each record of a share group's state can follow the records before it.
+"""Rule `share-state`: no record of a share group's state contradicts the records before it.
 
-It is local: one task reads all partitions of `__share_group_state` of a directory, and they are never split, because in a
-damaged log several of them may hold the same share partition.
+One task reads all partitions of `__share_group_state` of a directory and evaluates the rule. These partitions are never divided among
+tasks, because in a damaged log several of them may hold the same share partition.
 """
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity

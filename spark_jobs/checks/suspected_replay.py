@@ -1,7 +1,7 @@
 """Rule `suspected-replay`: no run of records looks like a second copy, sent by a producer that did not know that the first had arrived.
 
-It is local: one task compares the records of a partition. If the partition is larger than a task's share, several tasks read it and hand on
-one row per record, with a hash of its content.
+One task compares the records of a partition. If the partition is larger than a task's share, several tasks read it and pass on one row per
+record, with a hash of its content.
 """
 
 from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity

@@ -14,7 +14,8 @@ from ottla.spark_jobs.corpus.score import details, judge, table, write
 
 
 def main() -> int:
-    """Return the exit code: 0 if everything planted was found without false alarms (or the corpus was written), otherwise 1."""
+    """Judge the corpus and print the score, or write the corpus to a directory. Return the exit code: 0 if everything planted was found
+    without false alarms (or the corpus was written), otherwise 1."""
     parser = argparse.ArgumentParser(prog="python -m ottla.spark_jobs.corpus", description="The audit on logs whose truth is known.")
     parser.add_argument("directory", type=Path, nargs="?", help="write the logs here, each in a directory of its name, and stop")
     parser.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")

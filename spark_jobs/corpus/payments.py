@@ -73,7 +73,7 @@ class Partition:
     def state(
         self, transactional_id: str, producer_id: int, epoch: int, state: str, minute: int, *partitions: int, version: int = 2
     ) -> None:
-        """Append the coordinator's state of a transactional id; its transaction began in the same minute."""
+        """Append the coordinator's record of a transactional id to `__transaction_state`; the transaction began in the same minute."""
         at = BEGAN_MS + minute * MINUTE_MS
         value = TransactionLogValue(
             producer_id=producer_id,

@@ -67,7 +67,7 @@ class Script:
         return offset
 
     def found(self, rule: str, kind: str, partition: int, offset: int, severity: str = "violation") -> None:
-        """Add a finding, at the step that was added last, to the expected findings."""
+        """Add a finding at an offset to the findings that the audit must report."""
         self.expected.append((rule, severity, kind, f"t-{partition}@{offset}"))
 
     def send(self, producer: Producer, partition: int, **changes: Any) -> int:

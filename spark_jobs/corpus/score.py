@@ -1,7 +1,7 @@
 """The audit's score on logs with known findings: the number planted, found, missed and falsely reported, by rule.
 
-Invariant: a finding is correct if its rule, severity, kind and place are. Otherwise it is a false alarm, and the expected finding is a
-miss. So a violation reported as a warning counts as both.
+Invariant: a finding is correct if its rule, severity, kind and place are the expected ones. Otherwise it is a false alarm, and the expected
+finding is a miss. So a violation reported as a warning counts as both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ EVERY: Final = 1_000_000
 
 @dataclass(slots=True)
 class Score:
-    """The score. `missed` and `false_alarms` are pairs of a case's name and a finding."""
+    """The result of judging the corpus. `legal`: the number of cases in which no violation is expected. `missed` and `false_alarms` are
+    pairs of a case's name and a finding."""
 
     cases: int = 0
     legal: int = 0

@@ -97,8 +97,10 @@ def describe(segment: Path) -> tuple[SideFiles, int]:
 
 def case(change: Callable[[SideFiles], None], *, clean: bool = True, old: bool = False, swapped: str = "") -> Callable[[Path], None]:
     """Return a function that writes a log with all side files to a directory, and applies `change` to the side files of its first segment.
-    With `old`, a second segment follows; otherwise the first one is the only one. `swapped`: the suffix of the side files that two segments
-    have of each other."""
+
+    `clean`: the broker was stopped cleanly. `old`: a second segment follows the first one. `swapped`: the side files with this suffix, such
+    as `.txnindex`, are exchanged between the two segments; empty: none are.
+    """
 
     def write(root: Path) -> None:
         log = PartitionWriter(root, "t", 0)

@@ -47,14 +47,14 @@ class Engine(Protocol):
         already a path and is returned unchanged."""
 
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
-        """Make a view of one level (see `columns`) of the logs at `paths`. `columns`: the columns to read, as DDL. `keep`: more than one
-        query reads the view."""
+        """Make a view of one level (a kind of row, see `columns`) of the logs at `paths`. `columns`: the columns to read, as DDL. `keep`:
+        store the rows, because more than one query reads the view."""
 
     def table(self, view: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
         """Make a view of the given rows."""
 
     def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
-        """Make a view of a query. `keep`: more than one query reads the view."""
+        """Make a view of a query. `keep`: store the rows, because more than one query reads the view."""
 
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
         """Return the rows that a query selects; `args` has the values of its parameters."""

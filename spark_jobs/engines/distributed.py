@@ -1,4 +1,4 @@
-"""Judges with Spark: Spark distributes tasks and shuffles the rows that tasks hand on; each task judges on an embedded engine.
+"""Judges with Spark: Spark distributes tasks and shuffles the rows that the tasks pass on; each task judges on an embedded engine.
 
 Invariants:
 - With a SparkContext the steps run over RDDs, and no SQL session is started. Without one (Spark Connect) the same steps run over
@@ -63,8 +63,8 @@ PROGRESS_S: Final = 0.5
 
 class SparkJudge:
     """Runs the audit's two steps on Spark; implements `judging.Judge`. `running`: a SparkContext, or with Spark Connect a session.
-    `resume`: the directory in which tasks store their results, so that a restarted run judges only what is left; None: results are not
-    stored."""
+    `resume`: the directory in which tasks store their results, so that a restarted run judges only the partitions without a result; None:
+    results are not stored."""
 
     name = SPARK
 
@@ -93,7 +93,7 @@ class SparkJudge:
         return self._answers("judging", planned, steps[:2], shares, steps[2:])
 
     def draw(self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """Read the segments that the pictures show a second time, and run `steps.draw` on them; yield the rows that the pictures need."""
+        """Read those segments again that the pictures show, and yield the rows from which the pictures are drawn (see `steps.draw`)."""
         some, ends, early = bounded(logs, drawn, found)
         yield {"ends": early}
         work = Work(spec, 1, self._memory_mb)
@@ -205,9 +205,9 @@ class Split(NamedTuple):
 
 
 def over_rdds(context: SparkContext, rows: Sequence[Row], steps: Sequence[Step], shares: int, split: Split | None = None) -> Iterable[Row]:
-    """Run the first step with a task per row, and each further step with a task per share of the rows that the step before returned; return
-    the rows of the last step. The partitions in `split` are read and judged by its own steps instead of the first step; their results join
-    those of the first step."""
+    """Run the first step with a task per row, and each further step with a task per share of the previous step's rows; return the rows of
+    the last step. The large partitions in `split` do not take part in the first step: they are read and judged by its two own steps, whose
+    rows are added to those of the first step."""
     found = context.parallelize(rows, max(1, len(rows))).setName(NAME).mapPartitions(steps[0])
     if split is not None:
         read = context.parallelize(split.rows, len(split.rows)).setName(SLICES).mapPartitions(split.read)

@@ -39,5 +39,6 @@ class EmbeddedJudge:
         yield judge_across(self._engine, spec, made.views)
 
     def draw(self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """Run `pictures.material` on the views that `judge` made, and return its rows."""
+        """Return the rows from which the pictures of the partitions in `drawn` are drawn. They are queried from the views that `judge`
+        made."""
         return [material(self._engine, [(*place, WHOLE) for place in drawn], found, transactional=self._transactional)]

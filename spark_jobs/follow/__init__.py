@@ -1,4 +1,5 @@
 """The continuous audit: judges appended batches as they appear, and reads each byte once.
 
-`judge` judges one micro-batch after the remembered rows, without Spark; `memory` stores the remembered rows; `run` is the stream.
+`judge` judges one micro-batch, without Spark, together with a few remembered rows that represent the log before it; `memory` stores these
+rows; `run` is the stream.
 """

@@ -1,8 +1,8 @@
-"""Judges one micro-batch of batch headers with the rules' SQL. Remembered rows stand for everything that was read before.
+"""Judges one micro-batch of batch headers with the rules' SQL. A few remembered rows represent everything that was read before.
 
 Invariants:
-- The remembered rows are a few rows of level batches, as they were judged, for each partition and producer. If a rule's window functions
-  run over them and the micro-batch, they give the micro-batch's rows the same values as over the whole log.
+- The remembered rows are rows of level batches, a few for each partition and producer. If a rule's window functions run over them and the
+  micro-batch, they give the micro-batch's rows the same values as over the whole log.
 - A finding is reported only if it is located in the micro-batch. A hanging transaction is reported once.
 - The memory is bounded: at most eight rows per partition; per producer and partition the last five batches of its two newest epochs, one
   row for the range of sequences before those, and at most six more rows.
@@ -91,8 +91,8 @@ def _make_views(engine: EmbeddedEngine, args: Mapping[str, Any]) -> None:
     engine.define("raw_batches", JUDGED["raw_batches"], args)
     engine.define("computed", views.batches(f"{views.TRUSTED_COLUMNS}, error, torn, carried, merged"), args)
     engine.define("batches", JUDGED["batches"], args)
-    # The remembered rows of a producer belong to one session. The time between two of them is no silence, because rows between them were
-    # not kept.
+    # The remembered rows of a producer belong to one session. A long time between two of them does not mean that the producer was
+    # forgotten, because rows between them were dropped.
     engine.define("producer_batches", views.producer_batches(every).replace(forgotten, forgotten + " AND NOT carried"), args)
     engine.define("sequences", views.sequences(every), args)
     engine.define("resent", views.RESENT, args)
@@ -101,7 +101,7 @@ def _make_views(engine: EmbeddedEngine, args: Mapping[str, Any]) -> None:
         engine.table(name, columns, [])
     engine.define("logs", views.LOGS, args)
     engine.define("unended", views.UNENDED, args)
-    # A newer epoch in another partition proves nothing: this partition may have been read a moment earlier.
+    # A newer epoch in another partition proves nothing, because the two partitions were not read at the same moment.
     engine.define("newest_epochs", JUDGED["newest_epochs"], args)
     engine.define("open_transactions", JUDGED["open_transactions"], args)
 

@@ -44,14 +44,14 @@ class Memory:
         self._id = directory / "id"
 
     def identity(self) -> str:
-        """Return a name that no other checkpoint has, and that a restart finds again."""
+        """Return the unique name of this checkpoint. It is created once and stored, so a restart gets the same name."""
         if not self._id.exists():
             write_atomically(self._id, lambda out: out.write(uuid.uuid4().hex.encode()))
         return self._id.read_text(encoding="ascii")
 
     def before(self, number: int) -> pa.Table | None:
-        """Return the rows that were remembered after the micro-batch before `number`; None before the first. Raises CannotJudge if they are
-        missing."""
+        """Return the rows that were remembered after the previous micro-batch, `number - 1`; None if `number` is 0. Raises CannotJudge if
+        they are missing."""
         if number == 0:
             return None
         file = self._file(number - 1)
@@ -60,8 +60,8 @@ class Memory:
         return pq.read_table(file)
 
     def judged(self, number: int) -> bool:
-        """Return whether the micro-batch was judged and its findings written. If Spark repeats such a micro-batch, the process had stopped
-        before Spark's commit."""
+        """Return whether the micro-batch was judged and its findings were written. If so, and Spark repeats the micro-batch, the process
+        had stopped before Spark committed it."""
         return self._file(number).exists()
 
     def keep(self, number: int, state: pa.Table) -> None:
@@ -76,8 +76,8 @@ class Memory:
 
 
 class JsonLines:
-    """A file to which each micro-batch appends its findings once: a repeated micro-batch first removes what its killed attempt appended.
-    Only one run at a time may append to the file."""
+    """A file of JSON lines with each finding once, although Spark may repeat a micro-batch: a repeated micro-batch first removes the lines
+    that its killed attempt appended. Only one run at a time may append to the file."""
 
     def __init__(self, file: Path, checkpoint: Path) -> None:
         self._file = file.absolute()
@@ -102,8 +102,8 @@ class JsonLines:
 
 
 class FindingsTable:
-    """A table to which each micro-batch appends its findings once: with the rows, the table stores the number of the micro-batch that
-    appended last."""
+    """A table with each finding once, although Spark may repeat a micro-batch: together with the rows, the table stores the number of the
+    micro-batch that appended last."""
 
     def __init__(self, kind: TableFormat, directory: str | Path, checkpoint: Path) -> None:
         self._kind = kind

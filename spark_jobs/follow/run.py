@@ -135,9 +135,9 @@ def json_line(number: int, finding: Mapping[str, Any]) -> str:
 
 
 def follow_command(job: Following, json_file: Path | None, tables: tuple[TableFormat, str] | None = None) -> int:
-    """Follow logs on the terminal: print findings to standard output and the summary to standard error. `json_file`: append JSON lines
-    to this file (`-`: print them instead of text). `tables`: append to a table of this format in this directory. Returns the exit code.
-    Raises CannotJudge."""
+    """Run the continuous audit for a terminal: print findings to standard output and a summary to standard error. `json_file`: append JSON
+    lines to this file (`-`: print them instead of text). `tables`: append to a table of this format in this directory. Returns the exit
+    code: 1 after a violation, else 0. Raises CannotJudge."""
     printed = json_line if json_file == Path("-") else line
     lines = None if json_file is None or json_file == Path("-") else JsonLines(json_file, job.checkpoint)
 
@@ -165,7 +165,7 @@ def follow_command(job: Following, json_file: Path | None, tables: tuple[TableFo
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
-    """Open an event that Ctrl-C or SIGTERM sets. Call it inside a Spark session, because the start of a session installs Spark's own
+    """Yield an event that Ctrl-C or SIGTERM sets. Use it inside a Spark session, because the start of a session installs Spark's own signal
     handler."""
     stop = threading.Event()
 

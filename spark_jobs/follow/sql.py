@@ -1,11 +1,11 @@
-"""The queries of the continuous audit: they join the remembered rows with a micro-batch for the rules' views, and choose the rows to
-remember.
+"""The queries of the continuous audit. They join the remembered rows with a micro-batch, so that the rules' views can be built over both,
+and choose the rows to remember for the next micro-batch.
 
 Invariants:
 - Remembered rows precede arriving rows in every window, with the counts (`blind_before`, `holes_before`) that they had in the whole log.
 - A row is remembered in one or more roles: `tail` for its partition, `of_producer`, `of_sequence`. The columns of other roles are masked
   (producer -1, sequence -1), so that no rule uses the row beyond its roles.
-- `merged`: a row that stands for a range of sequences.
+- A row with `merged` represents a range of sequences, not one batch.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ EMPTY_STATES: Final = {
     "timeout_ms int, producer_epoch int, partitions array<string>",
     "complete_states": "log_dir string",
 }
-"""Empty tables: coordinators' states are not followed, so a transaction is judged hanging by its age alone."""
+"""Columns of empty tables that stand for the records of `__transaction_state`. The continuous audit does not read these records, so it
+judges by the age of a transaction alone whether it hangs."""
 
 SPANS: Final = f"""
     WITH ranked AS (

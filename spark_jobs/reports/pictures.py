@@ -153,8 +153,8 @@ class Pictures:
 
 
 def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], ask: Ask) -> dict[str, Pictures]:
-    """Collect the pictures of each judged directory. `extents`: the rows of EXTENTS of all partitions. `ask` runs `material` for the
-    drawn partitions, in the tasks that read them."""
+    """Return the data for the pictures of each judged directory. `extents`: the rows of EXTENTS of all partitions. `ask` runs `material`
+    for the drawn partitions, in the tasks that read them."""
     findings = {verdict.path: [finding for result in verdict.rules.values() for finding in result.samples] for verdict in verdicts}
     pictures = {path: Pictures() for path in findings}
     drawn = _choose(findings, pictures, extents)
@@ -178,8 +178,12 @@ def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], ask: A
 def bounded(
     logs: Iterable[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]
 ) -> tuple[list[LogDirectory], list[Drawn], list[Row]]:
-    """Select what the pictures show: at most DRAWN_BYTES_MAX per partition. Return the segments to read again; the drawn partitions, each
-    with the offset at which its picture ends (WHOLE: at the log's end); and a row for each partition whose picture ends before its log."""
+    """Limit what is read for the pictures: of each drawn partition the first segments, up to DRAWN_BYTES_MAX, and the segments with
+    findings, up to the same limit.
+
+    Return the segments to read; the drawn partitions, each with the offset at which its picture ends (WHOLE: at the log's end); and a row
+    for each partition whose picture ends before its log.
+    """
     places, files = {place[:3] for place in (*drawn, *found)}, {file for *_, file, _ in found}
     ends: dict[Extent, int] = {}
     read: dict[tuple[Extent, bool], int] = defaultdict(int)

@@ -83,7 +83,8 @@ def open_sink(kind: TableFormat, directory: str | Path, table: TableSpec) -> Abs
 
 
 def require(kind: TableFormat, directory: str | Path) -> None:
-    """Raise CannotJudge if the format's library is missing, or if its tables cannot be written there. Call it before long work."""
+    """Raise CannotJudge if the format's library is missing, or if tables of the format cannot be written to `directory`. Call it before
+    long work."""
     if is_url(directory):
         if kind is not TableFormat.DELTA:
             raise CannotJudge(

@@ -1,4 +1,4 @@
-"""Writes rows as Parquet files, in directories by partition: the first half of every sink.
+"""Writes rows as Parquet files, in directories by partition. Every sink writes its data files so, before it commits them.
 
 Invariants:
 - No two calls, not even two attempts of one of Spark's tasks, write the same file. Only files that `Staging.write` returned are committed.
@@ -62,8 +62,8 @@ class Staging:
     suffix: str = ".parquet"
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write record batches with the table's columns in any order, `date` excepted, and yield one batch with a row for each file, in
-        FILES_SCHEMA. Rows that are sorted by topic and time give the fewest files. Raises OSError."""
+        """Write record batches with the table's columns in any order; the column `date` is computed. Yield one batch in FILES_SCHEMA, with
+        a row for each file. Rows that are sorted by topic and time give the fewest files. Raises OSError."""
         schema = self.table.schema
         prefix = COPIED if self.keeps_partition_columns else ""
         directories = pa.schema([(prefix + name, schema.field(name).type) for name in self.table.partition_by])

@@ -1,10 +1,11 @@
 """Tables of plain Parquet files, in Hive's directories (`topic=orders/date=2026-01-31/`), with a journal.
 
 Invariants:
-- A commit replaces the file STATE, which lists the files to remove and to add. Then they are removed and added. If the run is killed in
-  between, the next run completes that. Until then a reader may miss rows, but sees none twice, because files are removed first.
-- The journal and the staged files are in the directory `_ottla` of the table, which readers of Parquet directories ignore; staged files
-  do not end in `.parquet`.
+- A commit first replaces the file STATE, which lists the files to remove and to add, and then removes and adds these files. If the run is
+  killed in between, the next run completes the commit. Until then a reader may miss rows, but sees none twice, because files are removed
+  before others are added.
+- The journal and the staged files are in the directory `_ottla` of the table, which readers of Parquet directories ignore; staged files do
+  not end in `.parquet`.
 - One run at a time writes to a table: it holds a lock.
 
     TABLE/topic=…/date=…/*.parquet   the data
@@ -34,9 +35,9 @@ STAGED: Final = ".staged"
 
 @contextmanager
 def open_table(directory: str, table: TableSpec) -> Iterator[ParquetTable]:
-    """Open the table in its subdirectory of `directory` and lock it, until the block ends; the subdirectory is created if it does not
-    exist. Before that, complete a commit during which an earlier run was killed. Raises CannotJudge if the subdirectory holds files that
-    are not the table's or another run has locked the table, and OSError."""
+    """Open the table in its subdirectory of `directory`, which is created if it does not exist, and lock it until the block ends. If an
+    earlier run was killed during its commit, that commit is completed first. Raises CannotJudge if the subdirectory holds files that are
+    not the table's or another run has locked the table, and OSError."""
     root = Path(directory) / table.name
     ours = root / OURS
     if root.exists() and not ours.is_dir() and any(root.iterdir()):
@@ -80,7 +81,7 @@ class ParquetTable:
 
     def recover(self) -> None:
         """Complete the commit of an earlier run that was killed during its commit, and delete the staged files of a run that was killed
-        before."""
+        before its commit."""
         self._carry_out()
         shutil.rmtree(self._staged, ignore_errors=True)
 

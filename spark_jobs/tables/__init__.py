@@ -1,5 +1,5 @@
-"""Reads levels of Kafka logs as Arrow record batches, without Spark. The data source, the embedded engine and tests read logs through this
-package.
+"""Reads Kafka logs as Arrow record batches, without Spark. A level is a kind of row, such as `batches` or `records` (see `columns`). The
+data source, the embedded engine and tests read logs through this package.
 
     for batch in read("batches", ["/var/lib/kafka"], ["topic", "base_offset", "crc_ok"], Filters(topics=frozenset({"flights"}))):
         ...
@@ -68,7 +68,8 @@ assert _PARTS.keys() | SIDE_FILES.keys() == LEVELS.keys()
 
 
 def read(level: str, paths: Places, columns: Sequence[str] | None = None, filters: Filters | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one level (see `columns.LEVELS`) of the logs at `paths`, with `columns` in that order (None: all columns).
+    """Yield the rows of one level, a kind of row such as `batches` or `records` (see `columns.LEVELS`), of the logs at `paths`. The rows
+    have `columns` in that order (None: all columns).
 
     Raises ValueError on an unknown level, KeyError on an unknown column, and OSError when a directory, a cluster or a listed file cannot be
     read. Damage inside a file is reported in the rows.

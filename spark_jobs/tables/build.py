@@ -39,7 +39,8 @@ def constant(file: LogFile, name: str) -> Any:
 
 
 class HeaderNumbers:
-    """The headers of the batches of a run as numpy arrays. `keep`: the indexes of the batches to include (None: all)."""
+    """The header fields of consecutive batches as numpy arrays, one element per batch. The attributes have the names of the reader's
+    `Headers` and are converted on first access. `keep`: the indexes of the batches to include (None: all)."""
 
     def __init__(self, headers: Headers, keep: Numbers | None = None) -> None:
         self._headers = headers
@@ -77,10 +78,10 @@ def sequence_after(base_sequences: Numbers, deltas: Numbers) -> Numbers:
 
 def wanted_rows(run: Run, segment: Segment, filters: Filters) -> Numbers:
     """Return the indexes of a run's batches that may hold a wanted row: batches with an offset in the log and in the wanted range that are
-    not older than the wanted times.
+    not older than the wanted times. A run is a sequence of batches that were read together.
 
-    Batches below the log start offset are skipped only until the first batch above it: a lower offset after that is damage, which rules
-    must see.
+    Batches below the log start offset are skipped only until the first batch that reaches it: a lower offset after that is damage, which
+    rules must see.
     """
     head = HeaderNumbers(run.headers)
     last = head.last_offsets
@@ -106,7 +107,8 @@ def attribute_columns(head: HeaderNumbers) -> dict[str, Any]:
 
 
 def chosen(builders: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    """Call the builders of those columns of `schema` that have one, and return the built columns by name."""
+    """Build the columns of `schema` for which `builders` has a function, and return them by name. Functions for other columns are not
+    called, because they may be costly."""
     return {name: builders[name]() for name in schema.names if name in builders}
 
 

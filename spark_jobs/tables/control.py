@@ -62,7 +62,8 @@ def _kept(part: Part, filters: Filters, *, control: bool) -> Iterator[tuple[Run,
 
 
 def decoded(part: Part, schema: pa.Schema, filters: Filters, names: tuple[str, ...], decoder: Decode) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a level that decodes the records of an internal topic."""
+    """Yield the rows of a level that decodes the records of an internal topic. `decoder` decodes one record; `names` are the columns of the
+    rows that it returns."""
     for run, keep in _kept(part, filters, control=False):
         for group in open_batches(run, keep):
             rows: list[Row] = []

@@ -44,6 +44,7 @@ class Filters:
         return (not self.topics or file.topic in self.topics) and (not self.partitions or file.partition in self.partitions)
 
     def wants_segment(self, segment: Segment) -> bool:
-        """Return whether the segment can hold an offset in the filters' offset range."""
+        """Return whether the filters include the segment's topic and partition, and the segment can hold an offset in their offset
+        range."""
         before = segment.next_base_offset is not None and segment.next_base_offset <= self.start_offset
         return self.wants(segment) and not before and segment.base_offset < self.end_offset

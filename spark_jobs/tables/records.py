@@ -1,4 +1,4 @@
-"""Level `records`: keys, values, offsets and timestamps of records, which the record walker writes directly into Arrow's buffers.
+"""Level `records`: keys, values, offsets and timestamps of records, which `protocol.records.walk` writes directly into Arrow's buffers.
 
 Invariants:
 - A batch with a wrong CRC or invalid records is left out whole; level `batches` reports it.

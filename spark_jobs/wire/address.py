@@ -31,7 +31,8 @@ STATE_FILE: Final = "ottla-spool.json"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A cluster. `bytes_per_second` 0: no limit. `pinned`: a file with the offsets to read (see `find.pin`)."""
+    """The bootstrap servers of a cluster, and the client settings for reading it. `bytes_per_second` 0: no limit. `pinned`: a file with the
+    offsets to read (see `find.pin`); empty: read up to the current ends."""
 
     servers: tuple[tuple[str, int], ...]
     security: Security = field(default_factory=Security)

@@ -71,7 +71,8 @@ def error_name(code: int) -> str:
 
 @dataclass(slots=True)
 class Found:
-    """The result of a Metadata request: partitions, including those without a leader, and the topics that were refused, with the reason."""
+    """The result of a Metadata request. `partitions`: all of them, including those without a leader. `refused`: the topics that cannot be
+    read, with the reason."""
 
     partitions: list[Partition] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class Cluster:
     def find(self, topics: Collection[str] = ()) -> Found:
         """List all partitions, or those of some topics. Raises WireError.
 
-        Invalid topic names are refused: a spool names files after topics, and a hostile cluster may return `../x`.
+        Invalid topic names are refused: files are named after topics (see `spool`), and a hostile cluster may return `../x`.
         """
         response = self._metadata(topics or None)
         found = Found(cluster_id=response.cluster_id or "")
@@ -175,7 +176,7 @@ class Cluster:
         raise WireError(f"{partition[0]}-{partition[1]}: cannot be fetched at offset {offset}: {reason}")
 
     def cleanup_policies(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the `cleanup.policy` of the topics whose configuration the user may describe. Raises WireError."""
+        """Return the `cleanup.policy` by topic, for those of the topics whose configuration the user may describe. Raises WireError."""
         resources = [
             DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"])
             for topic in topics
@@ -184,8 +185,8 @@ class Cluster:
         return {each.resource_name: config.value or "" for each in response.results if not each.error_code for config in each.configs}
 
     def sizes(self) -> dict[Partition, int]:
-        """Return the size in bytes of each partition on its leader, or an empty dict if the user may not describe log directories.
-        Raises WireError."""
+        """Return the size in bytes of each partition on its leader. Partitions on brokers that do not answer are missing, and the result is
+        empty if the user may not describe log directories."""
         found: dict[Partition, int] = {}
         for node, where in sorted(self._nodes.items()):
             try:

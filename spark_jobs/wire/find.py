@@ -69,7 +69,8 @@ class Spans:
 
 
 def find_wire_logs(path: str | Address, topics: Collection[str] = ()) -> LogDirectory:
-    """List all ranges of a cluster. Like `find_logs`, it reports failures as problems in the result."""
+    """List the partitions of a cluster, divided into ranges of offsets (`WireSegment`). Failures are not raised: they are in the result's
+    `problems`."""
     try:
         address = address_of(path)
     except (OSError, ValueError) as e:

@@ -80,7 +80,8 @@ class RangeReader:
         """The offset of the next Fetch request."""
 
     def chunks(self) -> Iterator[Chunk | Gap]:
-        """Yield the range in log order. Raises WireError when the partition's leader does not answer."""
+        """Yield the bytes of the range's batches, and a `Gap` for offsets that could not be fetched, in the order of offsets. Raises
+        WireError when the partition's leader does not answer."""
         empty = 0
         done = False
         while not done and self.next_offset < self._segment.fetch_end and empty < EMPTY_MAX:

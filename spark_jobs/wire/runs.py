@@ -1,4 +1,4 @@
-"""Converts a range of offsets to runs of batches, the form in which the levels read segment files."""
+"""Reads a range of offsets from a broker as runs of batches, in the form in which `segment_reader` yields those of segment files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ottla.spark_jobs.wire.reader import Gap, RangeReader
 
 
 def wire_runs(segment: Segment) -> Iterator[Run | Stop]:
-    """Fetch a range of offsets; yield its whole batches as runs, and a `Stop` for each gap and each damaged stretch. Positions count the
-    bytes fetched before. Raises WireError."""
+    """Fetch a range of offsets; yield its whole batches as runs, and a `Stop` for each gap and each damaged stretch. The position of an
+    item is the number of bytes that were fetched before it. Raises WireError."""
     assert isinstance(segment, WireSegment)
     if segment.fetch_from >= segment.fetch_end:
         return

@@ -39,8 +39,8 @@ class NotThisCluster(ValueError):
 
 @dataclass(slots=True)
 class _State:
-    """The spool's state file: the cluster's id, for each `topic-partition` the offset at which judging starts, and notes on missing
-    offsets."""
+    """The contents of a spool directory's state file: the cluster's id, for each `topic-partition` the offset at which judging starts, and
+    notes on missing offsets."""
 
     cluster_id: str
     starts: dict[str, int] = field(default_factory=dict)
@@ -56,8 +56,8 @@ def spool(
     segment_bytes: int = SEGMENT_BYTES,
     progress: Progress = lambda _step, _done, _total: None,
 ) -> tuple[list[str], list[str]]:
-    """Fetch the offsets that the cluster has and the directory does not have. Returns notes, and problems: partitions that could not be
-    read.
+    """Fetch the batches that the cluster has and the directory does not have, and append them to the directory's files. Return notes, and
+    problems: partitions that could not be read.
 
     Raises WireError when no broker answers, NotThisCluster, OSError.
     """
@@ -83,7 +83,7 @@ def spool(
 
 @dataclass(frozen=True, slots=True)
 class _SpoolWriter:
-    """Fetches partitions of a cluster into one spool directory."""
+    """Fetches partitions of a cluster into one spool directory, a local copy of the cluster's logs."""
 
     address: Address
     cluster: Cluster

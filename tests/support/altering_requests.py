@@ -1,6 +1,6 @@
-"""Hypothesis strategies for requests that change state: well-formed, malformed and with duplicate elements, about resources that exist.
+"""Hypothesis strategies for requests that change state: valid, invalid and with duplicate elements, about resources that exist.
 
-Fields are drawn from small pools, so that requests often pass every check except authorization.
+Fields are drawn from small sets of values, so that a request often fails no check but authorization.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A cluster of whole brokers on one loop, with virtual time, disks and a network in memory, under a controller with KRaft's rules."""
+"""A cluster of whole brokers on one event loop, with virtual time, and disks and a network in memory, under a controller that follows
+KRaft's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A catalog (look-ups in the metadata image) that applies the effects of decisions without a log, for tests of the deciding functions."""
+"""A catalog (look-ups in the metadata image) that applies the records that the controller's decisions return, without a log, for tests of
+these decisions."""
 
 from __future__ import annotations
 

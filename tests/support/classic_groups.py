@@ -41,7 +41,8 @@ def joining(**changes: Any) -> Joining:
 
 
 class GroupDriver:
-    """A driver of one group. A request returns its number; `replies[number]` appears when the group has responded."""
+    """Drives one classic group on a test's clock. Methods that send a request return its number; `replies[number]` has the response as soon
+    as the group has sent it."""
 
     def __init__(self, *, initial_delay_ms: int = 0, max_size: int = 2**31 - 1) -> None:
         self.config = ClassicConfig(initial_rebalance_delay_ms=initial_delay_ms, max_size=max_size)

@@ -39,8 +39,8 @@ class NotedFetchers:
 
 
 class ClusterBrokerDir:
-    """The services of cluster broker 1 over the data directory `path`, from its opening on. `publish` publishes metadata records to
-    them."""
+    """The services of cluster broker 1 on the data directory `path`, which is opened here. `publish` applies metadata records to them, as a
+    new metadata image."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.clock = VirtualClock()

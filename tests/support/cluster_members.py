@@ -1,4 +1,5 @@
-"""Handles a broker's requests as a cluster broker does: controller requests go through a channel."""
+"""A cluster broker in memory. It forwards requests that the controller decides in Envelope requests, which a scripted controller
+answers."""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ def subscription(*topics: str, owned: Assignment | None = None, version: int = 3
 
 
 class GroupsDriver:
-    """A driver of the groups under test. Every record is encoded and decoded before it is applied."""
+    """Drives a group coordinator on a test's clock: sends requests, applies the records that they return, and expires members. Each record
+    is encoded and decoded before it is applied."""
 
     def __init__(self, topics: FakeTopics | None = None, **config: Any) -> None:
         self.topics = FakeTopics(t=4) if topics is None else topics

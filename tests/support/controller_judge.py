@@ -93,7 +93,8 @@ class Answer:
 
 @dataclass
 class Known:
-    """One of Kafka's controller's states that later steps depend on: the metadata image, sessions and time after its decisions so far."""
+    """The state of Kafka's controller on which later steps depend: the metadata image, the brokers' sessions and the time, after the orders
+    so far."""
 
     image: MetadataImage = field(default_factory=MetadataImage)
     end_offset: int = FIRST_OFFSET
@@ -132,7 +133,7 @@ class Known:
 
 
 class ControllerJudge:
-    """One Java process, used as a context manager. Raises `KafkaMissing` if it cannot be run."""
+    """The Java process with Kafka's controller, used as a context manager. Raises `KafkaMissing` if it cannot run here."""
 
     def __init__(self) -> None:
         classpath = f"{compiled('ControllerJudge')}{os.pathsep}{jars()}/*"

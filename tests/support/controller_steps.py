@@ -68,13 +68,13 @@ def topics(known: Known) -> list[TopicImage]:
 
 
 def a_topic(known: Known, random: Random) -> TopicImage | None:
-    """Return a random existing topic."""
+    """Return a random existing topic, None if there is no topic."""
     found = topics(known)
     return random.choice(found) if found else None
 
 
 def a_partition(known: Known, random: Random) -> tuple[TopicImage, int, PartitionRegistration] | None:
-    """Return a random existing partition."""
+    """Return a random existing partition, as its topic, its index and its registration; None if there is no topic."""
     topic = a_topic(known, random)
     if topic is None:
         return None
@@ -153,9 +153,10 @@ def directories_of(broker_id: int, random: Random) -> list[bytes]:
 
 
 def move(known: Known, milliseconds: int, *, fence: bool = True) -> Iterator[Order]:
-    """Advance the clock, and fence each broker at once when its session expires, except for the last one if `fence` is False.
+    """Advance the clock, and fence each broker as soon as its session expires. Without `fence`, a broker whose session expires at the very
+    end is not fenced.
 
-    So only one broker is fenced at a time: the order in which Kafka fences several depends on its hash table.
+    Only one broker is fenced at a time, because the order in which Kafka fences several depends on its hash table.
     """
     until = known.now_ms + milliseconds
     while known.now_ms < until:
@@ -174,7 +175,8 @@ def beat(known: Known, random: Random) -> Iterator[Order]:
 
 
 def heartbeat(known: Known, random: Random, broker_id: int, *, plain: bool = False) -> Ask:
-    """Make a heartbeat; a `plain` one says only that the broker is alive and has read all metadata."""
+    """Make a BrokerHeartbeat request. A `plain` one only reports that the broker is alive and has read all metadata; any other has random
+    fields."""
     request = k63.BrokerHeartbeatRequest(broker_id=broker_id, current_metadata_offset=known.end_offset - 1)
     broker = known.image.brokers.get(broker_id)
     if plain and broker is not None:
@@ -222,7 +224,7 @@ def fall_silent(known: Known, random: Random) -> Iterator[Order]:
 
 
 def shut_down(known: Known, random: Random) -> Iterator[Order]:
-    """Perform a controlled shutdown: the broker asks until it may stop, while the others continue."""
+    """Perform a controlled shutdown: a broker repeats heartbeats that request it, while the other brokers send theirs."""
     brokers = live(known)
     if not brokers:
         return

@@ -66,7 +66,7 @@ METRICS_CONFIGS = {"interval.ms": ("1000", "1"), "metrics": ("a.b,c", ""), "matc
 
 
 def create_topics(known: Known, random: Random) -> Iterator[Order]:
-    """Create one or several topics."""
+    """Send CreateTopics for one or several topics, sometimes with invalid names."""
     names = random.choices(NAMES, k=random.choice((1, 1, 2, 3)))
     if not often(random, 92):
         names.append(random.choice(BAD_NAMES))

@@ -1,4 +1,4 @@
-"""A controller's state that applies the effects of decisions, with a log in memory, for tests of the deciding functions."""
+"""A controller's state, to which the records that its decisions return are applied, with a log in memory, for tests of these decisions."""
 
 from __future__ import annotations
 

@@ -2,9 +2,10 @@
 
     python -m tests.support.docker_engine COMMAND…
 
-Rules: the private engine keeps everything under `.container`, listens only on a unix socket, and is stopped by its process id. If the base
-image of the Dockerfile cannot be pulled, a substitute is made of Debian's packages, with the wheels that the build needs. Its tag depends
-on its contents, so that another pin makes another image. (`make clean` removes the private engine's substitutes.)
+Rules:
+- The private engine keeps everything under `.container`, listens only on a unix socket, and is stopped by its process id.
+- If the base image of the Dockerfile cannot be pulled, a substitute is made of Debian's packages, with the wheels that the build needs. Its
+  tag depends on its contents, so that another pinned version makes another image. `make clean` removes the private engine's substitutes.
 """
 
 from __future__ import annotations

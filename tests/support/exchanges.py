@@ -20,5 +20,5 @@ def exchange_of(request: Any, response: Any, *, version: int = 4, client: str = 
 
 
 def beat(error_code: int = 0, **others: Any) -> Exchange:
-    """Make the exchange (see `exchange_of`) of a heartbeat in group "g" with this error code."""
+    """Make the exchange (a request with its response) of a Heartbeat in group "g" with this error code."""
     return exchange_of(HeartbeatRequest("g"), HeartbeatResponse(error_code=error_code), **others)

@@ -1,6 +1,7 @@
-"""A broker that leads some partitions on a disk in memory, with every event that may change its responses in fetch sessions.
+"""A broker that leads some partitions on a disk in memory, with a method for each event that may change its responses in fetch sessions.
 
-Two leaders, one of which reads all of a session's partitions for each request (`walks`), have to return equal responses after equal events.
+After equal events, two such brokers must return equal responses, although one of them (`walks`) reads all partitions of a session for each
+request, and the other only those that changed.
 """
 
 from __future__ import annotations

@@ -131,7 +131,8 @@ def producers(log: PartitionLog) -> dict[int, tuple[int, int, int, int, int]]:
 
 
 def windows(log: PartitionLog) -> dict[int, Sequence[tuple[int, int]]]:
-    """Return the (first, last) sequences of each producer's remembered batches, including those found only in the log."""
+    """Return the (first, last) sequences of the batches in each producer's deduplication window (the last five), including those that are
+    found only in the log, by producer id."""
     for entry in log.producers():
         if entry.older_in_log and entry.batches:
             recall_window(entry, log.segments)

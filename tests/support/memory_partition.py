@@ -1,4 +1,5 @@
-"""A partition in memory, for coordinators: real batches, a disk that can fail, and writes that are committed when the test says so."""
+"""A partition in memory for tests of coordinators: it has real batches, its disk can fail, and the test decides when appends are
+committed."""
 
 from __future__ import annotations
 

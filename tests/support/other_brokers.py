@@ -1,4 +1,4 @@
-"""Broker 1 of a cluster and its requests to others, with scripted other brokers."""
+"""Broker 1 of a cluster in memory, for tests of its requests to other brokers, whose responses are scripted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of whole brokers on one loop, like `broker_cluster`, under Ottla's own controller."""
+"""A cluster of whole brokers under Ottla's own controller, on one event loop with virtual time, with its disks and network in memory."""
 
 from __future__ import annotations
 

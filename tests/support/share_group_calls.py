@@ -48,7 +48,8 @@ def beat(client: Client, member_id: str = "m", epoch: int = 0, **changes: Any) -
 
 
 def settle(client: Client, member_id: str = "m", partitions: int = 2) -> int:
-    """Join, and send heartbeats until the member has so many partitions; return its epoch."""
+    """Join, and send heartbeats until the member has `partitions` partitions. Return its epoch. Raises AssertionError if a heartbeat fails,
+    or the partitions do not come in `TRIES` heartbeats."""
     answer, assigned = beat(client, member_id), 0
     for _ in range(TRIES):
         assert answer.error_code == 0, answer.error_message

@@ -19,7 +19,8 @@ from tests.support.consumer_groups import WALL_MS, FakeTopics
 
 
 class ShareDriver:
-    """A driver of group "g". Every record is encoded and decoded before it is applied."""
+    """Sends requests to the share group "g" on the test's clock, and applies the records that they return. Every record is encoded and
+    decoded before it is applied."""
 
     def __init__(self, topics: FakeTopics | None = None, **config: Any) -> None:
         self.topics = FakeTopics(t=2) if topics is None else topics

@@ -1,5 +1,5 @@
-"""Executes in this process what Spark executes in an audit: first the tasks one after the other, then each share of the rows that they pass
-on."""
+"""Runs the work of a Spark audit in this process, without Spark: first the tasks, one after the other, then the rows that they return, one
+share of them at a time."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ def active(*partitions: int) -> TaskSet:
 
 
 class StreamsDriver:
-    """A driver of group "g". Every record is encoded and decoded before it is applied. Each member has its own process id."""
+    """Sends requests to the streams group "g" on the test's clock, and applies the records that they return. Every record is encoded and
+    decoded before it is applied. Each member has its own process id."""
 
     def __init__(self, topics: FakeTopics | None = None, **config: Any) -> None:
         self.topics = FakeTopics(t=2) if topics is None else topics

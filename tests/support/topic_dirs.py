@@ -54,8 +54,8 @@ class Decisions:
 
 
 class TopicDir:
-    """A broker's services over the data directory `path`, from its opening to `close` or `crash`. Operations need a running loop; the
-    future `failed` gets the error when a sync fails."""
+    """A broker's services over the data directory `path`. The constructor opens it; `close` or `crash` ends its use. Operations need a
+    running loop. The future `failed` gets the error when a sync fails."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.clock = VirtualClock()

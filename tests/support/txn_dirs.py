@@ -38,8 +38,8 @@ def now(answer: T | asyncio.Future[T]) -> T:
 
 
 class TxnDir(TopicDir):
-    """A broker's services over the data directory `path`, with groups and transactions, from its opening to `close` or `crash`. Call `load`
-    first. `pass_ms` advances the clock and runs what is due."""
+    """A broker's services over the data directory `path`, with groups and transactions. The constructor opens it; `close` or `crash` ends
+    its use. Call `load` before any other operation. `pass_ms` advances the clock and runs what is due."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.crashed = False

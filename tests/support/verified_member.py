@@ -1,7 +1,9 @@
 """Programs for `ottla verify` that read the input as group members: a consumer and a stream program, each correct or with one mistake.
 
-Rules: SIGTERM ends a member at any point, so each step must be safe; a member whose request is rejected ends with code 1. The consumer's
-effects are files in OTTLA_WORK_DIR, one a partition, which are replaced as a whole together with the position after them.
+- SIGTERM ends a member at any point, so each step must be safe.
+- A member whose request is rejected ends with code 1.
+- The consumer's effects are files in OTTLA_WORK_DIR, one per partition. Each write replaces the whole file: the effects, and the position
+  after them.
 """
 
 from __future__ import annotations

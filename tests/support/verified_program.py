@@ -1,7 +1,7 @@
 """Programs for `ottla verify` without a client library: producers, each correct or with one mistake.
 
-Rules: a program sends the same in each run, one request at a time; a program that cannot continue ends with code 1, and a supervisor may
-restart it.
+- A program sends the same in each run, one request at a time.
+- A program that cannot continue ends with code 1, and a supervisor may restart it.
 """
 
 from __future__ import annotations

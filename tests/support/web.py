@@ -6,7 +6,7 @@ import http.client
 
 
 def get_text(port: int, path: str) -> str:
-    """Return the text of a page of a server on this machine. Raises HTTPError if there is no such page."""
+    """Return the text of a page of a server on this machine. Raises AssertionError if the answer's status is not 200."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         connection.request("GET", path)

@@ -15,7 +15,7 @@ ADDRESS = Address((("127.0.0.1", 9092),))
 
 
 def batch(base_offset: int, records: int, size: int = 10) -> bytes:
-    """Make a batch of so many records with values of `size` bytes."""
+    """Make a batch of `records` records with values of `size` bytes."""
     return build_batch([SimpleRecord(None, b"v" * size, 1)] * records, base_offset=base_offset)
 
 

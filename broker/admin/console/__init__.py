@@ -1,5 +1,5 @@
-"""The console: one page on the admin port that shows what a broker does, or what passes a gateway, and the JSON API behind it.
-`ottla serve --console` and `ottla gateway --console` import it.
+"""The console: a web page on the admin port that shows what a broker does, or what passes through a gateway (Ottla's proxy in front of a
+cluster), and the JSON API behind the page. Only `ottla serve --console` and `ottla gateway --console` import it.
 
 Rules:
 - The console's API is read-only, except for the schemas that decode records. Faults and the clock belong to the admin port's own API.

@@ -32,7 +32,7 @@ class SchemaRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A parsed schema. Raises SchemaRefused, or ImportError if fastavro is not installed."""
+    """A parsed Avro schema, which decodes a topic's keys or values to JSON. `of` creates it and checks that it is safe."""
 
     text: str
     parsed: Any
@@ -52,7 +52,8 @@ class AvroSchema:
         return AvroSchema(text, parsed)
 
     def render(self, data: bytes, max_bytes: int) -> RenderedBytes | None:
-        """Return the decoded value as JSON, or None if the bytes do not fit the schema. Every byte must be used."""
+        """Return the decoded value as JSON text of at most `max_bytes` bytes. Return None if `data` does not fit the schema, has bytes left
+        after the value, or is longer than DECODED_MAX. The prefix of schema registry serializers is skipped if there is one."""
         if len(data) > DECODED_MAX:
             return None
         framed = data[_FRAMED:] if data[:1] == b"\0" and len(data) > _FRAMED else None
@@ -63,7 +64,7 @@ class AvroSchema:
         return None
 
     def _read(self, data: bytes) -> str | None:
-        from fastavro import schemaless_reader  # noqa: PLC0415 # as above
+        from fastavro import schemaless_reader  # noqa: PLC0415 # an extra, imported with the first schema
 
         source = io.BytesIO(data)
         try:
@@ -79,9 +80,10 @@ def _plain(value: Any) -> str:
 
 
 def _check(schema: Any, names: dict[str, int], inside: tuple[str, ...]) -> int:
-    """Return how many values a zero-byte value of this type contains, or 0 if each value takes at least a byte. Raises SchemaRefused.
+    """Check that untrusted bytes can be decoded with this type. Return how many values a decoder makes out of zero bytes: the value itself
+    and its fields; 0 if a value of this type always takes at least one byte. Raises SchemaRefused.
 
-    `names` holds the results of named types seen before, `inside` the enclosing named types.
+    `names` holds the results of the named types that were checked before; `inside` has the names of the enclosing types.
     """
     if isinstance(schema, list):
         for each in schema:

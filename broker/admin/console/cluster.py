@@ -164,7 +164,8 @@ def _end_of(log: PartitionLog) -> bytes:
 
 
 def events(data: bytes, names: dict[bytes, str]) -> list[ClusterEvent]:
-    """Return the events in these batches of the metadata log, newest first. `names` has the existing topics; other names are in the log."""
+    """Return the events in these batches of the metadata log, newest first, at most EVENTS_MAX. `names` has the names of the existing
+    topics by topic id; the names of deleted topics are taken from the batches. Damaged batches end the list."""
     found: deque[ClusterEvent] = deque(maxlen=EVENTS_MAX)
     describer = _Describer(names)
     try:

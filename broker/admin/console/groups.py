@@ -1,6 +1,7 @@
-"""The groups view: members, assignments, positions and lag; of a share group also the deliveries, of a streams group the tasks.
+"""The groups view: members, assignments, positions and lag; also the deliveries of a share group and the tasks of a streams group.
 
-A group is shown only by its coordinator. Lag is the high watermark minus the committed offset, and is known for replicas on this broker.
+A broker shows only the groups that it coordinates. Lag is the high watermark minus the committed offset; it is known only for partitions
+with a replica on this broker.
 """
 
 from __future__ import annotations

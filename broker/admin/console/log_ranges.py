@@ -13,7 +13,8 @@ PIECES_MAX: Final = 32
 
 
 def read_range(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
-    """Return whole batches from the one that contains `offset`, up to `max_bytes`; the first batch is returned whatever its size.
+    """Return whole batches, as bytes and as parsed headers, from the batch that contains `offset`, up to about `max_bytes`; the first
+    batch is returned whatever its size.
 
     `offset` must not be below the log start offset. Raises Rejected, RecordsError.
     """
@@ -33,7 +34,8 @@ def read_range(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolat
 
 
 def read_tail(log: PartitionLog, count: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
-    """Return the last batches of the log, from the one that contains the `count`th offset before the end; fewer if they exceed `max_bytes`.
+    """Return the log's last batches, as bytes and as parsed headers, from the batch that contains the `count`th offset before the end. If
+    these exceed `max_bytes`, return fewer: those of the last `count / 2`, `count / 4`, … offsets.
 
     Raises Rejected, RecordsError.
     """

@@ -43,7 +43,7 @@ def parts() -> dict[str, tuple[str, bytes]]:
 
 
 def add_page(api: FastAPI, node: Literal["broker", "gateway"], views: Sequence[str]) -> frozenset[str]:
-    """Serve the page of a broker or a gateway with these views; return its paths, which the guard leaves open."""
+    """Serve the page of a broker or a gateway with these views. Return its paths, for which the admin port's guard requires no token."""
     script = f'export const node = "{node}";\nexport const views = {json.dumps(views)};\n'
     served = {**parts(), f"{PAGE}/views.js": (f"{_TYPES['.js']}; charset=utf-8", script.encode())}
 

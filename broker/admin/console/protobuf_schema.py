@@ -58,8 +58,9 @@ class ProtobufSchema:
         return ProtobufSchema(given.message, message)
 
     def render(self, data: bytes, max_bytes: int) -> RenderedBytes | None:
-        """Return the decoded message as JSON, or None if the bytes are not such a message or contain too many values."""
-        from google.protobuf import json_format  # noqa: PLC0415 # as above
+        """Return the decoded message as JSON text of at most `max_bytes` bytes. Return None if `data` is not such a message, is longer than
+        DECODED_MAX, or contains more than PARTS_MAX messages and values."""
+        from google.protobuf import json_format  # noqa: PLC0415 # an extra
 
         if len(data) > DECODED_MAX:
             return None
@@ -75,8 +76,9 @@ class ProtobufSchema:
 
 
 def _without_frame(data: bytes) -> bytes:
-    """Strip the prefix of schema registry serializers: a zero byte (which begins no message), a 4-byte schema id, and the message's index
-    in its file (a count and that many numbers, zigzag varints; a lone 0 for the first message)."""
+    """Return the message without the prefix of schema registry serializers. The prefix is a zero byte (no message begins with one), a
+    4-byte schema id, and the position of the message type in its file: a count and as many indexes, as zigzag varints; for the first type
+    only a 0."""
     if data[:1] != b"\0" or len(data) <= _MAGIC_AND_ID:
         return data
     at = _MAGIC_AND_ID
@@ -87,7 +89,7 @@ def _without_frame(data: bytes) -> bytes:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return an unsigned varint of at most five bytes, and the position after it. Raises IndexError."""
+    """Return the unsigned varint (at most five bytes) at position `at`, and the position after it. Raises IndexError if `data` ends."""
     value = 0
     for shift in range(0, 35, 7):
         byte = data[at]

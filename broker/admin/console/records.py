@@ -92,14 +92,14 @@ class RecordRows(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class TransactionOutcomes:
-    """The outcome of the transactions in a range of a log, by producer id: the first offset of an open transaction, and the first and last
-    offsets of each aborted one."""
+    """The transactions in a range of a log, by producer id: `open` has the first offset of the producer's open transaction, `aborted` the
+    first and last offset of each of its aborted transactions."""
 
     open: dict[int, int]
     aborted: dict[int, list[tuple[int, int]]]
 
     def of(self, header: BatchHeader) -> Fate:
-        """Return the outcome of the transaction that a batch belongs to; "none" if it belongs to no transaction."""
+        """Return the outcome of the transaction that a batch belongs to: "open", "aborted" or "committed"; "none" if it belongs to none."""
         if not header.is_transactional:
             return "none"
         begun = self.open.get(header.producer_id)
@@ -110,7 +110,8 @@ class TransactionOutcomes:
 
 
 def transaction_outcomes(log: PartitionLog, offset: int, writers: Iterable[int]) -> TransactionOutcomes:
-    """Collect the outcomes of these producers' transactions from `offset` on. Raises OSError, or ValueError if an index cannot be read."""
+    """Return the open transactions of the producers `writers` (producer ids) and the aborted transactions from `offset` on. Raises OSError,
+    or ValueError if a transaction index cannot be read."""
     open_ = {}
     for producer_id in writers:
         entry = log.producer_state.get(producer_id)
@@ -129,8 +130,8 @@ def transaction_outcomes(log: PartitionLog, offset: int, writers: Iterable[int])
 def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, TransactionOutcomes]:
     """Read whole batches of the log from `offset` on; return them, the first offset to show, and the outcomes of their transactions.
 
-    A negative `offset` counts from the end of the log; if not all of those fit, the first offset to show is later. Raises Rejected,
-    RecordsError, OSError, ValueError.
+    A negative `offset` counts from the end of the log. If the batches from there on exceed READ_BYTES, the oldest are left out, and the
+    first offset to show is that of the first batch returned. Raises Rejected, RecordsError, OSError, ValueError.
     """
     start, end = log.log_start_offset, log.log_end_offset
     wanted = min(max(offset if offset >= 0 else end + offset, start), end)
@@ -208,8 +209,8 @@ _Found = tuple[BatchHeader, bytes, Record | None, str | None]
 
 
 def _open(answer: RecordRows, data: bytes, offset: int, known: TransactionOutcomes, view: View, *, newest_first: bool) -> None:
-    """Fill the response `answer` with rows of the batches in `data`, from `offset` on. With `newest_first`, the oldest rows are left out if
-    not all fit."""
+    """Fill the response `answer` with rows of the batches in `data`, from `offset` on. If not all rows fit, the last are left out, or with
+    `newest_first` the oldest. Raises HTTPException (503) if the batches are damaged."""
     batches: list[tuple[int, BatchHeader]] = []
     try:
         for position, header in split_batches(data):
@@ -237,7 +238,8 @@ def _in_order(data: bytes, batches: list[tuple[int, BatchHeader]], offset: int, 
 
 
 def _opened(batch: bytes, header: BatchHeader, offset: int) -> Iterator[_Found]:
-    """Yield the records of one batch from `offset` on."""
+    """Yield the records of one batch from `offset` on. Yield one entry without a record for a control batch, and for a batch or the rest of
+    one that cannot be decoded; the entry's last element is then the reason."""
     if header.is_control:
         yield header, batch, None, None
     elif not crc_ok(batch, header):

@@ -1,7 +1,8 @@
-"""The share groups' part of the groups view: how far a group is in each partition, and the deliveries of the records in flight.
+"""The share groups' part of the groups view: a group's position in each partition, and the delivery state of the records in flight.
 
-The partition's leader knows every delivery. If it is another broker, or has not loaded the share partition, the view shows what the share
-coordinator has stored, if that is on this broker: the same without acquisitions, which are never stored.
+The partition's leader knows every delivery. If the leader is another broker, or has not loaded the share partition, the view shows the
+state that the share coordinator has persisted, if the coordinator is on this broker. That state lacks acquired records, their owners and
+locks, which are never persisted (KIP-932).
 """
 
 from __future__ import annotations
@@ -76,13 +77,14 @@ def share_tps(group: ShareGroup) -> Iterator[tuple[str, SharePartitionKey]]:
 
 
 def position(broker: Broker, topic: str, key: SharePartitionKey) -> Position | None:
-    """Return the group's position in a partition; None if it is unknown here, or no member has read yet."""
+    """Return the group's position in a partition; None if no member has read yet, or neither the partition's leader nor the share
+    coordinator is this broker."""
     found = _state(broker, key)
     return None if found is None else _position(broker, topic, key, found)
 
 
 async def share_partitions(broker: Broker, group: ShareGroup) -> tuple[list[SharePartitionView], int]:
-    """Return the group's positions and deliveries, and the number of partitions beyond the limit."""
+    """Return the group's positions and deliveries in its first PARTITIONS_MAX partitions, and the number of its other partitions."""
     found, deliveries_left, seen = list(share_tps(group)), DELIVERIES_MAX, 0
     views: list[SharePartitionView] = []
     for topic, key in found[:PARTITIONS_MAX]:

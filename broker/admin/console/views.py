@@ -70,7 +70,7 @@ RECORDS: Final = frozenset({f"{PAGE}/records", f"{PAGE}/wire"})
 
 
 def add_console(api: FastAPI, broker: Broker, faults: Faults, clock: MovableClock) -> frozenset[str]:
-    """Add a broker's console to the admin port's API; return the paths that need no token."""
+    """Add a broker's console to the admin port's API; return the URL paths that are served without the admin port's token."""
     requests, schemas = watch(broker, faults), Schemas()
     for router in (
         _of_the_broker(broker, faults, clock),
@@ -89,7 +89,7 @@ def add_console(api: FastAPI, broker: Broker, faults: Faults, clock: MovableCloc
 
 
 def add_gateway_console(api: FastAPI, gateway: Gateway, clock: MovableClock) -> frozenset[str]:
-    """Add a gateway's console to the admin port's API; return the paths that need no token."""
+    """Add a gateway's console to the admin port's API; return the URL paths that are served without the admin port's token."""
     for router in (_of_the_gateway(gateway, clock), wire_router(WireTap(gateway.faults, clock))):
         api.include_router(router, prefix=PAGE, tags=["console"])
     return add_page(api, "gateway", GATEWAY_VIEWS)

@@ -154,7 +154,8 @@ class _Reader:
 
 
 class WireTap:
-    """The wire log of one broker or gateway that runs on the same event loop: an observer of its requests while there are readers."""
+    """The wire log (a line for each request and its response) of a broker or gateway on the same event loop. It observes requests only
+    while there are readers: a reader is a query that was read within the last WIRE_LOG_LEASE_MS."""
 
     def __init__(self, faults: Faults, clock: Clock) -> None:
         self._faults, self._clock = faults, clock
@@ -165,7 +166,8 @@ class WireTap:
         self._measuring = 0
 
     def __call__(self, exchange: Exchange) -> None:
-        """Store the line of a request and its response if a reader's filter matches it."""
+        """Store the line of a request and its response if a reader's filter matches it. If the encoded size of a long response is unknown,
+        a thread computes it first; if too many such computations run, the line is only counted."""
         subject, took_ns, response = exchange.subject, exchange.took_ns, exchange.response
         if not any(reader.filter.wants(subject, took_ns, errors_in(response)) for reader in self._readers.values()):
             return
@@ -183,8 +185,8 @@ class WireTap:
             self._ring.add(work.result())
 
     async def read(self, query: WireQuery) -> str:
-        """Return the lines that match as JSON (a `WireLines`). From now on, requests that match the query are logged. Raises
-        FaultSyntax."""
+        """Return the stored lines that match the query, as JSON (a `WireLines`). For the next WIRE_LOG_LEASE_MS, requests that match the
+        query are logged. Raises FaultSyntax for an invalid query."""
         found = query.as_filter()
         self._renew(tuple(query.wanted.items()), found)
         return await asyncio.to_thread(_response, self._ring.all(), self._ring.last, self._since_ms, found, query)
@@ -237,7 +239,7 @@ def _response(lines: Iterable[_Line], last: int, since_ms: int, found: LogFilter
 
 
 def _shortened(subject: Subject) -> Subject:
-    """Return a request's properties with at most WIRE_LOG_NAMES transactional ids, groups and partitions each."""
+    """Return a copy of a request's properties with at most WIRE_LOG_NAMES transactional ids, as many groups and as many partitions."""
     most = limits.WIRE_LOG_NAMES
     return replace(
         subject,
@@ -248,6 +250,6 @@ def _shortened(subject: Subject) -> Subject:
 
 
 def _size(subject: Subject) -> int:
-    """Return about how many bytes of memory the names in a request's properties take."""
+    """Return an estimate, in bytes, of the memory that the names in a request's properties take."""
     names = [subject.client_id, *subject.transactional_ids, *subject.groups, *(topic for topic, _ in subject.partitions)]
     return sum(_NAME_BYTES + len(name) for name in names)

@@ -1,7 +1,7 @@
 """Derives the broker's settings from a container's variables and a mounted file.
 
 Rules that hold inside:
-- The cluster id of a formatted directory wins over `CLUSTER_ID`, as with those images.
+- The cluster id of a formatted data directory wins over `CLUSTER_ID`, as in Kafka's images.
 - Settings that Ottla interprets differently from Kafka are rewritten only here (`adapted`), with a warning if the user might not notice.
 """
 
@@ -49,7 +49,8 @@ _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 @dataclass(frozen=True, slots=True)
 class ImageStart:
-    """The settings to start with, and the warnings to print. `scram` are users in the format of `--add-scram`."""
+    """The settings to start with, and the warnings to print. `scram` has the SCRAM users of a new cluster, in the format of `--add-scram`;
+    `topics` the topics to create, in the format of KAFKA_CREATE_TOPICS."""
 
     settings: Mapping[str, str]
     scram: Sequence[str]
@@ -90,7 +91,8 @@ def adapted(settings: dict[str, str]) -> list[str]:
 
 
 def _data_dir(flavour: Flavour | None, env_flavour: Flavour) -> str:
-    """Return the data directory. If the image is not known, use the directory where one of the images has left data before."""
+    """Return the data directory. If the image is not known, use the first of the images' directories that holds data or is a mount, else a
+    directory of Ottla's own image."""
     if flavour is not None or env_flavour is Flavour.BITNAMI:
         return DATA[env_flavour]
     before = (DATA[Flavour.APACHE], WITHOUT_VARIABLES["log.dirs"], DATA[Flavour.BITNAMI])

@@ -45,7 +45,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def wanted(env: Mapping[str, str]) -> bool:
-    """Return whether a container without a command is meant as a Kafka broker, judged by its variables and mounted files."""
+    """Return whether a container that was started without a command should be a Kafka broker, because it has variables or mounted files of
+    Kafka's images."""
     return asks_for_kafka(env) or any(path.exists() for path in MOUNTED.values())
 
 

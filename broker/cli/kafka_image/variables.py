@@ -1,9 +1,9 @@
 """Translates the `KAFKA_…` variables of each image to settings.
 
 Rules that hold inside:
-- Apache's and Confluent's: remove the prefix, lower the case, replace `_` by `.`, then `...` by `-`, then `..` by `_`.
-- Bitnami's: remove the prefix `KAFKA_CFG_`, lower the case, replace `_` by `.`, but keep `sasl_ssl` and `sasl_plaintext`. Some names are
-  also accepted without `CFG_`, and some under an older name.
+- For Apache's and Confluent's images: remove the prefix `KAFKA_`, lower the case, replace `_` by `.`, then `...` by `-`, then `..` by `_`.
+- For Bitnami's: remove the prefix `KAFKA_CFG_`, lower the case, replace `_` by `.`, but keep `sasl_ssl` and `sasl_plaintext`. Some
+  variables are also accepted without `CFG_`, and some under an older name.
 - Variables for the JVM, its logging, or the image itself are not settings.
 """
 
@@ -177,7 +177,8 @@ def with_files(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_bitnami(env: Mapping[str, str]) -> dict[str, str]:
-    """Map variables to their names without prefix. A variable without `CFG_` wins, as in Bitnami's image."""
+    """Return Bitnami's variables of Kafka settings, each with its name without prefix. If a setting has a variable with and one without
+    `CFG_`, the latter wins, as in Bitnami's image."""
     found = {name: name.removeprefix(_CFG) for name in env if name.startswith(_CFG)}
     for name in env:
         suffix = _OLDER.get(name) or name.removeprefix(_PREFIX)

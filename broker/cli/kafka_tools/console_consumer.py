@@ -101,7 +101,8 @@ def _check_place(read: ToolParser, options: argparse.Namespace) -> None:
 
 
 class Formatter:
-    """Formats records for printing. Raises `CliError` for a deserializer that is a custom Java class."""
+    """Formats records for printing, by Kafka's formatter properties (`print.key`, `key.separator`, …). Creating it raises `CliError` for a
+    deserializer that is a custom Java class."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         def is_set(name: str, otherwise: str = "false") -> bool:

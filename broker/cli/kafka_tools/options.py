@@ -100,7 +100,7 @@ def read_config(options: argparse.Namespace) -> dict[str, str]:
 
 
 class Misused(CliError):
-    """A usage error that is found after parsing; it is reported like an unknown option."""
+    """A usage error that is found only after the options were parsed; it is reported like an unknown option, with the usage."""
 
 
 def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Callable[[Sequence[str]], int]], Callable[[Sequence[str]], int]]:
@@ -151,6 +151,6 @@ def comma_list(text: str) -> list[tuple[str, str]]:
 
 
 def columns(rows: Sequence[Sequence[Any]], widths: Sequence[int]) -> str:
-    """Format a table as Kafka's tools do: each line begins with its line break."""
+    """Format a table as Kafka's tools do: a line break before each row, and each column but those beyond `widths` padded to its width."""
     last = len(widths)
     return "".join("\n" + " ".join(f"{cell!s:<{widths[at]}}" if at < last else str(cell) for at, cell in enumerate(row)) for row in rows)

@@ -65,7 +65,8 @@ def _judged(good: bool, problem: str) -> int:
 
 
 def _kafka_ready(options: argparse.Namespace) -> int:
-    """Wait until the cluster has the given number of brokers. Without an address, or with ZooKeeper's only, ask this container's broker."""
+    """Wait until the cluster has the expected number of brokers; return 0, or 1 after the timeout. Without a broker's address (or with
+    ZooKeeper's only), ask localhost:9092, this container's broker."""
     deadline = time.monotonic() + options.timeout
     while True:
         try:

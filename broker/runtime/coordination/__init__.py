@@ -1,1 +1,1 @@
-"""Coordinators of groups and transactions, on the partitions of their internal topics that this broker leads."""
+"""The coordinators of groups, transactions and share state, on the partitions of their internal topics that this broker leads."""

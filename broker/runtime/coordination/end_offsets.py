@@ -26,7 +26,9 @@ class EndOffsets:
         self._peers = peers
 
     async def of(self, topic_id: bytes, index: int) -> int:
-        """Return the high watermark of a partition. Raises Rejected, for example LEADER_NOT_AVAILABLE or NETWORK_EXCEPTION."""
+        """Return the high watermark of a partition, from its leader. Raises Rejected, for example if the partition has no leader
+        (LEADER_NOT_AVAILABLE) or the leader cannot be reached (NETWORK_EXCEPTION).
+        """
         topic = self._catalog.topic_by_id(topic_id)
         if topic is None or index not in topic.partitions:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

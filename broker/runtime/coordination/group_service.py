@@ -1,11 +1,11 @@
-"""The groups that this broker coordinates: finds a group's state machine, applies its decisions and completes waiting requests.
+"""The group coordinator of this broker: finds a group's state machine, applies its decisions and completes waiting requests.
 
 Invariants:
 
 * A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first looked
   up, before the response, so that the client need not retry.
-* A JoinGroup or SyncGroup request that waits has a future, which the state machine knows as its caller. The future is completed when the
-  join or sync phase ends, even if the client's connection was closed meanwhile, so none leaks.
+* A JoinGroup or SyncGroup request that waits has a future, which the state machine stores as the request's caller. The future is completed
+  when the join or sync phase ends, even if the client's connection was closed meanwhile, so none leaks.
 * Each group has at most one timer, never later than its next deadline. A heartbeat only extends deadlines, so it touches no timer; a timer
   that fires too early is scheduled again. A heartbeat answered with REBALANCE_IN_PROGRESS may start a deadline, for the member's rejoin.
 * The state machines (`ottla.broker.groups`) are imported when the first partition is served. They would be half of all imports at the
@@ -152,8 +152,8 @@ class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
 
 
 class GroupService:
-    """All groups of this broker. `cluster` has the topics. `overrides_of` returns the settings that were set for one group, by name, as
-    text.
+    """The group coordinator of this broker, for classic, consumer, share and streams groups. `cluster` has the topics that groups subscribe
+    to. `overrides_of` returns the dynamic settings of a group, by name, with values as text.
     """
 
     def __init__(
@@ -187,7 +187,9 @@ class GroupService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Load all groups. Return when they are loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served."""
+        """Start to load all groups, and wait for that at most LOAD_BEFORE_SERVING_MS (the loading goes on while clients are served). Also
+        start the periodic expiry of offsets.
+        """
         self.shards.sweep_every("expiry of offsets", self._settings.offsets_retention_check_interval_ms, self._expire_offsets)
         await self.shards.load()
 
@@ -236,7 +238,7 @@ class GroupService:
             yield from shard.machine.groups.values()
 
     def machines(self) -> Iterator[GroupCoordinator]:
-        """Yield the state machine of each loaded partition of `__consumer_offsets`."""
+        """Yield the state machine of the groups of each loaded partition of `__consumer_offsets`."""
         for shard in self.shards.serving():
             yield shard.machine
 
@@ -297,7 +299,7 @@ class GroupService:
         """
         from ottla.broker.groups.streams_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
-        # As in Kafka, an invalid request gets its own error, whoever coordinates the group.
+        # As in Kafka, an invalid request gets its own error, even if another broker coordinates the group.
         check(beat, is_extended=self._settings.like.extends_streams_groups)
         shard = self.shards.of(beat.group_id)
         return self.decided(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
@@ -331,7 +333,7 @@ class GroupService:
     def commit_transactional(
         self, commit: Commit, producer_id: int, producer_epoch: int, guard: VerificationGuard | None
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """Write offsets in a transaction; they become visible when it commits. Return one error per offset, in order.
+        """Write offsets in a transaction; they become visible when it commits. Return one error per offset, in order, or a future of them.
 
         The caller has verified that the offsets partition belongs to the transaction; `guard` is the result of that verification, None if
         the transaction is open there already. Raises Rejected for the whole request.
@@ -362,11 +364,12 @@ class GroupService:
         member_epoch: int = -1,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Fetched | asyncio.Future[Fetched]:
-        """Return a group's committed offsets by topic, in the requested order; if `topics` is None, all of them. Raises Rejected if nothing
-        of the group can be fetched.
+        """Return a group's committed offsets by topic, in the requested order, or a future of them; if `topics` is None, all of them.
+        Raises Rejected if no offset of the group can be fetched.
 
         With `require_stable`, an offset with a pending transactional commit has an error. The group checks `member_id` and `member_epoch`,
-        if given. An offset committed for another topic id than that in `topic_ids` is ignored: the topic was created again.
+        if given. An offset that was committed for another topic id than that in `topic_ids` is ignored, because the topic was deleted and
+        created again.
         """
         shard = self.shards.of(group_id)
         wanted = shard.machine.fetch(
@@ -375,8 +378,8 @@ class GroupService:
         return shard.run(wanted)
 
     def delete_offsets(self, group_id: str, topics: Topics) -> list[tuple[str, ErrorCode]] | asyncio.Future[list[tuple[str, ErrorCode]]]:
-        """Delete offsets that a group has committed. Return one error per topic, in order. Raises Rejected if the whole request is
-        rejected.
+        """Delete offsets that a group has committed. Return the topics in order, each with an error code, or a future of them. Raises
+        Rejected if the whole request is rejected.
         """
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_offsets(group_id, topics))
@@ -411,8 +414,8 @@ class GroupService:
         return consumer_config(self._settings, self._overrides_of(group_id))
 
     def decided(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, T]) -> T | asyncio.Future[T]:
-        """Append and apply the records of a decision on a member's request, and schedule the group's next deadline. Return the decision's
-        response, or a future of it until the records are committed.
+        """Append and apply the records of `effects`, the state machine's decision on a member's request, and schedule the group's next
+        deadline. Return the decision's response, or a future of it until the records are committed.
 
         Raises Rejected if the append fails.
         """
@@ -425,8 +428,8 @@ class GroupService:
             self.settle(shard, group_id, Effects((), []))
 
     def settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
-        """Append and apply a group's decision, complete the waiting JoinGroup and SyncGroup requests that it answers, and schedule the
-        group's next deadline.
+        """Append and apply the records of `effects`, the state machine's decision about a group. Complete the waiting JoinGroup and
+        SyncGroup requests that the decision answers, and schedule the group's next deadline.
 
         If the append fails, these requests get its error.
         """
@@ -442,7 +445,7 @@ class GroupService:
         self._watch(shard, group_id)
         resolution = shard.machine.next_resolution(group_id)
         if resolution is not None:
-            # After a bug the members wait for the matching topics until a later heartbeat starts another resolution.
+            # If the resolution fails because of a bug, the members get no matching topics until a later heartbeat starts another one.
             self._nursery.run("resolution of a regular expression", partial(self._resolve, shard, resolution))
 
     async def _resolve(self, shard: _Shard, resolution: Resolution) -> None:
@@ -492,8 +495,8 @@ class GroupService:
         self._append_in_pieces(shard, shard.machine.expire_offsets(self.now()))
 
     def _append_in_pieces(self, shard: _Shard, effects: Effects[GroupRecord, None]) -> None:
-        """Append the records that delete committed offsets, in several batches. If one fails, the rest is not written; the next periodic
-        check decides on those offsets again.
+        """Append the records that delete committed offsets, in several batches. If one fails, the later ones are not written; the next
+        periodic check decides on their offsets again.
         """
         records = effects.records
         try:

@@ -18,7 +18,9 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 
 
 class OtherBrokers:
-    """Makes the clients that send requests to other brokers. `peers` is called once per client and returns that client's own links."""
+    """Makes the clients that send requests to other brokers. `peers` is called once per client and returns the connections (`Peers`) that
+    only this client uses.
+    """
 
     def __init__(self, catalog: Catalog, node_id: int, peers: Callable[[], Peers], nursery: Nursery) -> None:
         self._catalog = catalog
@@ -27,13 +29,15 @@ class OtherBrokers:
         self._nursery = nursery
 
     def markers(self, local: SendMarker) -> SendMarker:
-        """Return a function that sends a marker to the partition's leader; it calls `local` for partitions that this broker leads."""
+        """Return a function that sends a transaction marker to a partition's leader, or calls `local` if that is this broker."""
         return RemoteMarkers(local, self._catalog, self._node_id, self._peers(), self._nursery).send
 
     def txns(self, local: TxnPartitions) -> TxnPartitions:
-        """Return an object that adds and verifies transactions' partitions at the coordinator; `local` does so on this broker."""
+        """Return an object that adds and verifies partitions of transactions at their coordinators. `local` is the one of this broker."""
         return RemoteTxns(local, self._catalog, self._node_id, self._peers(), self._nursery)
 
     def share_peers(self) -> Peers:
-        """Return links to brokers that coordinate share state, or lead partitions of share groups or of their dead letter queues."""
+        """Return connections to other brokers: those that coordinate share state, or lead partitions of share groups or of their dead
+        letter queues.
+        """
         return self._peers()

@@ -2,7 +2,7 @@
 
 Invariants:
 
-* The leader is looked up each time a marker is sent. A partition without a reachable leader is rejected with a retriable error.
+* The leader is looked up each time a marker is sent. A marker for a partition without a reachable leader fails with a retriable error.
 * An error applies to its partition only. If the whole request fails, all of its markers are sent again; a second marker has no effect on a
   partition that already has one.
 * A request has at most one marker per producer id, because the response identifies the marker by its producer id.
@@ -49,8 +49,9 @@ class RemoteMarkers:
         )
 
     def send(self, place: TopicPartition, marker: TxnMarker) -> Durable:
-        """Send a marker to the leader of the partition. Return None if the marker is committed already, or a future that is done when it is
-        committed and fails with Rejected. Raises Rejected if the partition has no leader, or rejects the marker at once.
+        """Send a marker to the leader of the partition. Return None if the marker is committed already. Otherwise return a future that is
+        done when the marker is committed, and fails with Rejected if the leader cannot be reached or rejects it. Raises Rejected if the
+        partition has no leader, or is led by this broker and rejects the marker.
         """
         leader = self._catalog.leader_of(place)
         if leader == self._node_id:

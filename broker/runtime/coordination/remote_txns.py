@@ -1,4 +1,5 @@
-"""Asks transaction coordinators on other brokers, on behalf of partition leaders (Kafka's AddPartitionsToTxnManager).
+"""Asks transaction coordinators on other brokers to add or verify partitions of transactions, for the leaders of these partitions (Kafka's
+AddPartitionsToTxnManager).
 
 Invariants:
 
@@ -47,8 +48,8 @@ class _TxnOperation:
 
 
 class RemoteTxns:
-    """Adds and verifies partitions of transactions at any broker that coordinates them (a `TxnPartitions`). `local` handles the
-    transactional ids that this broker, `node_id`, coordinates.
+    """A `TxnPartitions` that adds and verifies partitions of transactions at whichever broker coordinates the transaction. `local` handles
+    the transactional ids that this broker, `node_id`, coordinates.
     """
 
     def __init__(self, local: TxnPartitions, catalog: Catalog, node_id: int, peers: Peers, nursery: Nursery) -> None:

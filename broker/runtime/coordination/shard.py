@@ -102,7 +102,7 @@ class Shard(Generic[RecordT, MachineT]):
     epoch of this broker.
 
     `encode` returns a record's key and value; `decode` returns None for an unknown record type. `overdue` schedules a callback that fails a
-    response which waits too long; without it responses wait for ever.
+    response which waits too long; without it a response may wait forever.
     """
 
     def __init__(
@@ -191,8 +191,8 @@ class Shard(Generic[RecordT, MachineT]):
     def after(
         self, durable: Durable, response: ResponseT, lost: Callable[[Rejected], ResponseT] | None = None
     ) -> ResponseT | asyncio.Future[ResponseT]:
-        """Return the response if `durable` is None: the write that it depends on is committed already. Otherwise return a future that
-        returns the response when `durable` completes.
+        """Return the response if `durable` is None, which means that the write it depends on is committed already. Otherwise return a
+        future that returns the response when `durable` completes.
 
         If `durable` fails or takes too long, the future returns `lost(error)`; without `lost` it raises the error, a Rejected. Cancelling
         the future does not cancel `durable`, because other responses may wait for the same write.
@@ -282,7 +282,7 @@ class Shard(Generic[RecordT, MachineT]):
 
 
 def failure_of(done: asyncio.Future[None]) -> Rejected | None:
-    """Return the error with which the write that `done` stands for has failed; None if its records are committed."""
+    """Return the error with which a write has failed, or None if its records are committed. `done` is the completed future of the write."""
     if done.cancelled():
         return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     error = done.exception()

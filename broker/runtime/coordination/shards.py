@@ -84,7 +84,7 @@ class Shards(Generic[ShardT]):
     async def load(self) -> None:
         """Load the shards of all partitions that this broker leads.
 
-        Return when they are loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served.
+        Return when all are loaded, or after LOAD_BEFORE_SERVING_MS; the loading then goes on while clients are served.
         """
         topic = self._partitions.by_name(self._topic)
         led = [] if topic is None else [partition for partition in topic.partitions.values() if partition.leads]
@@ -95,7 +95,7 @@ class Shards(Generic[ShardT]):
         await wait_at_most(nursery.timers, nursery.clock, LOAD_BEFORE_SERVING_MS, [self._spawn(shards)])
 
     def follow(self, elections: Elections) -> None:
-        """Start and end shards from now on, as this broker becomes and stops to be leader of their partitions."""
+        """From now on, start a shard when this broker becomes the leader of its partition, and end it when the leadership ends."""
         elections.on_elected.append(lambda topic, index, _: self.elected(index) if topic == self._topic else None)
         elections.on_resigned.append(lambda topic, index, epoch: self.resigned(index, epoch) if topic == self._topic else None)
 
@@ -157,8 +157,8 @@ class Shards(Generic[ShardT]):
         return shard
 
     def at(self, index: int) -> ShardT:
-        """Return the shard of a partition, loaded or not; begin to load it if it is new. Raises Rejected with the partition's error, such
-        as NOT_LEADER_OR_FOLLOWER, if this broker does not lead it.
+        """Return the shard of a partition in the current leader epoch, loaded or not. If there is none yet, create it and begin to load it.
+        Raises Rejected with the partition's error, such as NOT_LEADER_OR_FOLLOWER, if this broker does not lead it.
         """
         shard = self._shards.get(index)
         if shard is None or not self._is_current(shard.partition):

@@ -1,4 +1,4 @@
-"""The share groups that this broker coordinates: performs their operations, with requests to share coordinators and partition leaders.
+"""The share groups that this broker coordinates: performs operations on them, for which it calls share coordinators and partition leaders.
 
 Invariants:
 
@@ -59,7 +59,9 @@ class DescribedOffset:
 
 
 class ShareGroupService:
-    """All share groups of this broker. `groups` has their state machines."""
+    """All share groups of this broker. `groups` is the group coordinator, which has their state machines; `persister` calls the share
+    coordinators.
+    """
 
     def __init__(self, groups: GroupService, persister: Persister, end_offsets: EndOffsets, nursery: Nursery) -> None:
         self._groups = groups
@@ -75,7 +77,7 @@ class ShareGroupService:
         """
         from ottla.broker.groups.share_heartbeat import check  # noqa: PLC0415 # a start does not need it
 
-        check(beat)  # as in Kafka, an invalid request gets its own error, whoever coordinates the group
+        check(beat)  # as in Kafka, an invalid request gets its own error, even if another broker coordinates the group
         shard = self._groups.shards.of(beat.group_id)
         effects = shard.machine.shares.heartbeat(beat, self._groups.now())
         answer, initialization = effects.response

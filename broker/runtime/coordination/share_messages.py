@@ -1,4 +1,5 @@
-"""The messages that carry operations on share state to the broker that coordinates it. Only cluster brokers import this module.
+"""Builds the requests that carry operations on share state to the share coordinator on another broker, and reads the responses. A
+standalone node does not import this module.
 
 A request carries operations of one kind on share partitions of one group.
 """
@@ -51,7 +52,7 @@ def request_for(operations: Sequence[StateOperation[Any]]) -> Message:
 
 
 def parts_of(group_id: str, response: Any) -> dict[SharePartitionKey, Any]:
-    """Return the results in a response of the share coordinator, one per share partition."""
+    """Return the results in a response of the share coordinator, by share partition of the group `group_id`."""
     return {SharePartitionKey(group_id, topic.topic_id, part.partition): part for topic in response.results for part in topic.partitions}
 
 

@@ -1,4 +1,4 @@
-"""The persister: calls the coordinator of a share partition's state, on this broker or on another one.
+"""Kafka's Persister of share partition state: calls the share coordinator of each share partition, on this broker or on another one.
 
 Invariants:
 
@@ -140,7 +140,7 @@ class SharePersister:
         except Rejected as rejected:
             if not answer.done():
                 answer.set_exception(rejected)
-                answer.exception()  # an expired lock has no caller who waits
+                answer.exception()  # mark the exception as retrieved: nothing awaits the write after an acquisition lock has expired
         else:
             if not answer.done():
                 answer.set_result(result)

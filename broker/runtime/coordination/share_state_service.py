@@ -1,4 +1,4 @@
-"""The share state that this broker coordinates: finds a share partition's state machine and applies its decisions.
+"""The share coordinator of this broker (KIP-932): finds a share partition's state machine and applies its decisions.
 
 Invariants:
 
@@ -7,7 +7,7 @@ Invariants:
   new snapshots, so that an old snapshot does not prevent the deletion.
 * A deleted topic's share partitions lose their state.
 
-Source: KIP-932; Kafka's ShareCoordinatorService.
+Source: Kafka's ShareCoordinatorService.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class ShareStateService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Load the share state that this broker coordinates. Return when all is loaded or after LOAD_BEFORE_SERVING_MS; the rest loads
-        while clients are served.
+        """Start to load the share state that this broker coordinates, and wait for that at most LOAD_BEFORE_SERVING_MS (the loading goes on
+        while clients are served). Also start the periodic pruning and snapshots.
         """
         settings = self._settings
         self.shards.sweep_every("pruning of share state", settings.share_coordinator_state_topic_prune_interval_ms, self._prune)

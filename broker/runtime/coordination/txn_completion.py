@@ -3,7 +3,7 @@
 Invariants:
 
 * No marker is sent before the Prepare record is committed, and Complete is written only after all markers are committed. Otherwise a power
-  loss could leave a partition's transaction open for ever. Steps that need not wait happen in the same turn of the loop.
+  loss could leave a partition's transaction open forever. Steps that need not wait happen in the same turn of the event loop.
 * Each partition gets one marker, unless the coordinator crashes or moves in between. The next coordinator sends all markers again; a second
   marker has no effect.
 * A partition that rejects its marker for now (disk error, offsets partition still loading, unreachable leader) is retried by a timer,
@@ -41,14 +41,18 @@ _NOTHING_OPEN = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.U
 
 
 class TransactionFaults(Protocol):
-    """Fault rules that can stop the completion of transactions before a step of it, such as the sending of a marker."""
+    """The injected faults (fault rules of a test) that can stop the completion of a transaction before one of its steps, such as the
+    sending of a marker.
+    """
 
     active: bool
 
     def stops_at(
         self, step: str, transactional_id: str, resume: Callable[[], object], topic: str | None = None, partition: int | None = None, /
     ) -> bool:
-        """Return whether a fault rule stops the transaction before this step. `resume` is called when the rule is removed."""
+        """Return whether a fault rule stops the transaction before this step: "prepared", "marker" (to the given partition) or "marked".
+        `resume` is called when the rule is removed.
+        """
         ...
 
 
@@ -65,8 +69,8 @@ class TransactionShard(Protocol):
 
 @dataclass(slots=True)
 class _Work:
-    """A transaction in its second phase. `left` are the partitions to which a marker must be sent; `waiting` is the number of sent markers
-    that are not committed yet.
+    """A transaction whose Prepare record is committed and whose Complete record is not written yet. `left` are the partitions to which a
+    marker must be sent; `waiting` is the number of sent markers that are not committed yet.
     """
 
     shard: TransactionShard
@@ -84,7 +88,9 @@ class _Work:
 
 
 class TxnCompletion:
-    """All transactions in their second phase. `exists` returns whether the cluster has a partition; a deleted one needs no marker."""
+    """Completes prepared transactions: writes a marker to each partition of a transaction, then the transaction's Complete record. `exists`
+    returns whether the cluster has a partition; a deleted partition needs no marker.
+    """
 
     def __init__(
         self, send: SendMarker, timers: Timers, clock: Clock, exists: Callable[[TopicPartition], bool], *, faults: TransactionFaults

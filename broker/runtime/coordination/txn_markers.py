@@ -45,7 +45,7 @@ class LocalMarkers:
         return partition.when(Condition.COMMITTED, partition.append_marker(marker))
 
     def write_as_only_coordinator(self, place: TopicPartition, marker: TxnMarker) -> Durable:
-        """Write a marker for a coordinator that is the only one of its cluster, so no other could end the transaction instead.
+        """Write a marker for the coordinator of a standalone node. No other coordinator could end the transaction instead.
 
         If the partition has seen a greater coordinator epoch, a tool or another cluster wrote it, so the marker uses that epoch instead of
         being rejected. If the partition has seen a newer producer epoch, this transaction is not open there and no marker is written.

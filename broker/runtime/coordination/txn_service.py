@@ -1,4 +1,4 @@
-"""The transactions that this broker coordinates: finds an id's state machine, applies decisions and completes transactions.
+"""The transaction coordinator of this broker: finds a transactional id's state machine, applies decisions and completes transactions.
 
 Invariants:
 
@@ -73,7 +73,7 @@ class _Shard(Shard[TxnRecord, TxnCoordinator]):
 
 
 class TxnService:
-    """All transactional ids that this broker coordinates."""
+    """The transaction coordinator of this broker, for all transactional ids that it coordinates."""
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class TxnService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Load the transactional ids that this broker coordinates. Return when all are loaded or after LOAD_BEFORE_SERVING_MS; the rest
-        loads while clients are served.
+        """Start to load the transactional ids that this broker coordinates, and wait for that at most LOAD_BEFORE_SERVING_MS (the loading
+        goes on while clients are served). Also start the periodic abort of timed-out transactions and the expiry of ids.
         """
         settings = self._settings
         interval_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -178,7 +178,9 @@ class TxnService:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
     ) -> Verified | asyncio.Future[Verified]:
-        """Return for each partition NONE if it belongs to the open transaction, otherwise an error. Nothing is changed."""
+        """Return for each partition NONE if it belongs to the open transaction, otherwise an error; or a future of that, which waits for
+        earlier writes. The transaction is not changed.
+        """
         if not transactional_id:
             return decide.verify_partitions(None, transactional_id, producer_id, epoch, partitions)
         try:

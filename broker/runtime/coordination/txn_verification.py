@@ -61,7 +61,7 @@ class TxnPartitions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """The producer of a batch.
+    """The producer of a transactional batch.
 
     `adds` is true for transaction version 2: the leader adds the partition to the transaction, not the producer.
     """
@@ -100,10 +100,11 @@ class TxnVerification:
         return _judged(verdicts, answer)
 
     def at_once(self, writer: Writer, partition: Partition, sequence: int) -> VerificationGuard | None:
-        """Return the guard with which one batch must be appended, the proof of this verification (None: none is needed), if no wait is
-        necessary. Otherwise raise Rejected; the caller then uses `verify`.
+        """Verify one batch without waiting. Return the guard (proof of the verification) with which the batch must be appended, or None if
+        it needs no guard.
 
-        A call followed by `verify` has no other effect than `verify`: the guard is the same, and a partition is added once.
+        Raises Rejected if the verification needs a wait or fails; the caller then uses `verify`. Both calls together have the same effect
+        as `verify` alone: the guard is the same, and a partition is added once.
         """
         guard = partition.start_verification(writer.producer_id, writer.epoch, sequence, adds=writer.adds)
         if guard is not None and not (self._coordinator_is_local and self._holds(writer, (partition.topic, partition.index))):
@@ -183,5 +184,5 @@ async def _outcome(answer: VerificationResult) -> Errors:
         return answer
     try:
         return await answer
-    except Rejected as rejected:  # the batch is not written
+    except Rejected as rejected:  # the coordinator was not reached, so the batch must not be written
         return rejected.code

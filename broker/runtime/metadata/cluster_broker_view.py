@@ -1,4 +1,5 @@
-"""The cluster as a cluster broker reports it to clients: from the metadata image, with the addresses of the client's listener.
+"""The cluster as a broker of a multi-broker cluster reports it to clients: from the metadata image, with each broker's address on the
+client's listener.
 
 Source: Kafka's KRaftMetadataCache (getTopicMetadata, describeTopicResponse, getAliveBrokerNode), KafkaApis.getCoordinator.
 """
@@ -19,7 +20,7 @@ NO_CONTROLLER: Final = -1
 
 
 class ClusterBrokerView(ClusterView):
-    """The cluster as a cluster broker reports it to clients. `choose` picks one of several brokers at random."""
+    """The cluster as a broker of a multi-broker cluster reports it to clients. `choose` picks one of several brokers at random."""
 
     def __init__(self, catalog: Catalog, partitions: Partitions, node_id: int, *, choose: Callable[[Sequence[int]], int]) -> None:
         super().__init__(catalog, partitions, node_id)

@@ -15,7 +15,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.protocol.error_codes import ErrorCode
 
-if TYPE_CHECKING:  # a gateway serves connections without them
+if TYPE_CHECKING:  # a gateway imports this module, and does not need these
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster.image import PartitionRegistration, TopicImage
     from ottla.broker.runtime.replicas.partitions import Partitions
@@ -57,7 +57,9 @@ class ReportedPartition:
 
 
 class ClusterView:
-    """The cluster as a standalone node reports it to clients; also the `TopicsView` of groups. `rack` is this broker's broker.rack."""
+    """The cluster as a standalone node reports it to clients. Its group coordinator looks up topics here, too (`TopicsView`). `rack` is the
+    node's broker.rack.
+    """
 
     def __init__(self, catalog: Catalog, partitions: Partitions, node_id: int, rack: str | None = None) -> None:
         self.catalog = catalog
@@ -96,7 +98,9 @@ class ClusterView:
         return ReportedPartition(state, state.leader, offline=offline)
 
     def coordinator(self, topic: TopicImage, index: int, at: ClientListener) -> BrokerNode | None:  # subclasses use `at`
-        """Return the broker that leads a partition of an internal topic, and so coordinates its keys; None if there is none now."""
+        """Return the broker that leads a partition of an internal topic, and so coordinates the group or transactional ids in it; None if
+        there is none now.
+        """
         return self.alive(self._node_id, at)
 
     def current_leader(self, topic: str | bytes, index: int) -> tuple[int, int]:

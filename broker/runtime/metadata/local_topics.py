@@ -1,4 +1,4 @@
-"""Creates topics and allocates producer ids for a standalone node's broker, by decisions of the controller in the same process."""
+"""Creates topics and allocates producer ids for the broker of a standalone node, by calls to the controller in the same process."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class LocalTopics:
-    """A `TopicMaker`. When a call returns, the broker serves the created topics. `published` waits until the broker has published all
-    committed metadata.
+    """A `TopicMaker` that calls the controller in this process. When a call returns, the broker serves the created topics. `published`
+    waits until the broker has applied all committed metadata.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class LocalTopics:
         return await self._active.run(decide)
 
     async def auto_create(self, names: Iterable[str], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Create missing topics with the broker's defaults, or an internal topic's own. Return, by name, None if the topic exists now, or
-        the error. Raises Rejected.
+        """Create missing topics with the broker's default settings; an internal topic gets its own. Return, by name, None if the topic
+        exists now, or the error. Raises Rejected.
         """
         return await self.create([self._defaults_for(name) for name in names], requester)
 

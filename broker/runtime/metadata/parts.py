@@ -1,4 +1,4 @@
-"""The components of a broker that handle the cluster's metadata; all other components of the broker are built on them."""
+"""The components of a broker that handle the cluster's metadata. They are built first; the other components of the broker need them."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Invariants:
 
-* An id is used only after the metadata record of its block is durable. Until then, only requests for an id wait. If another node allocates
-  the blocks, such a request fails at once with a retriable error.
+* An id is used only after the metadata record of its block is durable. Until then a request for an id waits if the controller is in this
+  process; otherwise it fails at once with a retriable error.
 * The next block is requested when nine tenths of the current one are used, so a request rarely has to wait.
 """
 
@@ -22,15 +22,15 @@ _ASK_AT: Final = 0.1
 
 
 class NoProducerId(Rejected):
-    """No id is available now (COORDINATOR_LOAD_IN_PROGRESS). A caller that can wait then uses `ProducerIds.wait`."""
+    """Raised if no producer id is available now (COORDINATOR_LOAD_IN_PROGRESS). A caller that can wait then uses `ProducerIds.wait`."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is available yet")
 
 
 class ProducerIds:
-    """Returns producer ids one by one. `allocate` returns a block of ids or raises Rejected. `local` is true if the controller is in this
-    process, so that `wait` may wait for the next block."""
+    """Returns producer ids one by one, from blocks. `allocate` gets a block from the controller or raises Rejected. `local` is true if the
+    controller is in this process, so that `wait` may wait for the next block."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]], nursery: Nursery, *, local: bool = True) -> None:
         self._allocate = allocate

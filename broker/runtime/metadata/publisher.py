@@ -54,7 +54,7 @@ _OF_PRODUCERS = frozenset({"producer.id.expiration.ms", "transaction.partition.v
 
 
 class FetcherManager(Protocol):
-    """The interface of the component that fetches records for the partitions that this broker follows."""
+    """Fetches records for the partitions that this broker follows: the interface of `ottla.broker.runtime.replicas.fetchers.Fetchers`."""
 
     def follow(self, partition: Partition, leader: int) -> None:
         """Fetch the partition's records from broker `leader`, and no other broker, in the partition's current leader epoch."""
@@ -64,12 +64,12 @@ class FetcherManager(Protocol):
 
 
 class Publisher:
-    """Applies metadata images and notifies other components.
+    """Applies metadata images to this broker and notifies other components (Kafka's BrokerMetadataPublisher).
 
     The listeners in `on_deleted` get each deleted topic. Those in `on_elected` get topic, index and leader epoch of each partition that
-    this broker leads in a new epoch. Those in `on_resigned` get the same of each partition that it now follows; the epoch is None if its
-    replica was removed. `on_quotas` is called when client quotas have changed, `on_settings` when settings of this broker were written, and
-    `on_subscriptions` with the name of each changed client metrics subscription.
+    this broker leads in a new epoch. Those in `on_resigned` get topic, index and leader epoch of each partition that it now follows; the
+    epoch is None if its replica was removed. `on_quotas` is called when client quotas have changed, `on_settings` when settings of this
+    broker were written, and `on_subscriptions` with the name of each changed client metrics subscription.
 
     `brokers` stores the broker registrations, and `fetchers` fetches for followers. A standalone node has neither.
     """
@@ -110,8 +110,8 @@ class Publisher:
     # --- applying metadata -------------------------------------------------------------------------------------------------------
 
     async def take(self, published: Published) -> None:
-        """Publish an image in this broker: put it into the catalog and apply its changes. Other tasks run meanwhile. The caller must await
-        each call before the next one.
+        """Apply a metadata image to this broker: put it into the catalog, then apply its changes to partitions, coordinators and settings.
+        Other tasks run meanwhile. The caller must await each call before the next one.
         """
         if self._opened:
             self._catalog.publish(published.image, published.changes)
@@ -120,8 +120,8 @@ class Publisher:
             self.open(published)
 
     def open(self, first: Published) -> None:
-        """Apply the first image: serve every partition that has a replica on this broker, with its log from the disk or a new one.
-        Blocks.
+        """Apply the first metadata image: serve every partition that has a replica on this broker, with its log from the disk or a new one.
+        Blocks the event loop.
         """
         self._catalog.publish(first.image, first.changes)
         self._register(first.image.brokers)
@@ -257,8 +257,8 @@ class Publisher:
             self.fetchers.follow(partition, registered.leader)
 
     def _partition(self, replica: LocalReplica) -> Partition | None:
-        """Return the replica's partition, which is served from now on; None if it is offline. Raises Rejected if its log cannot be created
-        or written.
+        """Return the partition of `replica`, and serve it from now on if it is new. Return None if it is offline. Raises Rejected if its
+        log cannot be created or written.
         """
         name, topic_id, index = replica.topic.name, replica.topic.topic_id, replica.index
         served = self._partitions.by_name(name)
@@ -327,8 +327,8 @@ class Publisher:
     # --- logs found at the start -------------------------------------------------------------------------------------------------
 
     def _set_aside_strays(self, image: MetadataImage) -> None:
-        """Rename the directories of partitions of which this broker has no replica in the metadata (`LogManager.isStrayReplica`, which also
-        skips the metadata log).
+        """Rename to `-stray` the directories of partitions of which this broker has no replica in the metadata
+        (`LogManager.isStrayReplica`, which also skips the metadata log).
         """
         for (name, index), log in list(self._log_dir.logs.items()):
             topic = image.topics.get(log.topic_id)
@@ -355,9 +355,9 @@ class Publisher:
         """Apply the topic's and the broker's settings to a log that was found on disk at the start of the broker."""
         log.config = config
         self._set_producer_settings(log)
-        log.expire_producers(self._nursery.clock.now_ms())  # only now: the expiration may be a dynamic setting, known since the replay
+        log.expire_producers(self._nursery.clock.now_ms())  # not at the log's opening: the metadata may override the expiration time
         if config.flush_messages != INT64_MAX and log.recovery_point < log.log_end_offset:
-            log.flush()  # with flush.messages, readable records are on disk, also those from before a crash
+            log.flush()  # with flush.messages, consumers must see only records on disk, also after a crash
 
     # --- settings ----------------------------------------------------------------------------------------------------------------
 

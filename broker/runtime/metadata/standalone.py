@@ -1,6 +1,6 @@
 """The metadata of a standalone node: a controller and a broker in one process, connected by function calls.
 
-The controller makes decisions and writes the metadata log, as in a cluster. The broker publishes the committed records before the response
+The controller makes decisions and writes the metadata log, as in a cluster. The broker applies the committed records before the response
 is sent, so a client can use a created topic at once.
 """
 
@@ -35,12 +35,12 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class StandaloneMetadata:
-    """The metadata of a standalone node: opens the metadata log and serves every partition. The constructor blocks; call it on the loop,
-    before connections are accepted.
+    """The metadata of a standalone node. The constructor opens the metadata log and begins to serve every partition. It blocks; call it on
+    the event loop, before connections are accepted.
 
-    `listeners` are the broker's, with the addresses that clients use. `on_failure` gets an error that must end the process. `read` is the
-    metadata log, if it was read in advance. Raises ProtocolError for an invalid metadata record, LogDirRefused if the directory cannot be
-    used as it is.
+    `listeners` are the broker's listeners with their advertised addresses. `on_failure` gets an error that must end the process. `read` is
+    the content of the metadata log, if it was read in advance. Raises ProtocolError for an invalid metadata record, LogDirRefused if the
+    directory cannot be used as it is.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class StandaloneMetadata:
         nursery.at_close(self._stop, self.broker_configs.loggers.reset)
 
     def _begin(self, log_dir: LogDir, listeners: Sequence[Endpoint], random: Random) -> int:
-        """Become the controller, register this broker and make it the leader of its partitions. One sync of the metadata log commits all of
-        that. Return the broker epoch.
+        """Become the controller, register this broker and make it the leader of its partitions. The records of all these steps are
+        committed by one sync of the metadata log. Return the broker epoch.
         """
         controller, voter = self.controller, self.controller.voter
         controller.open(first_records(log_dir, self._settings, random.randbytes))
@@ -109,11 +109,13 @@ class StandaloneMetadata:
         return Features(offered, in_force, self.controller.newest.provenance.offset)
 
     async def published(self) -> None:
-        """Wait until the broker has published all metadata that is committed now."""
+        """Wait until the broker has applied all metadata that is committed now."""
         await self._local.up_to_date()
 
     async def _stop(self) -> None:
-        """Wait until all decisions of the controller up to now are committed, and the broker has published them."""
+        """Wait until all decisions of the controller up to now are committed, and the broker has applied them. Then reset the log levels
+        that clients have set.
+        """
         await self.controller.voter.committed()
         await self.published()
         self.broker_configs.loggers.reset()
@@ -128,9 +130,10 @@ def _check_levels(levels: Mapping[str, int], settings: BrokerSettings) -> None:
 
 
 def _settle_transaction_version(state: ControllerState, settings: BrokerSettings) -> Effects[MetadataRecord, None]:
-    """Make `transaction.version` agree between log and settings.
+    """Make the transaction.version of the settings and the finalized level in the metadata log agree.
 
-    If the setting was given explicitly, return a record with its level; otherwise apply the log's level (0 if it has none) to the setting.
+    If the setting was given explicitly and differs, return a record that finalizes its level. Otherwise apply the log's level (0 if it has
+    none) to the setting.
     """
     stored = state.image.features.get(TRANSACTION_VERSION, 0)
     if TRANSACTION_VERSION not in settings.explicit:

@@ -20,7 +20,7 @@ CONTROLLERS_CHOICE = -1
 
 
 class _Failure(NamedTuple):
-    """The reason for which a streams group's topic could not be created, and the monotonic ms until which the reason is kept."""
+    """Why an internal topic of a streams group could not be created, and until when (monotonic ms) that is remembered."""
 
     until_ms: int
     reason: str
@@ -37,7 +37,7 @@ class StreamsTopics:
 
     def begin_create(self, topics: Mapping[str, InternalTopic], requester: Requester, failure_kept_ms: int) -> None:
         """Start to create topics, except those that are being created or have failed recently. The controller authorizes and charges
-        `requester`. A failure is kept for `failure_kept_ms`."""
+        `requester`. A failure is remembered for `failure_kept_ms`; `failures` returns it."""
         failures = self.failures(topics)
         wanted = [name for name in topics if name not in failures]
         self._creation.begin(wanted, partial(self._create, topics, requester, failure_kept_ms))

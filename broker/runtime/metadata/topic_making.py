@@ -1,4 +1,4 @@
-"""Creation of topics that a broker or client needs and that do not exist; each is requested once at a time."""
+"""Creation of missing topics that a broker or a client needs. A topic whose creation is under way is not requested again."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class TopicMaker(Protocol):
         ...
 
     async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
-        """Create missing topics with the broker's defaults, or an internal topic's own. Returns, by name, None if the topic exists now,
-        or the error. Raises Rejected if the controller did not answer.
+        """Create missing topics with the broker's default settings; an internal topic gets its own. Returns, by name, None if the topic
+        exists now, or the error. Raises Rejected if the controller did not answer.
         """
         ...
 

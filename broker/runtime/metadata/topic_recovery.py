@@ -2,10 +2,11 @@
 
 Invariants:
 - Each partition in the metadata log gets a directory. A directory whose partition or topic id is not in the log is renamed to `-stray`, as
-  in Kafka. It is deleted if the log has a removal of its topic: then the broker crashed after the removal and before the deletion.
-- A directory with partitions but no metadata log is a copy from elsewhere, for example from Kafka. Its topics are adopted under their own
-  ids with default settings, and a warning is logged. Producer ids then start above all those that the partitions know.
-- A directory without `partition.metadata` belongs to the topic with the name of the directory.
+  in Kafka. It is deleted instead if the log has a removal of its topic, because then the broker crashed between removal and deletion.
+- A data directory with partitions but no metadata log is a copy from elsewhere, for example from Kafka. Its topics are added to the
+  metadata with their own topic ids and default settings, and a warning is logged. New producer ids are then above all those in the
+  partitions.
+- A partition directory without `partition.metadata` belongs to the topic in its name.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ logger = logging.getLogger(__name__)
 
 
 def first_records(log_dir: LogDir, settings: BrokerSettings, random_bytes: Callable[[int], bytes]) -> list[MetadataRecord]:
-    """Return the first records for an empty metadata log: feature levels, and the topics that are adopted. Raises LogDirRefused."""
+    """Return the first records for a metadata log: feature levels and, if the log is empty, the topics whose partitions are in the data
+    directory already. Raises LogDirRefused if these partitions cannot all be read or contradict each other.
+    """
     levels = new_levels(settings.transaction_version, settings.like)
     records: list[MetadataRecord] = [FeatureLevelRecord(name, level) for name, level in levels.items()]
     metadata_log = log_dir.logs[CLUSTER_METADATA, 0]
@@ -82,7 +85,7 @@ def settle_directories(log_dir: LogDir, voter: SoleVoter) -> None:
         topic_id = image.topic_ids.get(name) if log.topic_id == ZERO_ID else log.topic_id
         topic = None if topic_id is None else image.topics.get(topic_id)
         if topic is not None and topic.name == name and index in topic.partitions:
-            if log.topic_id == ZERO_ID:  # a crash came before the file was written, or it was removed
+            if log.topic_id == ZERO_ID:  # the broker crashed before it wrote partition.metadata, or the file was removed
                 log_dir.name_topic(log, topic.topic_id)
             continue
         if removed is None:

@@ -1,1 +1,1 @@
-"""Connections to other cluster nodes, and the requests that a broker sends to the controller."""
+"""Connections to other nodes of the cluster, and the requests that a broker sends to the controller."""

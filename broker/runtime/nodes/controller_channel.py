@@ -38,7 +38,8 @@ class ControllerAuthenticationFailed(ControllerUnreachable):
 
 
 class ControllerChannel:
-    """One queue of requests and one connection. `find_controller` returns the active controller, or None while this node does not know it.
+    """A broker's connection to the active controller, with a queue of requests. `find_controller` returns the active controller, or None
+    while this node does not know it.
 
     A call fails if no controller has answered `retry_timeout_ms` after its start (None: no limit), including the wait for earlier calls. An
     attempt whose response takes longer than `socket_timeout_ms` is repeated.
@@ -132,7 +133,7 @@ class ControllerChannel:
         return None
 
     def look_again(self) -> None:
-        """Look for the controller now instead of after the current pause: this node has learned of another one."""
+        """Look for the controller now, not after the current pause. Call this when this node has learned of another controller."""
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 

@@ -1,8 +1,8 @@
 """Reports to the controller the log directory of each replica of this broker that metadata places in another directory (KIP-858).
 
-A log directory that was made anew has a new id. The controller does not elect a replica that it believes to be in the old directory, so
-each such replica is reported. Every round compares with the newest metadata: a replica whose place is right by now, or that was deleted,
-is not reported again.
+A log directory that was deleted and created again has a new id. The controller does not elect a replica that it believes to be in the old
+directory, so each such replica is reported. Every round compares with the newest metadata, so a replica that was deleted, or whose
+directory is right by now, is not reported again.
 
 Source: Kafka's `AssignmentsManager`.
 """
@@ -44,8 +44,8 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class DirectoryAssignments:
-    """Reports the replicas in `directory`, the single log directory of broker `node`. `broker_epoch` returns the epoch of the broker's
-    registration.
+    """Reports replicas to the controller as placed in `directory`, the id of the only log directory of broker `node`. `broker_epoch`
+    returns the epoch of the broker's registration.
     """
 
     def __init__(

@@ -26,7 +26,9 @@ _NO_ADDRESS = bytes(4)
 
 
 class EnvelopeForwarding:
-    """Forwards clients' requests to the controller in Envelope requests. `versions` is `ControllerChannel.versions`."""
+    """Forwards clients' requests to the controller in Envelope requests. `versions` returns the version range of an API that the controller
+    supports (`ControllerChannel.versions`).
+    """
 
     def __init__(self, channel: ControllerChannel) -> None:
         self._channel = channel

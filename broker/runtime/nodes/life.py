@@ -1,4 +1,4 @@
-"""Drives a cluster broker's registration, heartbeats and controlled shutdown over one channel to the controller.
+"""Sends the registration, heartbeats and controlled shutdown of a broker to the cluster's controller, over one channel.
 
 `ottla.broker.cluster.life_cycle` decides which request is due; this module sends it.
 """
@@ -39,10 +39,10 @@ class StartupAborted(Exception):
 
 
 class BrokerLifecycleManager:
-    """The life cycle of one broker incarnation.
+    """Sends the registration, heartbeats and controlled shutdown of one broker incarnation to the controller.
 
-    `published_offset` returns the last metadata offset published in this broker. `on_registered` receives the broker epoch of each
-    registration. `on_lost` receives the reason why the broker must end its process.
+    `published_offset` returns the last offset of the metadata log that this broker has applied. `on_registered` is called with the broker
+    epoch of each registration, `on_lost` with the reason for which the process must end.
     """
 
     def __init__(
@@ -90,18 +90,18 @@ class BrokerLifecycleManager:
         self._turn()
 
     def ready_to_unfence(self) -> None:
-        """Ask the controller for unfencing: the broker has applied its metadata and can lead and follow partitions."""
+        """Ask the controller to unfence this broker, which has applied the metadata and can lead and follow partitions now."""
         self._life.ready_to_unfence(self._clock.mono_ms())
         self._turn()
 
     def directory_failed(self, directory: bytes) -> None:
-        """Report the log directory with this id as failed; none of its partitions is served any more."""
+        """Report the log directory with this id to the controller as failed. The broker no longer serves its partitions."""
         self._life.directory_failed(directory, self._clock.mono_ms())
         self._turn()
 
     def published(self, published: Published) -> None:
-        """React to a published metadata image: update whether the broker's directories are cordoned, and register again if metadata.version
-        requires it.
+        """React to a metadata image that this broker has applied: update whether the broker's directories are cordoned (KIP-1066), and
+        register again if the image's metadata.version requires it.
         """
         broker_id, changes = self._incarnation.broker_id, published.changes
         self._life.metadata_level = published.image.features.get(METADATA_VERSION, 0)

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Message
 
 
 class Node(NamedTuple):
-    """A node and one of its addresses. `node_id` is -1 if only the address is known (a bootstrap server)."""
+    """A node of the cluster and one of its addresses. `node_id` is -1 if only the address is known (a bootstrap server)."""
 
     node_id: int
     host: str
@@ -23,7 +23,9 @@ class UnsupportedByPeer(Exception):
 
 
 class Link(Protocol):
-    """A connection to one address; responses arrive in the order of calls. A call connects if needed, and then fetches the API versions."""
+    """A connection to one address of another node. A call opens it if necessary, and then fetches the peer's API versions first. Responses
+    arrive in the order of the calls.
+    """
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
         """Return the response, in the highest version that both nodes know and that is not above `version`. If a response takes longer than
@@ -36,4 +38,4 @@ class Link(Protocol):
         """Close the connection; pending and later calls fail with LinkBroken."""
 
 
-Connect = Callable[[Node], Link]  # returns a new link, not connected yet, that only the caller uses
+Connect = Callable[[Node], Link]  # returns a new link that is not connected yet and that only the caller uses

@@ -1,9 +1,9 @@
 """Replicates the cluster's metadata log and publishes its committed records to the broker.
 
 Invariants:
-- One task fetches from the quorum and writes the local copy of the log; another reads the committed part of that copy and publishes it.
-  A slow publication, even one that waits for the quorum, therefore does not block replication.
-- Publications happen in log order, one at a time.
+- One task fetches from the quorum and writes the local copy of the log. Another one reads the committed part of that copy and passes it to
+  the broker. A broker that applies it slowly, or waits for the quorum meanwhile, therefore does not block replication.
+- Metadata images are passed to the broker in log order, one at a time.
 - A record or response that cannot be applied ends the broker; none is skipped.
 - The copy is synced once a minute. Nothing depends on its durability: after a power loss the missing records are fetched again.
 
@@ -81,8 +81,8 @@ class MetadataObserver:
     """Follows the metadata log as an observer of the quorum.
 
     `log` is partition 0 of `__cluster_metadata`; its directory also holds the snapshots and `quorum-state`.
-    `bootstrap` is controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters. `on_published` is awaited for each image
-    in turn; the first image's changes are its whole contents.
+    `bootstrap` is controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters. `on_published` is awaited for each
+    metadata image in turn; of the first image, all contents count as changes.
     Raises LogDirRefused for a directory without a complete log, and OSError.
     """
 
@@ -142,8 +142,9 @@ class MetadataObserver:
         return self._state.high_watermark
 
     def start(self) -> None:
-        """Start to replicate the metadata log and to publish its committed records. Call once, on the loop. At the end, the code that
-        closes the log syncs its last records; the observer does not.
+        """Start to replicate the metadata log and to pass its committed records to the broker. Call this once, on the event loop.
+
+        At the end the observer does not sync the last records; the code that closes the log does.
         """
         self._nursery.at_close(self._close, self._hang_up)
         self._nursery.every("upkeep of the cluster's metadata log", UPKEEP_MS, self._upkeep)
@@ -268,8 +269,8 @@ class MetadataObserver:
             await asyncio.sleep(0)
 
     async def _load(self) -> list[Published]:
-        """Read the next committed records from the local copy of the metadata log, or the newest snapshot if the log has them no longer.
-        Return the images to publish.
+        """Read the next committed records from the local copy of the metadata log, or the newest snapshot if they were deleted from the
+        log. Return the images to publish.
         """
         newest = self._log.snapshots.newest
         if newest is not None and self._feed.next_offset < self._log.start_offset:
@@ -299,7 +300,7 @@ class MetadataObserver:
             at = [(voter.voter_id, endpoint) for voter in voters.voters for endpoint in voter.endpoints if endpoint.name == name]
             self._state.know({voter: QuorumNode(voter, endpoint.host, endpoint.port) for voter, endpoint in at})
 
-        # --- upkeep --------------------------------------------------------------------------------------------------------------------
+    # --- upkeep ------------------------------------------------------------------------------------------------------------------
 
     async def _upkeep(self) -> None:
         now_ms = self._clock.now_ms()

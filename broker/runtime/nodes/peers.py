@@ -1,5 +1,4 @@
-"""Requests of this broker to the cluster's other brokers: links to them, and batching. A request to a broker
-contains all operations of callers that are pending for it.
+"""Requests of this broker to the cluster's other brokers: connections to them, and batching of operations into requests.
 
 Invariants (Kafka's InterBrokerSendThread):
 - At most one request is in flight to each broker; operations that arrive meanwhile go into the next one.
@@ -29,7 +28,9 @@ AddressOf = Callable[[int], "Node | None"]
 
 
 class Peers:
-    """The links for one purpose, by broker id. A link is made at the first call, and made anew when the broker's address has changed."""
+    """This broker's connections (links) to other brokers, for one purpose. A link is created at the first call to a broker, and created
+    again when that broker's address has changed.
+    """
 
     def __init__(self, connect: Connect, address_of: AddressOf, request_timeout_ms: int) -> None:
         self._connect = connect
@@ -42,7 +43,9 @@ class Peers:
         return self._address_of(node) is not None
 
     async def call(self, node: int, request: Message) -> Any:
-        """Send `request` and return the broker's response. Raises LinkBroken and UnsupportedByPeer."""
+        """Send `request` to broker `node` and return the response. Raises LinkBroken (also if the broker is unregistered or fenced) and
+        UnsupportedByPeer.
+        """
         address = self._address_of(node)
         if address is None:
             raise LinkBroken(f"broker {node} is away")
@@ -55,7 +58,7 @@ class Peers:
         return await link.call(request, timeout_ms=self._timeout_ms)
 
     async def ask(self, node: int, request: Message) -> Any:
-        """Send `request` and return the broker's response. Raises Rejected with NETWORK_EXCEPTION if there is none."""
+        """Send `request` to broker `node` and return the response. Raises Rejected(NETWORK_EXCEPTION) if there is none."""
         try:
             return await self.call(node, request)
         except (LinkBroken, UnsupportedByPeer) as error:
@@ -69,7 +72,7 @@ class Peers:
 
 @dataclass(slots=True, eq=False)
 class PendingOperation(Generic[OperationT, ResultT]):
-    """One caller's operation at another broker, which shares a request with others, and the future of its result."""
+    """An operation that one caller wants another broker to perform, and the future of its result. Several operations share a request."""
 
     operation: OperationT
     result: asyncio.Future[ResultT]
@@ -83,7 +86,7 @@ class PendingOperation(Generic[OperationT, ResultT]):
         """Fail the caller's future with `error`."""
         if not self.result.done():
             self.result.set_exception(error)
-            self.result.exception()  # marks it as retrieved: asyncio must not log it if the waiter was cancelled
+            self.result.exception()  # mark the exception as retrieved: asyncio must not log it if the waiter was cancelled
 
 
 class OperationBatcher(Generic[OperationT, ResultT]):
@@ -103,7 +106,7 @@ class OperationBatcher(Generic[OperationT, ResultT]):
         self._workers: dict[int, Job] = {}
 
     def put(self, node: int, operation: OperationT) -> asyncio.Future[ResultT]:
-        """Queue an operation for broker `node`. Return the future of its result; it raises Rejected if there is none."""
+        """Queue an operation for broker `node`. Return the future of its result, which fails with Rejected if the operation fails."""
         pending: PendingOperation[OperationT, ResultT] = PendingOperation(operation, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(node, []).append(pending)
         if node not in self._workers:

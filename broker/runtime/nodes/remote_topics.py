@@ -1,12 +1,12 @@
-"""Creates topics and allocates producer ids on behalf of a cluster broker by asking the controller (Kafka's
+"""Creates topics and allocates producer ids for a broker of a cluster, by requests to the controller (Kafka's
 `DefaultAutoTopicCreationManager` and `RPCProducerIdManager`).
 
 Invariants:
 - A request names partitions and replicas only if this broker's settings set them explicitly; otherwise the controller's defaults apply.
   An internal topic is always requested with explicit counts and settings.
-- A topic that a client caused to be created is requested on the client's behalf, so the controller authorizes it and charges its quotas
-  as for a CreateTopics of the client.
-- A topic is known here when the metadata log has it, never from the controller's response.
+- If a client's request causes the creation of a topic, the request to the controller is sent on the client's behalf. The controller
+  authorizes the client and charges its quotas, as for a CreateTopics request of the client.
+- The broker uses a new topic only when the metadata log has it, not when the controller's response arrives.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class RemoteTopics:
     async def allocate_producer_ids(self) -> range:
         """Return the next block of producer ids.
 
-        Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), on which every client retries. After a refusal of the controller it is raised only
-        after a pause, during which this broker sends no further request.
+        Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), on which every client retries. If the controller has refused the request, the error
+        is raised after a pause of REFUSED_MS, so that this broker does not ask again at once.
         """
         request = AllocateProducerIdsRequest(self._settings.node_id, self._broker_epoch())
         try:

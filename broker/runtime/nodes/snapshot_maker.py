@@ -1,9 +1,9 @@
 """Writes snapshots of the metadata log, so that a restart reads less and the log's old segments can be deleted (Kafka's SnapshotGenerator).
 
 Invariants:
-- One snapshot is written at a time, on a thread. An image is immutable, so nothing has to wait for the writer.
-- A snapshot is taken only when everything loaded is published: at the end of a batch, and never inside a metadata transaction.
-- A snapshot that cannot be written is logged and skipped: the log still holds every record.
+- One snapshot is written at a time, on a thread. A metadata image is immutable, so nothing has to wait for the writer.
+- A snapshot is written only of an image that contains all records read so far: at the end of a batch, never inside a metadata transaction.
+- If a snapshot cannot be written, the error is logged, and the next one is tried later; the log still holds every record.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ logger = logging.getLogger(__name__)
 
 
 class SnapshotPolicy(NamedTuple):
-    """metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms (0: no snapshots by time)."""
+    """When to write a snapshot: the settings metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms
+    (0: no snapshots by time).
+    """
 
     max_bytes: int = 20 << 20
     interval_ms: int = 3_600_000
 
 
 class SnapshotMaker:
-    """Decides after each published image whether a snapshot of it is due, and writes it."""
+    """Writes snapshots of the metadata log. After each metadata image that this node has published to its broker or controller, it decides
+    whether a snapshot of that image is due.
+    """
 
     def __init__(self, log: RaftLog, feed: ImageFeed, flusher: Flusher, clock: Clock, policy: SnapshotPolicy) -> None:
         self._log = log
@@ -44,7 +48,7 @@ class SnapshotMaker:
         self._making: asyncio.Future[None] | None = None
 
     def published(self, published: Published) -> None:
-        """Start to write a snapshot of this image if one is due, and the image contains everything that was loaded."""
+        """Start to write a snapshot of this image if one is due, and the image contains all records that were read from the log."""
         place = published.provenance
         all_of_it = place.offset + 1 == self._feed.next_offset
         if all_of_it and self._is_due() and (self._making is None or self._making.done()):

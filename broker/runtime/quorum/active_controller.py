@@ -63,14 +63,14 @@ class ActiveController:
             self.state.carry_out(effects, base_offset)
         except BaseException as error:
             if isinstance(error, Rejected) and self.voter.is_alone:
-                raise  # a full disk: nothing was written, and a standalone node serves on
+                raise  # such as a full disk: nothing was written, and a standalone node continues to serve
             trace = None if isinstance(error, OSError | Rejected) else error  # a disk error needs no stack trace
             logger.critical("The controller's decision cannot be written or applied: %s", error, exc_info=trace)
             self._on_failure(error)
             raise
 
     def _level(self, records: Sequence[MetadataRecord]) -> int:
-        """Return the level of metadata.version at which `records` are encoded. In a new cluster, `records` themselves contain it."""
+        """Return the level of metadata.version at which to encode `records`. In a new cluster, one of the `records` sets the level."""
         if METADATA_VERSION in self.state.image.features:
             return self.state.metadata_level
         named = (record for record in records if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION)

@@ -1,4 +1,5 @@
-"""The controller role of a node: its metadata log, its state and its periodic work. The caller serves its requests and stops it.
+"""The controller of a node with process.roles=controller or broker,controller: its metadata log, its state and its periodic work. The
+caller serves its requests and stops it.
 
 Source: Kafka's ControllerServer, QuorumController.
 """
@@ -42,7 +43,9 @@ logger = logging.getLogger(__name__)
 
 
 class ControllerRole(QuorumController):
-    """The controller of a single-voter quorum. `endpoints` are the controller listeners with their actual ports."""
+    """The controller of a single-voter quorum that serves other nodes, which a `QuorumController` alone does not. `endpoints` are the
+    controller listeners with their actual ports.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Publishes the cluster's metadata to a broker that runs in the same process as its controller, in place of a `MetadataObserver`.
+"""Passes the cluster's metadata to a broker that runs in the same process as its controller. Other brokers fetch it (`MetadataObserver`).
 
-There is one log, written by the controller. Each image that it commits is published here, one at a time.
+The process has one metadata log, which the controller writes. Each committed image is passed to the broker, one at a time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ottla.broker.runtime.upkeep.nursery import Nursery, OnFailure
 
 
 class LocalMetadata:
-    """Passes the images of `controller`, which must have been opened, to `on_published`.
+    """Passes the metadata images of `controller`, which must have been opened, to `on_published`, which applies them to the broker.
 
-    `applied_offset` is the last offset that the broker has published already; without one the first image's changes are its whole
-    contents. If `on_published` raises, the process must end.
+    `applied_offset` is the last offset of the metadata log that the broker has applied already, -1 for none. If the controller is ahead of
+    it, all contents of the first image count as changes. If `on_published` raises, the process must end.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LocalMetadata:
         return self._quorum.voter.quorum.kraft_version
 
     def start(self) -> None:
-        """Start to publish the committed images. Call once, on the loop."""
+        """Start to pass the committed images to the broker. Call this once, on the event loop."""
         first = self._quorum.newest
         if first.provenance.offset > self.applied_offset:
             self._enqueue(first._replace(changes=difference(EMPTY, first.image)))
@@ -63,7 +63,7 @@ class LocalMetadata:
         self._nursery.start("publication of the cluster's metadata", self._publish, OnFailure.LOST)
 
     def up_to_date(self) -> asyncio.Future[None]:
-        """Return a future that is done when everything that is committed now is published."""
+        """Return a future that is done when the broker has applied all metadata that is committed now."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         committed = self._quorum.newest.provenance.offset
         if self.applied_offset >= committed:

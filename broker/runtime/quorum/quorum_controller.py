@@ -1,5 +1,5 @@
-"""The controller of a single-voter quorum: its log, its state and its decisions. A standalone node has one without a listener;
-`controller_role` adds the functions that serve other nodes.
+"""The controller of a single-voter quorum: its metadata log, its state and its decisions. A standalone node has one without a listener;
+`controller_role` adds what other nodes need: the fencing of brokers, elections and the controller's registration.
 
 Source: Kafka's QuorumController.
 """
@@ -96,9 +96,9 @@ class QuorumController:
         return log
 
     def open(self, bootstrap: Sequence[MetadataRecord]) -> None:
-        """Become the quorum's leader and activate the controller; `bootstrap` are the first records of an empty log.
+        """Become the quorum's leader and activate the controller; `bootstrap` are the first records of an empty metadata log.
 
-        Nothing is committed before the caller syncs the log. Blocks. Raises LogDirRefused, ProtocolError, OSError.
+        The records of this are not committed before the caller syncs the log. Blocks. Raises LogDirRefused, ProtocolError, OSError.
         """
         voter, state = self.voter, self.state
         self._nursery.at_close(voter.end, voter.end)
@@ -109,7 +109,7 @@ class QuorumController:
 
     @cached_property
     def serving(self) -> QuorumServing:
-        """The object that answers the requests of other nodes about the metadata log, and DescribeQuorum."""
+        """The object that answers Fetch and FetchSnapshot of the metadata log, and DescribeQuorum. It is created at the first use."""
         from ottla.broker.runtime.quorum.serving import QuorumServing  # noqa: PLC0415 # a standalone node rarely needs it
 
         return QuorumServing(self.voter, self._clock, self._nursery.timers)
@@ -137,7 +137,9 @@ class QuorumController:
             )
 
     def _repeat(self, name: str, interval_ms: int, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:
-        """Run a decision of the controller periodically, each time until its response is false: nothing more is to do."""
+        """Run a decision of the controller at each interval, and repeat it then until its response is False, which means that nothing is
+        left to do.
+        """
         self._nursery.every(name, interval_ms, partial(self._while_there_is_more, decide))
 
     async def _while_there_is_more(self, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:
@@ -149,7 +151,7 @@ class QuorumController:
         log.clean(now_ms)
         for remove in log.due_deletions(now_ms):
             await self._flusher.run(remove)
-        await self._flusher.run(self._log_dir.recovery_point_checkpoint())  # recovery after a crash begins there
+        await self._flusher.run(self._log_dir.recovery_point_checkpoint())  # recovery after a crash begins at the recovery point
 
 
 def _warn_of_unclean_elections(changes: ImageChanges) -> None:

@@ -1,4 +1,5 @@
-"""Rejects requests to vote, to lead or to join at the quorum's only voter (Kafka's KafkaRaftClient, handleVoteRequest and others).
+"""Rejects the requests Vote, BeginQuorumEpoch, EndQuorumEpoch and UpdateRaftVoter at the quorum's only voter (Kafka's KafkaRaftClient,
+handleVoteRequest and others).
 
 No other node can lead this quorum, so no such request ends this node's leadership, whatever epoch it names.
 """

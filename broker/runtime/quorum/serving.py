@@ -43,8 +43,8 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(slots=True)
 class Reader:
-    """The progress of an observer that reads the metadata log. Times are wall-clock milliseconds; -1 if it has never
-    fetched or caught up.
+    """The progress of an observer that fetches the metadata log. `end_offset` is its log end offset. Times are wall-clock milliseconds, -1
+    if the observer has never fetched or caught up.
     """
 
     end_offset: int = -1
@@ -63,7 +63,7 @@ class Reader:
 
 
 class QuorumServing:
-    """Answers Fetch, FetchSnapshot and DescribeQuorum for the metadata log of one voter."""
+    """Answers Fetch, FetchSnapshot and DescribeQuorum for the metadata log, at the leader of a single-voter quorum."""
 
     def __init__(self, voter: SoleVoter, clock: Clock, timers: Timers) -> None:
         self._voter = voter
@@ -234,7 +234,9 @@ def not_the_metadata(request: k55.DescribeQuorumRequest) -> k55.DescribeQuorumRe
 
 
 def _only_partition(request: k01.FetchRequest) -> k01.FetchPartition | None:
-    """Return the request's metadata partition; None if it names anything else. From version 13 on topics are named by id."""
+    """Return the request's entry for partition 0 of the metadata log; None if the request names any other partition. From version 13 on,
+    Fetch names topics by id.
+    """
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
     topic, partition = request.topics[0], request.topics[0].partitions[0]

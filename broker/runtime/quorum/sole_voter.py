@@ -1,8 +1,8 @@
 """The only voter of a single-voter quorum: it elects itself, and its records are committed as soon as they are on disk.
 
 Invariants:
-- A start is an election: the new epoch is on disk before anything is written in it, and a LeaderChange record opens it.
-- No record is served before it is on disk. It is committed then, and is published in log order.
+- Each start is an election: the new epoch is on disk before any record is written in it, and its first record is a LeaderChange.
+- No record is served before it is on disk. Then it is committed, and passed to the broker and other components in log order.
 - Every record found in the log at the start is committed, because no other voter could have decided otherwise.
 
 Source: Kafka's KafkaRaftClient, LeaderState.
@@ -62,7 +62,7 @@ class Identity(NamedTuple):
 
 
 class ReadMetadata(NamedTuple):
-    """A metadata log that was read in advance: the `ImageFeed` that has read it, and the images to publish."""
+    """A metadata log that was read before the `SoleVoter` was created: the `ImageFeed` that has read it, and the images to publish."""
 
     feed: ImageFeed
     published: Sequence[Published]
@@ -82,7 +82,7 @@ def read_metadata(log: RaftLog, feed: ImageFeed) -> ReadMetadata:
         if newest is not None:
             read = log.snapshots.read(newest)
             if newest == BOOTSTRAP_SNAPSHOT:
-                read.records = []  # of formatting: the controller's activation writes them to the log, where other nodes read them
+                read.records = []  # bootstrap records of the formatting: the activation writes them to the log, which other nodes fetch
             published += feed.load_snapshot(newest, read, log.end_offset)
         for batches in _unread(log, feed):
             published += feed.load(batches, log.high_watermark)
@@ -97,10 +97,10 @@ def _unread(log: RaftLog, feed: ImageFeed) -> Iterator[bytes]:
 
 
 class SoleVoter:
-    """The quorum's only voter, and its log. `log` is partition 0 of `__cluster_metadata`. `is_named` is true if controller.quorum.voters
-    names this node.
+    """The quorum's only voter, which is always the leader, and its log. `log` is partition 0 of `__cluster_metadata`. `is_named` is true if
+    controller.quorum.voters names this node.
 
-    `on_published` is called with each committed image, in log order. `open` reads the log, unless it was `read` in advance.
+    `on_published` is called with each committed metadata image, in log order. `open` reads the log, unless it was `read` in advance.
     """
 
     def __init__(
@@ -152,7 +152,9 @@ class SoleVoter:
 
     @property
     def image(self) -> MetadataImage:
-        """The image of the records that were read or committed, without those of an open metadata transaction."""
+        """The metadata image of all records that were read at the start or committed since, without those of an open metadata transaction
+        (KIP-868).
+        """
         return self._feed.image
 
     @property
@@ -163,7 +165,7 @@ class SoleVoter:
     # --- start -------------------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Read the log and begin a new epoch; nothing of it is committed before the next sync. Blocks the event loop meanwhile.
+        """Read the log and begin a new leader epoch. The epoch's records are not committed before the next sync. Blocks the event loop.
 
         Raises LogDirRefused if this node is not the quorum's only voter or the log's records contradict each other, ProtocolError for a
         damaged log, OSError.
@@ -193,15 +195,15 @@ class SoleVoter:
         log, node = self.raft_log.log, self.me.node_id
         before = read_election(log.files, log.directory) or Election()
         self.epoch = max(before.epoch, self.raft_log.last_epoch) + 1
-        if not self.is_alone:  # the log tells the epoch if no other node can vote
+        if not self.is_alone:  # a standalone node needs no quorum-state file, because its log contains the last epoch
             write_election(log.files, log.directory, Election(self.epoch, node), self.quorum.kraft_version, [node])
         elected = LeaderChangeMessage(0, node, [ElectionVoter(node)], [ElectionVoter(node)])
         now_ms = self._clock.now_ms()
         self._write(control_batch([elected, *self._voters_to_tell()], self.end_offset, self.epoch, now_ms))
 
     def _voters_to_tell(self) -> list[KRaftVersionRecord | VotersRecord]:
-        """Return the KRaftVersion and Voters records with which this epoch begins: at kraft.version 1 if the log is empty or an endpoint
-        has changed, otherwise none.
+        """Return the KRaftVersion and Voters records to write at the start of this epoch. There are none at kraft.version 0, on a
+        standalone node, or if the log already names this voter with the same endpoints.
         """
         quorum, me = self.quorum, self.me
         if quorum.kraft_version == 0 or self.is_alone:
@@ -215,7 +217,7 @@ class SoleVoter:
 
     def append(self, records: Sequence[MetadataRecord], metadata_level: int) -> int:
         """Append records, encoded at this metadata.version level, in batches of at most RECORDS_AT_ONCE. Return the first record's offset.
-        The records are not on disk before `sync`, or the future of `committed`.
+        The caller then calls `sync` or `committed`, because the records are not on disk yet.
 
         Raises Rejected if no record was written, OSError if a batch after the first one failed: then the process must end.
         """
@@ -232,12 +234,12 @@ class SoleVoter:
         return base_offset
 
     def sync(self) -> None:
-        """Sync the metadata log, and so commit everything in it. Blocks; only for a start. Raises FsyncFailed, OSError."""
+        """Sync the metadata log, which commits all records in it. Blocks, so use it only during startup. Raises FsyncFailed, OSError."""
         self.raft_log.log.flush()
         self._on_disk(self.end_offset)
 
     def committed(self) -> asyncio.Future[None]:
-        """Start to sync the log. Return a future that is done when everything now in it is committed and published."""
+        """Start to sync the log. Return a future that is done when every record now in it is committed and passed to `on_published`."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.high_watermark >= self.end_offset:
             done.set_result(None)
@@ -247,7 +249,7 @@ class SoleVoter:
         return done
 
     def end(self) -> None:
-        """Commit no further records of the metadata log, because it is being closed."""
+        """Stop committing records of the metadata log, because the log is being closed."""
         self._ended = True
 
     def news(self) -> asyncio.Future[None]:

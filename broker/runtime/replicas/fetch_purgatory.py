@@ -1,8 +1,8 @@
 """The purgatory of long-polling Fetch requests: each waits until appends provide enough bytes or its deadline passes.
 
-A fetch waits with its session (fetch_sessions), whose targets already watch their partitions, so waiting has no cost per partition. No
-fetch polls. The count of appended bytes is an estimate, because the isolation level may hide some of them. A resumed fetch reads again and,
-if necessary, waits again. It resumes through a future, so that one read covers all appends of an event loop turn.
+A waiting fetch need not register with each of its partitions: its fetch session (fetch_sessions) already watches them for changes. No fetch
+polls. The count of appended bytes is an estimate, because the isolation level may hide some of them. A resumed fetch reads again and, if
+necessary, waits again. It resumes through a future, so that one read covers all appends of an event loop turn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FetchPurgatory:
-    """All waiting fetches of the broker."""
+    """The Fetch requests of the broker that wait for data (the purgatory of Kafka's DelayedFetch)."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -58,7 +58,7 @@ class FetchPurgatory:
 
 
 class PendingFetch:
-    """One waiting fetch. It counts the bytes that become readable until the event loop resumes it."""
+    """One Fetch request that waits for data. It counts the bytes that become readable until the event loop resumes it."""
 
     __slots__ = ("_future", "_joined", "_missing", "_session", "_to_the_end")
 
@@ -70,13 +70,13 @@ class PendingFetch:
         self._joined: list[Partition] = []
 
     def join(self, partition: Partition) -> None:
-        """Count further appends to the partition for this fetch, because the watch of its session's target ended with the first change."""
+        """Watch the partition for the rest of this wait, because the session's own watch of it ended with the partition's first change."""
         self._joined.append(partition)
         (partition.end_watchers if self._to_the_end else partition.watchers)[self] = self.appended
 
     def appended(self, size: int) -> None:
-        """Count `size` more readable bytes; complete the wait when there are enough, or if `size` is 0, which means that the fetch must
-        read again. `partition.LATER` (-1) is ignored.
+        """Count `size` more readable bytes, and complete the wait when there are enough. A `size` of 0 completes it at once, because the
+        fetch must read again; a `size` of -1 (`partition.LATER`) is ignored.
         """
         if size < 0:
             return
@@ -85,7 +85,7 @@ class PendingFetch:
             self._future.set_result(True)
 
     def give_up(self) -> None:
-        """Complete the wait of a fetch, so that the fetch responds with the data that it has."""
+        """End the wait before there are enough bytes. The fetch then responds with the data that it has."""
         if not self._future.done():
             self._future.set_result(False)
 

@@ -15,8 +15,8 @@ implementation reads only those in `FetchSession.dirty`:
 * A partition becomes dirty when a request lists it, or when something changes that a reader could observe: an append, the high watermark,
   the log start offset, the leader, the ISR, an error, or the partition's removal. A partition whose last response is an error stays dirty.
 * A partition becomes clean when a response has carried its whole current state. A clean partition has its target as a watcher, which the
-  first change calls and removes. A busy partition thus pays once for each idle period.
-* A request on other terms than the previous one (for instance other ACLs, isolation level or rack) makes all partitions dirty.
+  first change calls and removes. Further changes of a partition that is dirty already cost the session nothing.
+* If another input of the response (for instance ACLs, isolation level or rack) differs from the previous request, all partitions are dirty.
 * The responses equal those of a session that reads every partition; tests/property/test_dirty_sessions.py verifies that.
 """
 
@@ -57,7 +57,7 @@ class Waiter(Protocol):
 
 @dataclass(slots=True, eq=False)
 class FetchTarget:
-    """One partition of a session: the requested fetch position, and the offsets that the last response carried."""
+    """One partition of a fetch session: the requested fetch position, and the offsets that the last response carried."""
 
     topic: TopicKey
     requested: FetchPartition
@@ -91,8 +91,9 @@ class FetchTarget:
             (partition.end_watchers if self.session.follower >= 0 else partition.watchers)[self] = self.changed
 
     def changed(self, size: int) -> None:
-        """Mark this target dirty, because the watched partition has changed, so that the session's next request reads it. `size` is the
-        number of bytes that became readable, 0 if a waiting fetch must read again, or `partition.LATER` if the change completes no wait.
+        """Handle the first change of the watched partition: end the watch, and mark this target dirty, so that the session's next request
+        reads it. `size` is the number of bytes that became readable, 0 if a waiting fetch must read again, or `partition.LATER` if the
+        change completes no wait.
         """
         partition, session = self.watched, self.session
         assert partition is not None, "nothing is watched"
@@ -104,8 +105,8 @@ class FetchTarget:
             session.waiter.appended(size)
 
     def stop_watching(self) -> None:
-        """Stop watching the partition. Later requests of a follower's session then no longer count as fetches of this partition, until it
-        is read again.
+        """Stop watching the partition for changes. If the session is a follower's, its later requests count as fetches of this partition
+        only when they read it.
         """
         if self.watched is not None:
             self.watched.watchers.pop(self, None)
@@ -119,8 +120,8 @@ class FetchTarget:
 
 @dataclass(slots=True)
 class FetchSession:
-    """A fetch session: a client's partitions (targets), in read order. A request outside any session uses a temporary one
-    while it waits.
+    """A fetch session of a consumer or follower (KIP-227): its partitions, called targets, in read order. A request outside any session
+    gets a temporary one while it waits for data.
     """
 
     session_id: int
@@ -208,8 +209,8 @@ def _order(target: FetchTarget) -> int:
 
 
 class IncrementalFetchContext:
-    """An incremental fetch request in its session: the changed (dirty) partitions that it has to read and, by `finish`, the results to
-    send.
+    """An incremental Fetch request. `targets` are the changed (dirty) partitions of its session, which it has to read; `finish` selects the
+    results to send.
     """
 
     def __init__(self, sessions: FetchSessions, session: FetchSession) -> None:
@@ -235,7 +236,7 @@ class IncrementalFetchContext:
     def finish(
         self, results: Sequence[tuple[FetchTarget, PartitionData]], now_ms: int
     ) -> tuple[int, Sequence[tuple[FetchTarget, PartitionData]]]:
-        """Return the session id of the response and the partitions to send.
+        """Return the session id of the response, and those of `results` that the response must include because they have changed.
 
         Raises Rejected (INVALID_FETCH_SESSION_EPOCH) if another request has used the session in the meantime.
         """
@@ -254,11 +255,11 @@ class IncrementalFetchContext:
         return session.session_id, send
 
     def abandon(self) -> None:
-        """Do nothing: the session outlives a request that gets no response."""
+        """Do nothing. A request that ends without a response leaves its session unchanged."""
 
 
 class FullFetchContext:
-    """A full fetch request, which lists all its partitions. A session is made only if the request asks for one or has to wait."""
+    """A full Fetch request, which lists all its partitions. It gets a session only if it asks for one or has to wait for data."""
 
     def __init__(
         self, sessions: FetchSessions, targets: Sequence[FetchTarget], make: Callable[[], FetchSession], *, wants_session: bool
@@ -308,7 +309,7 @@ class FullFetchContext:
         return session.session_id, results
 
     def abandon(self) -> None:
-        """Close the session of a request that gets no response; do nothing after `finish`."""
+        """Close the session of a request that ends without a response. After `finish` this does nothing."""
         if self._own is not None and not self._finished:
             self._own.close()
 
@@ -363,8 +364,9 @@ class FetchSessions:
         """Return the context of a Fetch request (full or incremental), which has the partitions to read. Raises Rejected with the top-level
         error of the response.
 
-        `follower` is the node id of the follower, or -1 for a consumer. `terms` are all other inputs that the response depends on. If they
-        differ from those of the session's last request, every partition is read.
+        `forgotten` are the keys of partitions to remove from the session; `by_id` says that topics are given by id. `follower` is the node
+        id of the follower, or -1 for a consumer. `terms` are all other inputs that the response depends on, such as the isolation level. If
+        they differ from those of the session's last request, every partition is read.
         """
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             self.remove(session_id)
@@ -405,7 +407,9 @@ class FetchSessions:
         return self._sessions.get(session.session_id) is session
 
     def keep(self, session: FetchSession, now_ms: int) -> bool:
-        """Add the session of a full request to the cache. Returns False if there is no room."""
+        """Add the session of a full request to the cache, under a new session id, and return True. Returns False if the session has no
+        partitions or the cache has no room.
+        """
         size = len(session.targets)
         session.privileged = session.follower >= 0
         if not size or not self._make_room(size, now_ms, session.privileged) or self._partitions + size > limits.FETCH_SESSION_PARTITIONS:

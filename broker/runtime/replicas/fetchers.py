@@ -3,8 +3,8 @@
 Invariants:
 * `replication.fetch_plan` builds the requests and interprets the responses. This module performs the I/O and changes the logs.
 * The leader's address is looked up in the metadata for each request. If there is none, the lookup is repeated after a back-off.
-* A response is applied in the event loop turn in which it arrives, so nothing else can change its partitions in between. Offsets of
-  partitions that are out of range are requested from the leader afterwards.
+* A response is applied in the event loop turn in which it arrives, so nothing else can change its partitions in between. Afterwards the
+  leader's log start and end offsets are requested (ListOffsets) for each partition with OFFSET_OUT_OF_RANGE.
 * An error of one partition does not delay the others.
 * With flush.messages set, a fetcher sends the next request only when the fetched records are on disk, because the leader treats the fetch
   offset as the follower's log end.
@@ -62,7 +62,7 @@ def list_offsets_version(level: int) -> int:
 
 @dataclass(slots=True)
 class Following:
-    """Parameters that all fetchers of a broker share.
+    """Parameters that all replica fetchers of a broker share. `node` is this broker's id, `connect` opens a connection to another broker.
 
     `endpoint_of` returns a broker's inter-broker endpoint, or None if it has none. `metadata_level` returns the finalized feature level of
     metadata.version.
@@ -242,7 +242,9 @@ class _Fetcher:
             self._link = None
 
     async def _ask_offsets(self, key: PartitionKey, sent: FetchPartition) -> None:
-        """Request the leader's log start and end offsets after OFFSET_OUT_OF_RANGE, and apply the resulting action."""
+        """Request the leader's log start and end offsets (ListOffsets) after OFFSET_OUT_OF_RANGE. Truncate or restart the log if they
+        require that. `sent` is the partition's entry in the Fetch request.
+        """
         try:
             end, start = [await self._offset(key, sent, which) for which in (LATEST, EARLIEST)]
         except (LinkBroken, UnsupportedByPeer):
@@ -282,7 +284,7 @@ class _Fetcher:
             await self._ask_offsets(key, sent)
 
     async def _until_synced(self) -> int:
-        """Wait until no fetched partition needs a sync (fsync) any more, and return the monotonic time in milliseconds.
+        """Wait until no fetched partition needs an fsync (flush.messages), and return the monotonic time in milliseconds.
 
         Partitions in back-off are skipped, and their syncs are retried afterwards.
         """
@@ -298,9 +300,7 @@ class _Fetcher:
                 await asyncio.sleep(0)  # yield to the event loop even if the back-off is very short
 
     async def _is_synced(self, key: PartitionKey) -> bool:
-        """Wait while the partition needs a sync (fsync) and is fetched, then return True. Return False if a sync cannot begin or has
-        failed.
-        """
+        """Wait while the partition is fetched and needs an fsync, then return True. Return False if an fsync cannot begin or has failed."""
         while key in self._plan and (partition := self.partitions.get(key)) is not None and partition.sync_is_due:
             sync = partition.flush()
             if sync is None or (sync.done() and (sync.cancelled() or sync.exception() is not None)):
@@ -357,7 +357,7 @@ class _Fetcher:
             return
         line = "What broker %d sent of %s cannot be used, and is asked for again: %s"
         self._lines.holds(("refused", key), logging.WARNING, line, self._leader, self._name(key), refused)
-        self._plan.truncated(key)  # the batches before the corrupt one are in the log
+        self._plan.truncated(key)  # continue at the log end: the batches before the corrupt one were appended
         self._plan.back_off(key, self._now_ms)
 
     def _fail(self, key: PartitionKey, error: Exception) -> None:

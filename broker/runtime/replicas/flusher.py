@@ -38,9 +38,9 @@ class Flusher:
     def flush(self, log: PartitionLog, done: Callable[[int], None]) -> asyncio.Future[None]:
         """Sync `log` up to its current end, then call `done(offset)` on the event loop; every record before `offset` is on disk.
 
-        The returned future is done when the sync has ended. The caller may wait for it, and need not look at its result: an error stops the
-        process. The caller ensures that a log has one flush at a time. Raises OSError if the sync cannot begin, for instance without a free
-        file descriptor; nothing has changed then.
+        The returned future is done when the sync has ended. The caller may wait for it, but need not check its result, because an error
+        stops the process. The caller ensures that a log has one flush at a time. Raises OSError if the sync cannot begin, for instance
+        because no file descriptor is free; nothing has changed then.
         """
         end_offset = log.log_end_offset
         caller = log.flush_begin()
@@ -49,7 +49,7 @@ class Flusher:
             if sync.cancelled() or self._failed:
                 return
             error = sync.exception() or failure_of(synced)
-            if error is not None:  # after a bug, too, the synced offset is unknown, and requests would wait for ever
+            if error is not None:  # an exception in `synced` is fatal too: without the synced offset, requests would wait forever
                 self.fail(error)
 
         def synced() -> None:
@@ -62,8 +62,8 @@ class Flusher:
         return sync
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work`, other blocking file work such as a checkpoint, on the threads that sync logs. The returned future has its result or
-        exception.
+        """Run `work`, which blocks on files (for example a checkpoint), on the threads that sync logs. The returned future has its result
+        or exception.
         """
         return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
@@ -76,7 +76,9 @@ class Flusher:
         return asyncio.get_running_loop().run_in_executor(self._computing, work)
 
     def close(self) -> None:
-        """Finish the submitted work, and wait for the threads to end. No flush is possible afterwards."""
+        """Finish the submitted syncs and file work, cancel computations (`compute`) that have not begun, and wait for the threads to end.
+        No flush is possible afterwards.
+        """
         self._shut_down(cancel=False)
 
     def crash(self) -> None:

@@ -74,8 +74,8 @@ class Partition:
     or with `LATER` for a change that completes no waiting fetch. `end_watchers` belong to followers, which read up to the log end.
     `fetcher` is called when the log start offset has moved while a fetcher follows the partition.
 
-    Without a `membership` the replica leads alone from the start; otherwise it waits for metadata. The partition is in `timed` while
-    unsynced records wait for flush.ms, and in `behind` while `look_for_laggards` may have something to do.
+    Without a `membership` the replica leads alone from the start; otherwise it waits for metadata. The partition adds itself to `timed`
+    while unsynced records wait for flush.ms, and to `behind` while `look_for_laggards` may have something to do.
     """
 
     __slots__ = (
@@ -167,10 +167,10 @@ class Partition:
         acks_all: bool = False,
         checked: Checked | None = None,
     ) -> AppendInfo:
-        """Append one batch. Raises Rejected, without having written anything.
+        """Append one batch, and return its offsets. If it raises Rejected, nothing was written.
 
         Before it acknowledges the append, the caller must wait for `when`. Raises TooLongForEventLoop for a client batch whose check would
-        block the event loop. The caller then runs `check` on a thread and passes its result as `checked`.
+        block the event loop. The caller then awaits `check`, which uses a thread, and passes its result as `checked`.
 
         The first batch of a transaction needs the guard that `start_verification` returned. With `acks_all`, and always for coordinators,
         the batch is rejected if the ISR is below min.insync.replicas.
@@ -391,7 +391,7 @@ class Partition:
         try:
             log.append(records, origin=Origin.REPLICATION, leader_epoch=leader_epoch, now_ms=self._clock.now_ms())
         finally:
-            if log.high_watermark != self.replica.high_watermark:  # restarted at its first batch: the leader's log starts inside it
+            if log.high_watermark != self.replica.high_watermark:  # the append restarted an empty log: the leader's starts inside the batch
                 self.replica.restarted(log.high_watermark)
             if log.log_end_offset != before:
                 self._grew(len(records))

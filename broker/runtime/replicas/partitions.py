@@ -40,7 +40,9 @@ class Appended:
 
 
 class TopicPartitions:
-    """The partitions of one topic on this broker. `appended_before` counts the appends to partitions that were removed since."""
+    """The partitions of one topic on this broker. `missing` returns the error for a partition that is not on this broker; `appended_before`
+    counts the appends to partitions that were removed since.
+    """
 
     __slots__ = ("appended_before", "is_internal", "missing", "name", "offline", "partitions", "topic_id")
 
@@ -55,7 +57,9 @@ class TopicPartitions:
 
     @property
     def appended(self) -> Appended:
-        """The records and bytes appended to all present and removed partitions of the topic; they never decrease."""
+        """The records and bytes that this broker has appended to the topic as leader, including partitions that were removed since. They
+        never decrease.
+        """
         partitions, before = self.partitions.values(), self.appended_before
         return Appended(
             before.messages + sum([partition.messages_in for partition in partitions]),
@@ -135,7 +139,7 @@ class Partitions:
         return partition
 
     def get(self, topic: TopicKey, index: int) -> Partition:
-        """Return the partition by topic name or id and index. Raises Rejected if it is not served here."""
+        """Return the partition by topic name or id and index. Raises Rejected if it is offline or not on this broker (see `missing`)."""
         found = self._by_name.get(topic) if isinstance(topic, str) else self._by_id.get(topic)
         if found is None:
             raise self.missing(topic, index)

@@ -4,7 +4,7 @@ Invariants:
 * One AlterPartition request is in flight at a time. It contains every pending proposal; later ones go into the next request.
 * A proposal without a result in the response is sent again, and so are all proposals of a failed request. The controller may thus receive a
   proposal twice, which it detects by the partition epoch.
-* A proposal that its replica has discarded is not sent again.
+* A proposal that its replica has discarded, for instance because of newer metadata, is not sent again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ RETRY_MS: Final = 50
 
 
 class Channel(Protocol):
-    """The part of `ottla.broker.runtime.nodes.controller_channel.ControllerChannel` that sends ISR proposals."""
+    """Sends requests to the active controller. The part of `ottla.broker.runtime.nodes.controller_channel.ControllerChannel` that
+    `Proposals` needs.
+    """
 
     async def call(self, request: Message) -> Any: ...
 
@@ -58,7 +60,9 @@ class Proposals:
         self._worker = nursery.worker("ISR changes", self._work)
 
     def submit(self, partition: Partition) -> None:
-        """Send the ISR change that the partition's replica proposes to the controller, until it is settled or discarded."""
+        """Send the ISR change that the partition's replica proposes to the controller, and repeat it until the controller has accepted or
+        rejected it or the replica has discarded it.
+        """
         self._pending[partition.log.topic_id, partition.index] = partition
         self._worker.wake()
 
@@ -95,7 +99,7 @@ class Proposals:
         return response
 
     def _settle(self, in_flight: Mapping[PartitionKey, tuple[Partition, Proposal]], response: AlterPartitionResponse | None) -> bool:
-        """Pass each result of the response to its partition. Return whether no proposal of the request has to be sent again."""
+        """Pass each result of the response to its partition. Return False if a proposal of the request has to be sent again."""
         if response is None:
             return False
         results = {(topic.topic_id, result.partition_index): result for topic in response.topics for result in topic.partitions}

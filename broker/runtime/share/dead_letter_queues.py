@@ -1,11 +1,12 @@
-"""Writes the records that share groups give up to their dead letter queues (KIP-1191; Kafka's ShareGroupDLQStateManager).
+"""Writes records to the dead letter queues of share groups that have given up delivering them (KIP-1191; Kafka's
+ShareGroupDLQStateManager).
 
 Rules:
-* The broker writes with its own rights: neither the member nor the producer of the record needs access to the queue. Therefore a topic can
-  be a queue only if its errors.deadletterqueue.group.enable is true and its name begins with errors.deadletterqueue.topic.name.prefix.
+* The broker writes with its own rights: neither the group's member nor the record's producer needs access to the queue. Therefore a topic
+  can be a queue only if its errors.deadletterqueue.group.enable is true and its name begins with errors.deadletterqueue.topic.name.prefix.
 * A queue that does not exist is created, with the broker's defaults, only with errors.deadletterqueue.auto.create.topics.enable.
-* The dead letters of a partition go to the queue's partition with the same number, modulo the queue's partition count.
-* Dead letters are written in the order in which their records were given up, one range at a time, as with acks=all.
+* The dead letters of a partition go to the queue's partition with the same index, modulo the queue's partition count.
+* Dead letters are written with acks=all, in the order in which the group gave up their records, one range at a time.
 * A queue's partition may have its leader on another broker, which gets the dead letters in a Produce request. An append that fails because
   the leader moves or cannot be reached is retried with growing delays, ATTEMPTS times in all; meanwhile other groups' queues are written.
 """
@@ -92,8 +93,8 @@ class DeadLetterQueues:
             nursery.at_close(peers.close, peers.close)
 
     async def write(self, group_id: str, source: Partition, letters: DeadLetters) -> None:
-        """Write dead letters for records of the partition `source`. Raises Rejected if the group has no usable queue, or an append
-        fails.
+        """Write dead letters for records of the partition `source` to the group's queue. Raises Rejected if the group has no usable queue,
+        or an append fails.
         """
         async with self._in_order.setdefault(group_id, asyncio.Lock()):
             offset = letters.first_offset
@@ -180,7 +181,7 @@ def _next_batch(
 
 
 def _read(source: Partition, offset: int) -> bytes:
-    """Return batches of the partition `source` from `offset` on, whose records become dead letters; empty bytes if they cannot be read."""
+    """Return record batches of the partition `source` from `offset` on, to copy into dead letters; empty bytes if they cannot be read."""
     try:
         return bytes(source.log.read(offset, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records)
     except Rejected:

@@ -1,4 +1,4 @@
-"""The settings of share groups, as they change with the metadata."""
+"""The current settings of share groups, from the metadata and the broker's settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ottla.broker.share.settings import ShareSettings
 
 
 class GroupSettings:
-    """Returns a share group's settings in force. They are computed once for each metadata image, because each acquisition needs them."""
+    """A callable that returns a share group's current settings. They are computed once for each metadata image, because every acquisition
+    of records needs them.
+    """
 
     def __init__(self, catalog: Catalog, broker_configs: BrokerConfigs) -> None:
         self._catalog = catalog

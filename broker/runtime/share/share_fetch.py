@@ -85,7 +85,7 @@ class _Chunk:
 
 
 class _Attempt:
-    """The result of one pass of a share fetch over all of its partitions."""
+    """The data that a share fetch has read in one pass over all of its partitions."""
 
     __slots__ = ("bytes", "chunks", "is_enough")
 
@@ -134,7 +134,9 @@ class ShareFetches:
             _resolve(future, changed=False)
 
     def fetch(self, request: ShareFetch, on_closed: Callbacks) -> Results | Awaitable[Results]:
-        """Return the results, or an awaitable of them if the fetch has to wait. `on_closed` holds callbacks for the connection's close."""
+        """Return the results by partition, or an awaitable of them if the fetch has to wait. `on_closed` holds functions that are called
+        when the client's connection is closed; the wait adds one that cancels it.
+        """
         if not request.partitions or request.max_records == 0 or request.max_bytes == 0:
             return {}
         fetch = _Fetch(request, self._shares.clock.mono_ms() + request.max_wait_ms, on_closed)

@@ -6,9 +6,9 @@ Invariants:
   it next, because acquisitions are never persisted.
 * An acknowledgement is answered when its state is persisted. If the write fails, the records belong to their member again.
 * Each share partition has at most one timer, never later than its next expiring lock. It runs on the broker's clock.
-* A record that is given up is first persisted in the state "archiving", then written to the group's dead letter queue, then archived, even
-  if that write failed. No acknowledgement waits for the write or for the archiving.
-* Whatever may let a waiting fetch complete calls `SharePartitionInUse.wake`.
+* A record that the group gives up is first persisted in the state "archiving", then written to the group's dead letter queue, then
+  archived, even if that write failed. No acknowledgement waits for the write or for the archiving.
+* Every change that may complete a waiting fetch calls `SharePartitionInUse.wake`.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ class SharePartitionManager:
                     answer.set_result(None)
                 else:
                     answer.set_exception(failure)
-                    answer.exception()  # a release has no caller who waits
+                    answer.exception()  # mark the exception as retrieved: nothing awaits the write of a released acquisition
 
         written.add_done_callback(finish)
         return answer

@@ -33,7 +33,7 @@ class ShareServices:
     dead_letters: DeadLetterQueues
 
     async def load(self) -> None:
-        """Load the share state of which this broker is the coordinator."""
+        """Load the share state that this broker coordinates (`ShareStateService.load`)."""
         await self.state.load()
 
     def stop(self) -> None:

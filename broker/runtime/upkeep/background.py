@@ -1,13 +1,13 @@
 """The background jobs of a broker, each with the setting that gives its interval.
 
 Invariants:
-- A job handles one partition per step, and shares the event loop between the steps. An offline partition is skipped, and a failure on
-  one partition does not stop the work on the others.
-- A failed job is tried again at its next time. Background work never stops the broker, except for a failed fsync.
+- A job handles one partition per step, and lets other work use the event loop between the steps. An offline partition is skipped, and a
+  failure on one partition does not stop the work on the others.
+- A failed job runs again after its interval. Background work never stops the broker, except for a failed fsync.
 - Disk operations that block run on the flusher's threads.
 - A job with a short interval iterates only over partitions that have work for it, so 10,000 idle partitions cost nothing.
-- A recovery point is written only after the sync that makes it true. Unsynced data is synced before each checkpoint, so a restart
-  re-reads at most one interval's writes; Kafka syncs only when a segment rolls.
+- A recovery point is written only after the records below it are synced. Each round syncs all partitions and the next one writes their
+  recovery points, so the recovery after a crash reads the writes of about two intervals; Kafka syncs only when a segment rolls.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Background:
             await self._turns.mine()
 
     async def _off_the_loop(self, steps: Iterable[Callable[[], None] | None]) -> bool:
-        """Run each callable of `steps` on a flusher thread, one after the other. At a None, only let other work run on the event loop.
-        Return whether there was any step. Raises what a step raises.
+        """Run each callable of `steps` on a flusher thread, one after the other. For each None in `steps`, let other work use the event
+        loop. Return whether there was any step. An exception of a step is raised.
         """
         any_step = False
         for step in steps:
@@ -138,7 +138,7 @@ class Background:
     async def _clean(self) -> None:
         """Compact one log after the other, the dirtiest first, until none needs it (Kafka's CleanerThread).
 
-        A pass may fail to make progress, so there are at most as many passes as logs. The cleaner is imported at its first turn.
+        A pass may fail to make progress, so there are at most as many passes as logs. The log cleaner is imported at the first run.
         """
         if self._cleaner is None:
             from ottla.broker.storage.log_cleaner_manager import LogCleanerManager  # noqa: PLC0415 # keeps it out of the start-up time

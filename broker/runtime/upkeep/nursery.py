@@ -1,9 +1,10 @@
-"""Owns a node's background work and everything else that must be closed, and closes it in one of two ways: `stop` and `crash`.
+"""Owns the background tasks of a node (a broker or controller), and the functions that close its components. It ends all of them in one of
+two ways: `stop` or `crash`.
 
 Invariants:
 - Each piece of work has a name, and a policy for failure: `OnFailure`.
-- A failure is logged once, a bug with its traceback, until the work has succeeded again. Retries wait, each time twice as long; periodic
-  work is retried at its interval.
+- A failure is logged when it begins, then rarely until the work has succeeded again; a bug is logged with its traceback. A retry waits
+  twice as long as the one before; periodic work is retried at its interval.
 - A failed fsync ends the process whatever the policy, because the page cache's content is unknown afterwards.
 - `stop` closes in reverse order of start and waits for each; `crash` closes in the same order and waits for nothing.
 """
@@ -32,7 +33,7 @@ Work = Callable[[], "Coroutine[Any, Any, Any] | None"]
 
 
 class OnFailure(Enum):
-    """What happens after an exception in background work: a retry, nothing, or the end of the node."""
+    """The policy after an exception in background work: retry it, give it up, or end the node."""
 
     RETRY = "it is retried"
     GIVE_UP = "it is given up"
@@ -40,7 +41,9 @@ class OnFailure(Enum):
 
 
 class Nursery:
-    """The owner of a node's background work and of what must be closed. `on_lost` is called with the error that must end the process."""
+    """The owner of a node's background tasks and of the functions that close its components. `on_lost` is called with an error that must
+    end the process.
+    """
 
     def __init__(self, timers: Timers, clock: Clock, on_lost: Callable[[BaseException], object]) -> None:
         self.timers = timers
@@ -68,7 +71,9 @@ class Nursery:
         return closed
 
     def worker(self, name: str, work: Work) -> Job:
-        """Return a job that runs `work` when it is woken, at most once at a time. `work` itself must return when nothing is left to do."""
+        """Return a job that runs `work` each time it is woken (`Job.wake`), one run at a time. `work` must return when nothing is left to
+        do.
+        """
         return Job(self, name, work, OnFailure.RETRY)
 
     def every(self, name: str, interval_ms: int | Callable[[], int], work: Work, *, first_ms: int | None = None) -> Job:
@@ -81,8 +86,8 @@ class Nursery:
         return job
 
     def at_close(self, stop: Callable[[], Awaitable[None] | None], crash: Callable[[], object]) -> None:
-        """Register a function pair for the end of the node. After everything that starts later was closed, `stop` is called and awaited at
-        a normal stop, or `crash` is called at a crash.
+        """Register how to close a component at the end of the node: `stop` is called and awaited at a normal stop, `crash` is called at a
+        crash. Both come after everything that was started later is closed.
         """
         self._loop = asyncio.get_running_loop()
         self._owned[_Closing(stop, crash)] = None
@@ -194,7 +199,7 @@ class Job:
         items itself before it returns.
         """
         if self.task is not None and self.task.done():
-            self._ended(self.task)  # the loop would call it a turn later, when the new work would have been missed
+            self._ended(self.task)  # asyncio calls it a turn later: until then this wake-up would be lost, because the job seems to run
         if self.task is None and self._timer is None:
             self._begin()
 
@@ -237,7 +242,7 @@ class Job:
         if task is not self.task:
             return
         self.task = None
-        if self._over or task.cancelling():  # cancelled here, or by the loop at its end
+        if self._over or task.cancelling():  # cancelled by `cancel`, or by the event loop when it closes
             return
         if task.cancelled():
             self._failed(asyncio.CancelledError("something that it waited for was cancelled"))

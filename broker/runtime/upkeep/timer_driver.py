@@ -1,4 +1,4 @@
-"""Drives `Timers` from the event loop with one wake-up at a time, for the earliest deadline.
+"""Runs the broker's timer queue (`Timers`) on the event loop, with one wake-up of the loop scheduled at a time: the earliest deadline.
 
 Invariant: code that waits for time uses the broker's clock through this module, never the loop's (`asyncio.sleep`, `asyncio.timeout`).
 A test that moves the clock then moves every timeout.
@@ -54,7 +54,7 @@ class TimerDriver:
             self._handle = self._loop.call_soon(self._turn)
         elif self._clock.runs:
             self._handle = self._loop.call_later(delay_ms / 1000, self._turn)
-        # else a clock that stands still calls _arm when it is moved
+        # otherwise the clock stands still, and calls _arm when it is moved
 
     def _turn(self) -> None:
         self._handle = None
@@ -81,7 +81,7 @@ class Lateness:
         self._due_s = self._loop.time() + ms / 1_000
 
     def ms(self) -> int:
-        """Return the milliseconds since the due time that the loop spent on other work; 0 if it is on time."""
+        """Return by how many milliseconds the callback is late because the event loop was busy; 0 if it is on time."""
         return max(0, min(self._clock.mono_ms() - self._due_ms, round((self._loop.time() - self._due_s) * 1_000)))
 
 

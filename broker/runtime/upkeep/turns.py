@@ -1,4 +1,4 @@
-"""Shares the event loop among long computations: in each turn of the loop, one of them runs for SLICE_MS, in the order of a queue."""
+"""Shares the event loop among long computations: in each turn of the loop, one of them runs for about SLICE_MS, in the order of a queue."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Turns:
         """Held while a long list is made, because its entries take memory that is not counted."""
 
     async def mine(self) -> None:
-        """Wait until the calling computation may use the event loop: return at once if the current slice of SLICE_MS is not used up and no
-        other computation waits; otherwise wait in the queue.
+        """Wait until the calling computation may use the event loop. Return at once if the current time slice (SLICE_MS) is not used up and
+        no other computation waits; otherwise wait in the queue.
         """
         if self._clock.spent_ns() < self._slice_end_ns and not self._waiting:
             return

@@ -1,7 +1,7 @@
 """Faults of a cluster's brokers: a leader dies, becomes a zombie, or loses its followers; a coordinator moves.
 
-Rules: the broker in question is the one that has the program's request, which is held while the other brokers are brought to the required
-state. A dead broker is fenced at once. All brokers are restored before the verdict, so that all replicas are judged.
+Rules: the fault concerns the broker that has received the program's request. The request is held there while the other brokers are brought
+to the required state. A dead broker is fenced at once. All brokers are restored before the verdict, so that all replicas are judged.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def unclean_election(stage: Stage, calm: Calm) -> Script:
         stage.cluster.host.topics.configure(topic, UNCLEAN)
     stage.cluster.shrink_isr_to(leader)
     yield from _written_by(stage, calm, leader, acknowledges=True)
-    # The leader writes nothing more: what a retry wrote between this reading and the kill would be lost without being in `may_be_lost`.
+    # The leader must write nothing more: a retry that is written after `examine` and before the kill would be lost, but is not in
+    # `may_be_lost`.
     stage.cluster.brokers[leader - 1].faults.add("hold-request:api=Produce,name=no-more")
     stage.may_be_lost = stage.deployment.examine(calm.topics, audit=False).stored
     stage.cluster.kill(leader)
@@ -101,8 +102,8 @@ def coordinator_moved(stage: Stage, calm: Calm) -> Script:
 
 
 def _in_hand(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
-    """Start the program; wait until a broker holds a request of it (the rule `action`) and all replicas have the records before. Return
-    that broker."""
+    """Start the program; wait until a broker holds one of its requests or responses (`action`) and all replicas have all records. Return
+    the number of that broker."""
     stage.fault(f"{action}:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name={HELD}")
     stage.start()
     yield stage.held(HELD)

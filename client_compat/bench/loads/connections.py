@@ -30,9 +30,10 @@ STALLED_S = 20.0
 
 
 def idle(site: Site, *, count: int, requests: int) -> Values:
-    """Measure `count` idle connections, and acknowledgements on a further connection while they are open.
+    """Measure the time to open `count` idle connections, the broker's memory for them, and the latency of acknowledgements on one more
+    connection while they are open.
 
-    Each idle connection has one ApiVersions exchange. The further one has one request in flight.
+    Each idle connection has exchanged ApiVersions. The additional one has one Produce request in flight.
     """
     bootstrap = site.broker.bootstrap
     with ExitStack() as stack, topic(site, "idle", 1) as name:
@@ -57,7 +58,8 @@ def open_idle(bootstrap: str, count: int, stack: ExitStack) -> None:
 
 @dataclass(slots=True)
 class _Busy:
-    """One connection with its own idempotent producer. `sent` counts requests; `since` is when the last request was sent."""
+    """One connection with its own idempotent producer. `sent` counts the requests; `since` is the time at which the last one was sent, on
+    the clock of time.perf_counter."""
 
     peer: socket.socket
     made: list[bytes]
@@ -72,7 +74,7 @@ class _Busy:
 
 
 def busy(site: Site, *, count: int, requests_each: int) -> Values:
-    """Measure `count` connections over four partitions, with one request in flight on each. Raises `LoadFailed`."""
+    """Measure `count` connections that write to four partitions, with one Produce request in flight on each. Raises `LoadFailed`."""
     bootstrap, stamp = site.broker.bootstrap, int(time.time() * 1_000)
     with topic(site, "busy", BUSY_PARTITIONS) as name, ExitStack() as stack, selectors.DefaultSelector() as selector:
         clients = []

@@ -79,7 +79,8 @@ def dial(bootstrap: str) -> socket.socket:
 
 
 def receive(peer: socket.socket, reader: FrameReader) -> Sequence[Any]:
-    """Receive bytes and return the complete responses. Raises `LoadFailed` when the broker closes the connection."""
+    """Receive once, and return the response frames that are complete now, possibly none. Raises `LoadFailed` if the broker closes the
+    connection."""
     chunk = peer.recv(READ_BYTES)
     if not chunk:
         raise LoadFailed("the broker closed the connection")
@@ -87,7 +88,7 @@ def receive(peer: socket.socket, reader: FrameReader) -> Sequence[Any]:
 
 
 def check(answer: Any, correlation_id: int) -> None:
-    """Raise `LoadFailed` unless this is a successful response to that request."""
+    """Raise `LoadFailed` unless `answer` is a successful Produce response with this correlation id."""
     answered, response = decode_response(0, PRODUCE_VERSION, answer)
     error = response.responses[0].partition_responses[0].error_code
     if answered != correlation_id or error != ErrorCode.NONE:

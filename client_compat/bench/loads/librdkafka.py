@@ -58,7 +58,8 @@ def produce(
 
 
 def ready_producer(bootstrap: str, topic: str, partitions: int, settings: Mapping[str, Any]) -> Producer:
-    """Return a producer that has had one record acknowledged by each partition. Raises `LoadFailed`."""
+    """Return an idempotent producer that has already written one record to each partition, and so has its producer id and its connections.
+    Raises `LoadFailed`."""
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,

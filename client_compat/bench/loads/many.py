@@ -72,8 +72,8 @@ Make = Callable[[BrokerProcess, int, ExitStack], None]
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A kind of idle objects, such as connections or groups: the functions that make them, each with the number of objects for one unit of
-    `count`. Objects of `stored` survive a broker restart, those of `held` do not."""
+    """A kind of idle objects, such as connections or groups. `stored` and `held` have the functions that create them, each with the number
+    of objects to create per unit of a case's `count`. Objects of `stored` survive a broker restart, those of `held` do not."""
 
     stored: Mapping[Make, float] = field(default_factory=dict)
     held: Mapping[Make, float] = field(default_factory=dict)
@@ -111,7 +111,7 @@ def beside(site: Site, *, idle: Idle, count: int, rounds: int, cycles: int) -> V
 
 
 def _resting(broker: BrokerProcess, idle: Idle, count: float, stack: ExitStack) -> int:
-    """Start a broker, create its idle objects, and return its memory use."""
+    """Start a broker, create its `count` idle objects, wait until it has settled, and return its resident memory in bytes."""
     broker.start(START_TIMEOUT_S)
     with connect(broker.bootstrap) as client:
         create(client, [BUSY], BUSY_PARTITIONS, by_request=True)

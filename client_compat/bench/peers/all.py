@@ -55,7 +55,8 @@ def _fetch_kafka() -> str | None:
 
 
 def missing(name: str) -> str | None:
-    """Prepare what a peer needs; return why it is not available on this machine, or None."""
+    """Download or build the programs of the peer `name` (a broker under comparison); return why it is not available on this machine, or
+    None."""
     if name == REFERENCE:
         return _fetch_kafka()
     if name == "kfake":

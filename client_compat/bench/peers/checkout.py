@@ -1,6 +1,7 @@
 """Ottla from another directory, for example a git worktree of the previous commit.
 
-Rule: only the package `ottla` comes from there. The interpreter and the libraries are those of the benchmark, so that nothing else differs.
+Rule: only the package `ottla` comes from that directory. The interpreter and the libraries are those of the benchmark, so that nothing else
+differs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Three brokers of one kind with an Apache Kafka controller, started, measured and stopped as if they were one.
 
-Rule: all brokers have the settings of the module `shipped`, and Kafka's brokers also the JVM options of that module. Both kinds have the
-same controller, which is not measured.
+Rule: all brokers have Kafka's default settings (module `shipped`), and Kafka's brokers also the JVM options of its start script. Clusters
+of both kinds have an Apache Kafka controller, which is not measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BROKERS = 3
 
 @dataclass(slots=True, kw_only=True)
 class ClusterProcesses(BrokerProcess):
-    """A cluster as one process: `port` is the first broker's, `usage` that of all brokers together."""
+    """A cluster of three brokers with the interface of one broker process: `port` is the first broker's, `usage` the sum of all brokers."""
 
     cluster: Cluster
 

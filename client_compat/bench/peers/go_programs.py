@@ -1,4 +1,5 @@
-"""Peers in Go: each is a module in a folder here, built where Go is installed."""
+"""Builds the Go programs of the benchmark (kfake, a broker, and toxiproxy). Each is a Go module in a folder beside this file; it is left
+out on a machine without Go."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def program(name: str) -> Path:
 
 
 def build(name: str, package: str = ".") -> str | None:
-    """Build a package in the module of the folder `name` (Go caches the build); return why that is not possible here, or None."""
+    """Build a package of the Go module in the folder `name` (Go caches the build); return why that is not possible here, None if it is
+    built."""
     if shutil.which("go") is None:
         return "there is no Go to build it with (go.dev)"
     argv = ["go", "build", "-o", str(program(name)), package]

@@ -1,6 +1,7 @@
-"""A broker with a second listener, with TLS, for the TLS cases. The plaintext listener serves everything else.
+"""A broker, Ottla or Apache Kafka, with an additional TLS listener for the benchmark's TLS cases. Its plaintext listener serves everything
+else.
 
-Rule: both kinds have the same certificate and TLS settings, and otherwise their defaults.
+Rule: both kinds have the same TLS settings and a certificate of the same kind, and otherwise their defaults.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class SecuredProcess(BrokerProcess):
 
 
 def ottla(directory: Path, command: Sequence[str] = OTTLA) -> SecuredProcess:
-    """Return an Ottla broker with TLS, not started. `command` starts another checkout."""
+    """Return an Ottla broker with TLS, not started. `command` is its program, by default that of this checkout."""
     port, tls_port = free_port(), free_port()
     file = directory / "server.properties"
     settings = _settings(directory, {"PLAINTEXT": port, "TLS": tls_port})

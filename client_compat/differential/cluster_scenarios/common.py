@@ -80,12 +80,13 @@ def _as_wanted(living: Collection[int], found: MetadataResponsePartition) -> boo
 
 
 def _role(node_id: int, found: MetadataResponsePartition) -> ErrorCode:
-    """Return the expected ListOffsets error of a broker that has applied the partition's state."""
+    """Return the error code with which a broker that has applied the partition's state answers ListOffsets: NONE from the leader,
+    NOT_LEADER_OR_FOLLOWER from every other broker."""
     return ErrorCode.NONE if found.leader_id == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def partitions_at(nodes: Nodes, node_id: int, name: str) -> list[MetadataResponsePartition]:
-    """Return the partitions of a topic according to one broker."""
+    """Return the partitions of a topic, by index, as one broker's Metadata response has them; none if the broker does not answer."""
     try:
         (topic,) = nodes.at(node_id).quietly(MetadataRequest([MetadataRequestTopic(name=name)], False), 12).topics
     except (OSError, ProtocolError):
@@ -95,14 +96,15 @@ def partitions_at(nodes: Nodes, node_id: int, name: str) -> list[MetadataRespons
 
 
 def list_offsets(nodes: Nodes, node_id: int, name: str, indexes: Sequence[int], replica_id: int = -1) -> dict[int, tuple[int, int]]:
-    """Return error and end offset of each partition according to one broker."""
+    """Return the error code and the end offset of each partition, as one broker answers ListOffsets; -1 is the offset of an error."""
     wanted = [ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, -1) for index in indexes])]
     (topic,) = nodes.at(node_id).quietly(ListOffsetsRequest(replica_id, 0, wanted, 5_000), 7).topics
     return {each.partition_index: (each.error_code, each.offset) for each in topic.partitions}
 
 
 def wait_until_replicated(nodes: Nodes, name: str, partition: int = 0) -> None:
-    """Wait until every running replica has the leader's whole log and a high watermark at its end."""
+    """Wait until every running replica has the leader's whole log and a high watermark at its end. Return at once if the partition has no
+    leader."""
     for _ in until(f"{name} is replicated"):
         (found,) = [each for each in partitions_at(nodes, nodes.living[0], name) if each.partition_index == partition]
         if found.leader_id == -1:

@@ -36,7 +36,7 @@ def change(kind: int, name: str, key: str, value: str | None, how: int = SET) ->
 
 
 def look(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
-    """Return a request for settings of one resource, with their sources."""
+    """Return a DescribeConfigs request for these settings of one resource (all without `keys`), with their synonyms."""
     return DescribeConfigsRequest([DescribeConfigsResource(kind, name, list(keys) or None)], True)
 
 

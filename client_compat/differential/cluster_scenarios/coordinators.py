@@ -108,7 +108,8 @@ def transaction_life(nodes: Nodes) -> None:
 
 
 def ended(nodes: Nodes, here: int, key: str) -> None:
-    """Wait until the transaction has written all its markers."""
+    """Wait until the transaction of the transactional id `key` has written all its markers, according to its coordinator, the broker
+    `here`."""
     for _ in until(f"{key} is ended"):
         (state,) = nodes.at(here).quietly(DescribeTransactionsRequest([key]), 0).transaction_states
         if not state.transaction_state.startswith("Prepare"):

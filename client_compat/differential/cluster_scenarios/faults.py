@@ -1,6 +1,6 @@
-"""Compare the other brokers' responses while a broker is stopped or killed, and after its restart.
+"""Compare the other brokers' responses while a broker is down, stopped or killed, and after its restart.
 
-Rule: broker 3 goes away. Broker 1, the next running replica, becomes leader of its partitions.
+Rule: the broker is always broker 3. Broker 1, the next running replica, becomes leader of its partitions.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ RETRIED, STAYS = range(2)
 
 
 def away(nodes: Nodes, go: Callable[[int], None], name: str) -> None:
-    """Compare responses before, while and after broker 3 is away; `go` stops or kills it.
+    """Send requests before broker 3 goes down, while it is down, and after its restart; `go` stops or kills it.
 
-    Two further topics depend on broker 3: it has the only replica of one; the other has two replicas that must both be in sync.
+    The topic `name` gets another leader. Two further topics depend on broker 3: `alone` has its only replica there, and `pair` has two
+    replicas that must both be in sync.
     """
     alone, pair = f"{name}-alone", f"{name}-pair"
     ids = {name: create(nodes, name, PLACEMENT), alone: create(nodes, alone, [(GONE,)]), pair: create(nodes, pair, [(GONE, HEIR)])}
@@ -66,14 +67,14 @@ def away(nodes: Nodes, go: Callable[[int], None], name: str) -> None:
 
 
 def settled(nodes: Nodes, topics: Iterable[str]) -> None:
-    """Wait until the running brokers know each other and lead the partitions that they should."""
+    """Wait until every running broker knows which brokers run, and the first running replica of each partition leads it."""
     wait_until_known(nodes, nodes.living)
     for topic in (*topics, "__consumer_offsets", "__transaction_state"):
         wait_until_in_sync(nodes, topic)
 
 
 def led_on(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
-    """Send requests to the remaining brokers while broker 3 is away: repeated batches, epochs, and partitions without a leader."""
+    """Send requests to the remaining brokers while broker 3 is down: repeated batches, leader epochs, and partitions without a leader."""
     for node_id in nodes.living:
         for acks in (-1, 1):
             write(nodes, node_id, f"the newest again, acks {acks}", topic, topic_id, sent[1], acks=acks)
@@ -93,7 +94,7 @@ def led_on(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], fol
 
 
 def decided(nodes: Nodes, name: str, alone: str) -> None:
-    """Send requests that the controller rejects, or that time out, while broker 3 is away."""
+    """Send requests that the controller rejects, or that time out, while broker 3 is down."""
     for label, topic in {
         "three replicas of two": CreatableTopic("refused", 1, 3),
         "only on who is gone": creatable("refused", [(GONE,)]),
@@ -109,7 +110,7 @@ def decided(nodes: Nodes, name: str, alone: str) -> None:
 
 
 def back(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
-    """Send requests after the restart, when the broker leads its partitions again and has the records that it missed."""
+    """Send requests after the restart of broker 3, when it leads its partitions again and has replicated the records that it missed."""
     for node_id in nodes.living:
         write(nodes, node_id, "the newest of before again", topic, topic_id, sent[1])
         write(nodes, node_id, "more", topic, topic_id, following)

@@ -42,7 +42,8 @@ LED_BY_EACH = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
 
 
 def group_at(nodes: Nodes, prefix: str, topic_id: bytes, node_id: int) -> str:
-    """Return the first group of this prefix whose first share partition the broker coordinates."""
+    """Return the first group id `prefix-0`, `prefix-1`, … whose share partition 0 of the topic is coordinated by the broker `node_id`.
+    Raises UnexpectedResponse if none of 500 is."""
     for number in range(500):
         group = f"{prefix}-{number}"
         if share_coordinator(nodes, group, topic_id, 0) == node_id:
@@ -52,7 +53,7 @@ def group_at(nodes: Nodes, prefix: str, topic_id: bytes, node_id: int) -> str:
 
 
 def share_coordinator(nodes: Nodes, group: str, topic_id: bytes, partition: int = 0) -> int:
-    """Return the broker that coordinates a share partition."""
+    """Return the id of the broker that is the share coordinator (KIP-932) of a group's share partition."""
     request = FindCoordinatorRequest(key_type=SHARE_KEY, coordinator_keys=[coordinator_key(group, topic_id, partition)])
     return int(nodes.at(nodes.living[0]).quietly(request, 6).coordinators[0].node_id)
 
@@ -74,7 +75,7 @@ def state_elsewhere(nodes: Nodes) -> None:
 
 
 def groups_elsewhere(nodes: Nodes) -> None:
-    """Send requests for a group to brokers that do not coordinate it."""
+    """Send requests about a share group to the brokers that do not coordinate it."""
     create(nodes, "share-grouped")
     here = coordinator(nodes, "share-elsewhere", GROUP)
     for label, request in {
@@ -147,7 +148,8 @@ def moved(nodes: Nodes) -> None:
 
 
 def _until_loaded(member: ShareMember) -> None:
-    """Open the member's session, without recording it, at a leader that has loaded the share partition. It acquires no record."""
+    """Send ShareFetch requests for no records, without recording the responses, until the leader has loaded the share partition. The
+    member's share session is open then."""
     listed = [ShareTopic(member.topic_id, [SharePartition(0)])]
     for _ in until(f"{member.name} has a leader"):
         request = member.request(share_session_epoch=OPEN, topics=listed, max_records=0)

@@ -32,7 +32,7 @@ TWO_PARTITIONS = ((1, 2, 3), (2, 3, 1))
 
 
 def groups_elsewhere(nodes: Nodes) -> None:
-    """Send requests for a group to brokers that do not coordinate it."""
+    """Send requests about a streams group to the brokers that do not coordinate it."""
     create(nodes, "elsewhere-text")
     here = coordinator(nodes, "st-elsewhere", GROUP)
     for label, request in {
@@ -82,7 +82,7 @@ def moved(nodes: Nodes) -> None:
 
 
 def group_at(nodes: Nodes, prefix: str, node_id: int) -> str:
-    """Return the first group of this prefix that the broker coordinates."""
+    """Return the first group id `prefix-0`, `prefix-1`, … that the broker coordinates. Raises UnexpectedResponse if none of 100 is."""
     for number in range(100):
         if coordinator(nodes, f"{prefix}-{number}", GROUP) == node_id:
             return f"{prefix}-{number}"

@@ -43,8 +43,8 @@ def scenarios_in(modules: Sequence[ModuleType], side: str) -> dict[str, Callable
 
 
 def create(probe: Probe, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bytes:
-    """Create a topic and return its id. Retention is off, because the records are of 2001. Raises TimeoutError if it is not led after
-    `WAIT_S`, and LookupError if it is not created, as with a setting that an older release does not have.
+    """Create a topic and return its id. Retention is off, because the records have timestamps of 2001. Raises TimeoutError if a partition
+    has no leader after `WAIT_S`, and LookupError if the topic is not created, for instance because an older release lacks a setting.
     """
     given = {"retention.ms": "-1", **(configs or {})}
     topic = CreatableTopic(name, partitions, -1, configs=[CreatableTopicConfig(key, value) for key, value in given.items()])
@@ -96,7 +96,8 @@ def _coordinator_error(probe: Probe, kind: int) -> int:
 
 
 def until(what: str) -> Iterator[None]:
-    """Yield until the caller leaves the loop. Raises TimeoutError after `WAIT_S`."""
+    """Yield every POLL_S seconds, until the caller leaves its `for` loop. Raises TimeoutError if it is not left within WAIT_S; `what` names
+    the awaited condition."""
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         yield
@@ -105,7 +106,7 @@ def until(what: str) -> Iterator[None]:
 
 
 def batch(*values: bytes, at: int = 0, keys: Sequence[bytes | None] = (), **fields: Any) -> bytes:
-    """Return one batch; record n has the timestamp `TIME` + `at` + n."""
+    """Return one encoded record batch with these values; record n has the timestamp `TIME` + `at` + n (milliseconds)."""
     named = keys or [None] * len(values)
     return build_batch(
         [SimpleRecord(key, value, TIME + at + n) for n, (key, value) in enumerate(zip(named, values, strict=True))], **fields

@@ -1,6 +1,7 @@
 """Consumer groups (KIP-848): life cycles, rejections, static members, admin requests, and conversion from and to the classic protocol.
 
-Rule: Apache Kafka may compute an assignment after it answered a join. A step that needs one polls for it, without recording, first.
+Rule: Apache Kafka may compute an assignment after it has answered a join. A step that needs an assignment therefore first polls until there
+is one, without recording the responses.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ def expressions(probe: Probe) -> None:
 
 
 def _told_more(probe: Probe, group: str, epoch: int) -> int:
-    """Send heartbeats without recording them until the group's only member gets a new assignment; return its epoch."""
+    """Send heartbeats, without recording the responses, until the group's only member gets a new assignment; return its member epoch."""
     for _ in until(f"the expression of {group} is resolved"):
         answer = probe.quietly(beat(group, "a", epoch), 1)
         if answer.assignment is not None:

@@ -53,7 +53,8 @@ def join(probe: Probe, group: str, version: int, name: str = "member", **fields:
 
 
 def word(probe: Probe, response: Any, name: str) -> None:
-    """Replace the member id by `name`, also in the recorded response that contained it first."""
+    """Record the member id of a JoinGroup response as the placeholder `<name>` from now on, and also in this response, which is recorded
+    already."""
     seen = probe.seen[-1]
     for known in {response.member_id, response.leader} - {""}:
         for field in ("member_id", "leader"):

@@ -30,7 +30,7 @@ from ottla.protocol.messages.share_partitions import SharePartition, ShareTopic
 
 
 def filled(probe: Probe, topic: str, *batches: int, partition: int = 0) -> None:
-    """Append batches to a partition; `batches` are their numbers of records."""
+    """Append one batch to a partition for each number in `batches`, which is the batch's number of records."""
     at = 0
     for count in batches:
         values = [b"%s-%d" % (topic.encode(), at + number) for number in range(count)]
@@ -73,7 +73,7 @@ def sessions(probe: Probe) -> None:
 
 
 def refused(probe: Probe) -> None:
-    """Send requests that name no group, no member or no possible values."""
+    """Send ShareFetch and ShareAcknowledge requests that are rejected: without a group or a member id, or with invalid values."""
     topic_id = share_topic(probe, "sr", "sr")
     filled(probe, "sr", 3)
     for version in probe.range(ApiKey.SHARE_FETCH):

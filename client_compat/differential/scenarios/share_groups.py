@@ -1,7 +1,7 @@
 """Share groups (KIP-932): heartbeats, descriptions, lists, deletion, and the offsets that an administrator describes, alters and deletes.
 
-Rule: Apache Kafka may compute an assignment, and initialize the state of share partitions, after it answered a heartbeat. A step that needs
-either polls for it, without recording, first.
+Rule: Apache Kafka may compute an assignment, and initialize the state of share partitions, after it has answered a heartbeat. A step that
+needs either therefore first polls until it is there, without recording the responses.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def described(probe: Probe, label: str, group: str) -> None:
 
 
 def settled(probe: Probe, group: str, partitions: int, *, after: int = 0) -> dict[str, int]:
-    """Send heartbeats, without recording them, until the members have so many partitions between them in an epoch after `after`; return
-    the member epochs.
+    """Send heartbeats, without recording the responses, until all members together have `partitions` assigned partitions and are in the
+    group's epoch, which must be greater than `after`. Return the member epochs by member id.
     """
     for _ in until(f"{group} has {partitions} partitions"):
         (found,) = probe.quietly(ShareGroupDescribeRequest([group]), 1).groups
@@ -62,8 +62,8 @@ def settled(probe: Probe, group: str, partitions: int, *, after: int = 0) -> dic
 
 
 def new_topic(probe: Probe, group: str, name: str, partitions: int) -> bytes:
-    """Create a topic once the group assigns without a pause, and wait until the group coordinator knows the topic; return the topic's
-    id."""
+    """Configure the group to assign partitions without a delay, create a topic, and wait until the group coordinator knows the topic;
+    return the topic's id."""
     configure(probe, group, AT_ONCE)
     configure(probe, "sg-looks", AT_ONCE)
     topic_id = create(probe, name, partitions)

@@ -1,7 +1,7 @@
 """Members of share groups that send ShareFetch and ShareAcknowledge, and the settings and state that their groups need.
 
 Rules:
-- A group's settings are changed before its topic is created: a broker that leads the topic has applied them.
+- A group's settings are changed before its topic is created, because a broker that leads the topic has then also applied the settings.
 - A share partition is loaded before the first recorded fetch, because Apache Kafka reads its state in the background.
 """
 

@@ -1,8 +1,8 @@
-"""Streams groups (KIP-1071): life cycles, standby tasks, topologies beside the topics that exist, rejections, and admin requests.
+"""Streams groups (KIP-1071): life cycles, standby tasks, topologies whose topics exist or not, rejections, and admin requests.
 
 Rules:
 - Apache Kafka's group coordinator sees new settings and topics later than the broker that answers the request. Groups are configured before
-  a topic is created, and a scenario goes on when groups know the topic.
+  a topic is created, and a scenario continues when the group coordinator knows the topic.
 - A step that needs a settled group sends heartbeats, without recording them, first.
 """
 
@@ -196,7 +196,8 @@ def standbys(probe: Probe) -> None:
 
 
 def client_tags(probe: Probe) -> None:
-    """Require client tags that members have, have in part, and lack; then others."""
+    """Configure the client tags by which standby tasks are spread, with members that have all, some or none of these tags; then change the
+    tags."""
     tags = "streams.rack.aware.assignment.tags"
     for value in ("zone,zone", " zone , zone ", ""):
         configure(probe, "st-tags", {tags: value})
@@ -222,7 +223,7 @@ def client_tags(probe: Probe) -> None:
 
 
 def task_offsets(probe: Probe) -> None:
-    """Report offsets of tasks, and let members come and go: tasks move to members with their state."""
+    """Report the offsets of tasks' state, and let members come and go: a task moves to a member that has its state."""
     configure(probe, "st-moved", AT_ONCE | {STANDBYS: "1"})
     new_topic(probe, "moved-text", 4)
     probe.ask("a joins", joining("st-moved", "a", word_count("moved")))
@@ -300,7 +301,7 @@ def descriptions(probe: Probe) -> None:
 
 
 def topologies(probe: Probe) -> None:
-    """Send topologies beside topics that are missing, wrongly partitioned, or created later."""
+    """Send topologies whose topics are missing, have the wrong number of partitions, or are created later."""
     both = ["top-two", "top-three"]
     inner = TopicInfo("top-inner")
     cases = {

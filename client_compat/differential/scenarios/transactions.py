@@ -48,8 +48,8 @@ def init(probe: Probe, label: str, name: str, version: int = 4, **fields: Any) -
 
 
 def settled(probe: Probe, name: str, last: EndTxnRequest | None = None) -> None:
-    """Wait until the last transaction of this id has written all its markers. A release that cannot describe transactions is asked again
-    to end the `last` one.
+    """Wait until the last transaction of this transactional id has written all its markers. At a release without DescribeTransactions,
+    repeat the request `last`, if it is given, until it is no longer answered with CONCURRENT_TRANSACTIONS.
     """
     if not probe.knows(ApiKey.DESCRIBE_TRANSACTIONS):
         for _ in until(f"{name} is settled"):

@@ -13,7 +13,8 @@ SEND_TIMEOUT_MS = 60_000
 
 
 def _under_load(context: ScenarioContext, *, kill: bool, options: ProducerOptions) -> tuple[list[tuple[Sent, int]], list[list[int]]]:
-    """Send in rounds while the broker restarts; return each result with the number that its record carried, and the numbers in each log."""
+    """Send numbered records in rounds while the broker restarts. Return each record's result with its number, and for each partition the
+    numbers in its log."""
     topic = context.topic(PARTITIONS)
     producer = context.producer(**options)
     producer.send_ok(topic, [Record(b"-1", partition=index) for index in range(PARTITIONS)])

@@ -89,7 +89,7 @@ def test_the_command_exits_0_on_a_clean_log_and_1_on_violations(tmp_path: Path) 
     CASES["gap"].write(tmp_path / "gap")
     code, out = run(str(tmp_path / "sound"))
     assert code == 0
-    assert "not judged" in out  # the business key, which nobody named
+    assert "not judged" in out  # the business key, because --key-field is not given
     code, out = run(str(tmp_path / "sound"), str(tmp_path / "gap"), "--json", str(tmp_path / "verdict.json"))
     assert code == 1
     assert "t-0@10" in out

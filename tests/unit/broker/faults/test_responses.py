@@ -70,7 +70,8 @@ def test_every_api_that_is_served_can_be_refused_in_every_version(api: Any) -> N
 
 @pytest.mark.parametrize("api", SERVED, ids=lambda key: key.name)
 def test_whatever_is_asked_can_be_refused(api: Any) -> None:
-    """Random requests can be refused too: a connection without authentication may send anything, and no handler has read it."""
+    """An error response can be built for any request, even a random one: before authentication a client may send anything, and no handler
+    has validated it."""
     maker = MessageMaker(Random(int(api)))
     for version in range(SERVED[api].min_version, SERVED[api].max_version + 1):
         for _ in range(10):

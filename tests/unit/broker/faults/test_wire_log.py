@@ -141,7 +141,7 @@ def test_a_long_request_has_a_thread_only_for_its_document() -> None:
 
 
 def test_a_long_response_has_a_shorter_line_while_too_many_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The thread takes no exchange, so none of them leaves its place.
+    # This thread pool never runs an exchange, so each submitted exchange keeps its slot.
     monkeypatch.setattr("ottla.broker.faults.wire_log.ThreadPoolExecutor", lambda *_: SimpleNamespace(submit=lambda *_: None))
     lines, documents = Lines(), Lines()
     exchange = exchange_of(MetadataRequest(None), LONG, version=9)

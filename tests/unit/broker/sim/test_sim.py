@@ -88,7 +88,7 @@ def test_copiers_that_die_or_freeze_amid_transactions_copy_everything_once() -> 
 
 
 def test_a_run_leaves_nothing_to_be_cleaned_up_for_which_a_later_test_would_be_blamed() -> None:
-    simulate(Plan.of(6))  # of which a first collection leaves most: what cleans up makes new garbage
+    simulate(Plan.of(6))  # one collection would leave most of it, because clean-up code makes new garbage
     assert gc.collect() == 0
 
 

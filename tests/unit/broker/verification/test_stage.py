@@ -96,7 +96,7 @@ def test_what_a_program_left_behind_writes_nothing_while_it_is_judged(tmp_path: 
     with stage(tmp_path, program("leaves-a-child")) as on:
         on.play(once(on))
         left = int((on.directory / "work" / "pids").read_text())
-        until = time.monotonic() + TIMEOUT_S  # a signal has been sent; when it has done its work is the kernel's to say
+        until = time.monotonic() + TIMEOUT_S  # the signal was sent, but the kernel may end the process later
         while runs(left) and time.monotonic() < until:
             os.sched_yield()
         assert not runs(left)

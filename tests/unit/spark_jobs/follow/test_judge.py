@@ -85,7 +85,7 @@ def test_piece_by_piece_says_what_the_whole_log_says(tmp_path: Path) -> None:
         extra = Counter({(*what, original(where)): n for (*what, where), n in reported.items() if number_of(where) == number})
         assert wanted - extra == Counter(), name
         extra -= wanted
-        # A gap is told when it is seen, though what is missing may yet arrive late.
+        # A gap is reported when it is seen, although the missing batch may still arrive late.
         if extra:
             assert {rule for rule, *_ in extra} == {"sequence-gap"}, name
             assert any(rule == "sequence-order" for rule, *_ in wanted), name

@@ -92,7 +92,7 @@ def test_of_two_runs_at_once_only_one_commits(kind: TableFormat, tmp_path: Path)
         with pytest.raises(CannotJudge, match="another run"), open_sink(kind, tmp_path, DATED) as second:  # noqa: PT012 # the formats reject at different steps
             first.commit(stage(first, ("t", 1, 0)), {"t-0": 1})
             second.commit(stage(second, ("t", 1, 0)), {"t-0": 1})
-        if kind is TableFormat.PARQUET:  # its second run was not let in
+        if kind is TableFormat.PARQUET:  # the lock rejected the second run
             first.commit(stage(first, ("t", 1, 0)), {"t-0": 1})
     assert numbers(kind, tmp_path) == [("t", 1)]
 

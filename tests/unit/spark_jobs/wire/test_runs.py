@@ -12,7 +12,7 @@ from tests.support.wire_logs import FakeLeader, run_of_batches, segment
 
 @pytest.fixture
 def leader(monkeypatch: pytest.MonkeyPatch) -> FakeLeader:
-    """The leader to which every connection leads."""
+    """A fake leader, to which every connection of the test leads."""
     made = FakeLeader(run_of_batches([(0, 5, 10)] * 4))
 
     class Reached:

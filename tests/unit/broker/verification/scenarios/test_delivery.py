@@ -18,7 +18,7 @@ def test_retries_under_one_sequence_number_hold_in_all(tmp_path: Path) -> None:
 
 def test_retries_without_a_producer_id_write_twice(tmp_path: Path) -> None:
     found = results(tmp_path, program("plain"), *(name for name in NAMES if name != "late-ack"))
-    # A timeout that a busy machine does not exceed, and a response that does.
+    # The program's timeout (2 s) is long enough for a busy machine, but shorter than the delay of the response (3 s).
     found |= results(tmp_path / "late", program("plain", "--timeout=2"), "late-ack", terms=Terms(timeout_s=30, restarts=3, late_ms=3_000))
     for name in ("lost-ack", "late-ack", "duplicate-delivery", "window-overflow"):
         breach = found[name].of(Guarantee.ONCE)
@@ -34,7 +34,7 @@ def test_a_refusal_that_is_not_handled_shows(tmp_path: Path, mode: str, guarante
 
 
 def test_a_program_that_sends_one_request_meets_what_it_can(tmp_path: Path) -> None:
-    names = [name for name in NAMES if name != "producer-state-lost"]  # which takes two requests to be anything
+    names = [name for name in NAMES if name != "producer-state-lost"]  # which has no effect on a single request
     assert standings(tmp_path, program("single"), *names) == dict.fromkeys(names, Standing.HELD)
 
 
