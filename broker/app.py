@@ -35,7 +35,7 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
 from ottla.broker.faults.disk import FillableFiles
 from ottla.broker.faults.engine import Faults
-from ottla.broker.net.connection import Shared, connection_limits
+from ottla.broker.net.connection import SharedConnectionState, connection_limits
 from ottla.broker.net.listeners import inter_broker_listener, listeners_of, reachable_endpoints
 from ottla.broker.net.network import host_and_port
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
@@ -113,7 +113,7 @@ class Broker:
         self._controller = self._own_controller() if settings.is_controller else None
         self._publisher: Publisher
         self._dispatcher: Dispatcher
-        self._shared: Shared
+        self._shared: SharedConnectionState
 
     @property
     def address(self) -> tuple[str, int]:
@@ -251,7 +251,7 @@ class Broker:
         """
         if self.standalone is None:
             raise RuntimeError("a cluster broker has no state of its own: mark the cluster (InProcessCluster.mark)")
-        await self.standalone.controller.voter.committed()
+        await self.standalone.controller.voter.commit()
         await self.standalone.published()
         if not self.log_dir.save():
             raise RuntimeError(f"not all partitions in {self.log_dir.path} can be saved, because a disk error took one offline")
@@ -464,7 +464,7 @@ class Broker:
         settings = self.settings
         self._dispatcher = Dispatcher(self.services, self._faults, self._routes, compute=self._flusher.compute)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
-        self._shared = shared = Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget)
+        self._shared = shared = SharedConnectionState(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection
         between_brokers = inter_broker_listener(settings) if len(self._server.listeners) > 1 else None
         shared.max_connections = connection_limits(settings, between_brokers)

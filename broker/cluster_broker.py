@@ -26,7 +26,7 @@ from ottla.broker.cluster.observer_state import Observer, ObserverLimits
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
-from ottla.broker.core.membership import RACK_AWARE_SELECTOR, controllers
+from ottla.broker.core.role_settings import RACK_AWARE_SELECTOR, controllers
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.environment import Environment
 from ottla.broker.net.links import NodeLinks
@@ -46,14 +46,14 @@ from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
 from ottla.broker.runtime.nodes.peers import Peers
 from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
+from ottla.broker.runtime.nodes.snapshot_generator import SnapshotPolicy
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
 from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
-from ottla.broker.runtime.replicas.fetchers import Fetchers, Following
+from ottla.broker.runtime.replicas.alter_partition_manager import AlterPartitionManager
+from ottla.broker.runtime.replicas.fetchers import FetcherParameters, Fetchers
 from ottla.broker.runtime.replicas.flusher import Flusher
-from ottla.broker.runtime.replicas.partition import Membership
+from ottla.broker.runtime.replicas.partition import ClusterContext
 from ottla.broker.runtime.replicas.partitions import Partitions
-from ottla.broker.runtime.replicas.proposals import Proposals
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import PartitionLog
@@ -72,8 +72,9 @@ CHANNEL_MS: Final = 60_000
 
 
 class ClusterComponents:
-    """A broker's membership in a cluster. `on_lost` is called with the error that must end the process. `controller` is the controller
-    role of the same process, if it has one. The nursery closes what `join` starts."""
+    """The components that only a cluster broker needs. `on_lost` is called with the error that must end the process. `controller` is the
+    controller role of the same process, if it has one. The nursery closes the components that `join` starts.
+    """
 
     def __init__(
         self,
@@ -99,13 +100,15 @@ class ClusterComponents:
         self._channels: list[ControllerChannel] = []
         self._observer = self._make_observer(flusher) if controller is None else _local(controller, self._published, nursery)
         self._life = self._make_life(listeners)
-        self._proposals = Proposals(self._channel("alter-partition", None), settings.node_id, self._brokers, nursery)
-        self._fetchers = Fetchers(self._following())
-        racks = self._rack_of if settings.replica_selector_class == RACK_AWARE_SELECTOR else None
-        membership = Membership(
-            self._brokers, self._proposals.submit, self._has, settings.replica_lag_time_max_ms, racks, self._throttles.leader
+        self._alter_partition_manager = AlterPartitionManager(
+            self._channel("alter-partition", None), settings.node_id, self._brokers, nursery
         )
-        partitions = Partitions(flusher, environment.clock, membership)
+        self._fetchers = Fetchers(self._fetcher_parameters())
+        racks = self._rack_of if settings.replica_selector_class == RACK_AWARE_SELECTOR else None
+        context = ClusterContext(
+            self._brokers, self._alter_partition_manager.submit, self._has, settings.replica_lag_time_max_ms, racks, self._throttles.leader
+        )
+        partitions = Partitions(flusher, environment.clock, context)
         self._publisher = Publisher(
             self._catalog,
             configs,
@@ -205,7 +208,7 @@ class ClusterComponents:
 
     async def _carry_out(self, published: Published) -> None:
         await self._publisher.take(published)
-        self._directories.look(published.changes)
+        self._directories.maybe_report(published.changes)
 
     def _look_for_controller(self) -> None:
         for channel in self._channels:
@@ -297,9 +300,9 @@ class ClusterComponents:
             nursery=self._nursery,
         )
 
-    def _following(self) -> Following:
+    def _fetcher_parameters(self) -> FetcherParameters:
         settings = self._settings
-        return Following(
+        return FetcherParameters(
             settings.node_id,
             self._brokers,
             self._links.to_leader,

@@ -25,7 +25,7 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
-from ottla.broker.net.connection import Shared, connection_limits
+from ottla.broker.net.connection import SharedConnectionState, connection_limits
 from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of
 from ottla.broker.net.network import host_and_port
@@ -123,7 +123,7 @@ class ControllerPart:
         if any(at_listener.tls is not None for at_listener in self._authentication.values()):
             self._follow_stores(role)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
-        shared = Shared(self._dispatcher, environment.clock, self._timers, settings.socket_request_max_bytes, budget)
+        shared = SharedConnectionState(self._dispatcher, environment.clock, self._timers, settings.socket_request_max_bytes, budget)
         shared.max_connections = connection_limits(settings)
         shared.check_connection = lambda listener, host: check_connection(services, listener, host, for_brokers=False)
         self._nursery.at_close(self._stop_serving, self._abort)

@@ -13,7 +13,7 @@ from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import UserScramCredentialRecord
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import bootstrap_levels, level_name
-from ottla.broker.core.membership import MORE_VOTERS
+from ottla.broker.core.role_settings import MORE_VOTERS
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, data_dir
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, listeners_of

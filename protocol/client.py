@@ -24,7 +24,7 @@ from ottla.protocol.wire import Buffer
 
 TIMEOUT_S = 30.0
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-"""Kafka's own default of `socket.request.max.bytes`."""
+"""The maximum size of a received frame: Kafka's default of `socket.request.max.bytes`."""
 _READ_BYTES = 64 * 1024
 _SOFTWARE_NAME, _SOFTWARE_VERSION = "ottla", "1"
 

@@ -1,7 +1,7 @@
 """Shared parts of the encoder and decoder compilers: generated source lines with the fields they handle, and queries about structs.
 
 A compiled function is straight-line Python in one try block. When a line raises, the field that it reads or writes is found by the line's
-number (`Source.culprits`), so that the normal path does no bookkeeping for error messages.
+number (`Source.fields_of_failed_line`), so that the normal path does no bookkeeping for error messages.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Source:
         function: Callable[..., Any] = namespace[self.lines[0].split("(")[0].removeprefix("def ")]
         return function
 
-    def culprits(self, exc: BaseException) -> list[tuple[str, int]]:
+    def fields_of_failed_line(self, exc: BaseException) -> list[tuple[str, int]]:
         """Return the (field path, size in bytes) pairs that the generated line which raised `exc` handles."""
         traceback = exc.__traceback__
         line = traceback.tb_lineno if traceback is not None else 0

@@ -83,9 +83,9 @@ class _DecoderCompiler:
 
     def fail(self, exc: Exception, pos: int, end: int) -> NoReturn:
         """Raise MalformedMessage with the field and the position of the error."""
-        culprits = self.source.culprits(exc)
-        path = culprits[-1][0]
-        for candidate, size in culprits:
+        fields = self.source.fields_of_failed_line(exc)
+        path = fields[-1][0]
+        for candidate, size in fields:
             path = candidate
             if size and pos + size > end:
                 break

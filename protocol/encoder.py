@@ -64,7 +64,7 @@ class _EncoderCompiler:
 
     def fail(self, exc: Exception) -> NoReturn:
         """Raise EncodeError. It names the field whose value cannot be written, or all fields of the failed `struct` call."""
-        paths = [path.removeprefix(self.source.title + ".") for path, _ in self.source.culprits(exc)]
+        paths = [path.removeprefix(self.source.title + ".") for path, _ in self.source.fields_of_failed_line(exc)]
         raise EncodeError(f"{self.source.title}: {', '.join(paths)}: {exc}") from exc
 
     def local(self, stem: str) -> str:

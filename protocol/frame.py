@@ -13,7 +13,7 @@ from ottla.protocol.wire import Buffer
 
 _SIZE = struct.Struct(">i")
 PREFIX_BYTES = _SIZE.size
-"""Length of the size before each frame."""
+"""The length of the size prefix before each frame."""
 
 
 class FrameReader:
@@ -23,7 +23,7 @@ class FrameReader:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        """May be changed between two calls of `feed`."""
+        """The maximum size of a frame; may be changed between two calls of `feed`."""
         self._partial = bytearray()
         self._wanted = PREFIX_BYTES
 

@@ -16,16 +16,16 @@ from contextlib import suppress
 from typing import Final
 
 SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Hash functions by mechanism."""
+"""The hash function of each SCRAM mechanism."""
 _ITERATIONS_MIN: Final = 4096
 _NONCE_BYTES: Final = 18
 _ITERATIONS_MAX: Final = 1_000_000
-"""Limit, because a server could keep this client busy for minutes with more."""
+"""The maximum number of SCRAM iterations: with more, a server could keep this client busy for minutes."""
 _ITERATIONS_OF_KAFKA: Final = 16_384
 """The most iterations that Kafka allows for a user; they take a few milliseconds."""
 
 Ask = Callable[[bytes], bytes]
-"""Sends a token and returns the server's."""
+"""A function that sends a token to the server and returns the server's token."""
 
 Tokens = Generator[bytes, bytes, None]
 """Generates the tokens of one authentication, and is sent the server's response to each. Raises NotTrusted."""

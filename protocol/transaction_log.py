@@ -10,7 +10,7 @@ from ottla.protocol.schema import Message, array, int8, int16, int32, int64, str
 
 TRANSACTION_KEY = 0
 TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
-"""The states that the numbers of `transaction_status` stand for."""
+"""The names of the states by their number in `transaction_status`."""
 
 
 @wire_struct

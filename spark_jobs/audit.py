@@ -401,10 +401,10 @@ def _follow(  # noqa: PLR0917 # the parameters are the command's options
     if checkpoint is None:
         raise CannotJudge("--follow needs --checkpoint DIR, where it keeps how far it is")
     require_spark()
-    from ottla.spark_jobs.follow.run import Following, follow_command  # noqa: PLC0415 # only with --follow
+    from ottla.spark_jobs.follow.run import FollowOptions, follow_command  # noqa: PLC0415 # only with --follow
 
     args = {"expiration_ms": expiration_ms, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
-    return follow_command(Following(paths, checkpoint, args, topics or (), trigger, once, master), json_file, lake)
+    return follow_command(FollowOptions(paths, checkpoint, args, topics or (), trigger, once, master), json_file, lake)
 
 
 def _show(verdict: Verdict, samples: int, json_file: Path | None) -> None:

@@ -15,8 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-KEPT: Final = 4
-"""The number of archives that are not deleted when another one is written. An archive takes 70 to 200 MB."""
+ARCHIVES_MAX: Final = 4
+"""The maximum number of archives in the cache directory, including the one that is about to be written. An archive takes 70 to 200 MB."""
 
 
 def archive_options(java: str, spark_home: Path) -> str:
@@ -38,7 +38,7 @@ def archive_options(java: str, spark_home: Path) -> str:
         else:
             option = "ArchiveClassesAtExit"
             others = [path for path in directory.glob("spark-*.jsa") if path != archive]
-            for old in sorted(others, key=lambda path: path.stat().st_mtime_ns)[: -KEPT + 1]:
+            for old in sorted(others, key=lambda path: path.stat().st_mtime_ns)[: -ARCHIVES_MAX + 1]:
                 old.unlink()
     except (OSError, RuntimeError):  # RuntimeError: this user has no home
         return ""

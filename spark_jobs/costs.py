@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.spark_jobs.views import bounded
+from ottla.spark_jobs.views import clamped
 
 COST_SIZES: Final = """
     SELECT p.log_dir, p.topic,
@@ -23,7 +23,7 @@ COST_SIZES: Final = """
 """
 COST_SPANS: Final = f"""
     SELECT t.log_dir, t.topic, t.outcome,
-        {bounded("coalesce(t.marker_offset, e.last_offset)")} - {bounded("t.first_offset")} AS lag_records,
+        {clamped("coalesce(t.marker_offset, e.last_offset)")} - {clamped("t.first_offset")} AS lag_records,
         t.marker_timestamp - t.first_timestamp AS length_ms
     FROM transactions t
     JOIN (SELECT log_dir, topic, partition, max(last_offset) AS last_offset FROM batches GROUP BY log_dir, topic, partition) e

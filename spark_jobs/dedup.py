@@ -60,7 +60,7 @@ STABLE: Final = """
     SELECT log_dir, topic, partition, min(base_offset) AS last_stable_offset FROM outcomes WHERE outcome IS NULL
     GROUP BY log_dir, topic, partition
 """
-"""Each partition with an open transaction: a read_committed consumer gets no record from this offset on."""
+"""The last stable offset of each partition with an open transaction. A read_committed consumer gets no record from this offset on."""
 
 JUDGED: Final = """
     SELECT *,
@@ -219,7 +219,7 @@ def _staged(engine: Engine, sink: Sink, query: str) -> list[DataFile]:
     from ottla.spark_jobs.sinks.files import DataFile  # noqa: PLC0415 # PyArrow is optional
     from ottla.spark_jobs.sinks.schemas import FILES  # noqa: PLC0415 # PyArrow is optional
 
-    return [DataFile(**row) for row in engine.through(query, sink.staging.write, FILES)]
+    return [DataFile(**row) for row in engine.map_in_arrow(query, sink.staging.write, FILES)]
 
 
 def _key(row: Row) -> str:

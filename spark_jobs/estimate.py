@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.protocol.printable import printable
+from ottla.spark_jobs.audit_tasks import partitions_of, plan, size_of
 from ottla.spark_jobs.log_directory import LogDirectory, SideFile
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.paths import absolute
 from ottla.spark_jobs.segment_reader import ROWS_MAX, WINDOW_BYTES
 from ottla.spark_jobs.session import cores_of
-from ottla.spark_jobs.sharing import partitions_of, plan, size_of
 from ottla.spark_jobs.steps import AuditSpec
 from ottla.spark_jobs.verdict import counted
 

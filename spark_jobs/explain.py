@@ -118,14 +118,15 @@ def explain(place: str, path: str | Path) -> Explanation:
     if found.batch["base_sequence"] >= 0:
         found.sequence = (found.batch["base_sequence"] + offset - found.batch["base_offset"]) & 0x7FFFFFFF
     if found.transaction is not None:
-        _ask_coordinator(found, path)
+        _add_coordinator_state(found, path)
     found.groups = _groups(topic, partition, path)
     return found
 
 
 def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filters) -> Explanation:
     """Scan the partition's batch headers once; return an `Explanation` with the batch that holds the offset, its transaction, and the
-    oldest transaction that is open at the log's end. Raises NotThere if no batch holds the offset."""
+    oldest transaction that is open at the log's end. A batch with a wrong CRC is returned only if no other batch holds the offset; other
+    facts do not depend on its header. Raises NotThere if no batch holds the offset."""
     open_: dict[int, int] = {}
     found: Explanation | None = None
     first, last = None, -1
@@ -133,15 +134,19 @@ def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filter
         if batch["base_offset"] is None:
             continue
         first = max(batch["log_start_offset"], batch["segment"]) if first is None else first
-        last = max(last, batch["last_offset"])
         producer_id = batch["producer_id"]
         holds = batch["base_offset"] <= offset <= batch["last_offset"]
+        if batch["crc_ok"] is False:
+            if holds and found is None:
+                found = Explanation(topic, partition, offset, batch)
+            continue
+        last = max(last, batch["last_offset"])
         if holds:
             found = Explanation(topic, partition, offset, batch)
         if batch["control"]:
             began = open_.pop(producer_id, None) if batch["marker"] else None
             if began is not None and found is not None:
-                _end(found, batch, began, here=holds)
+                _apply_marker(found, batch, began, here=holds)
         elif batch["transactional"]:
             open_.setdefault(producer_id, batch["base_offset"])
             if holds and found is not None:
@@ -151,14 +156,15 @@ def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filter
         raise NotThere("; ".join(logs.problems) or f"{logs.path} has no records of {topic}-{partition}")
     if found is None:
         where = "before the log's start" if offset < first else "after its end" if offset > last else "in a hole (compacted or lost)"
-        raise NotThere(f"{topic}-{partition}@{offset} is {where}: the log holds offsets {first} to {last}")
+        offsets = f"offsets {first} to {last}" if last >= 0 else "no batch with a correct checksum"
+        raise NotThere(f"{topic}-{partition}@{offset} is {where}: the log holds {offsets}")
     if open_:
         found.holding_back = min(open_.items(), key=lambda each: each[1])
     found.last_stable_offset = last + 1 if found.holding_back is None else found.holding_back[1]
     return found
 
 
-def _end(found: Explanation, marker: dict[str, Any], began: int, *, here: bool) -> None:
+def _apply_marker(found: Explanation, marker: dict[str, Any], began: int, *, here: bool) -> None:
     """Set the outcome of `found.transaction` from a marker, if the marker ends it. `began`: the transaction's first offset; `here`: the
     marker is itself the record to explain."""
     if here:
@@ -174,7 +180,7 @@ def _records(path: str | Path, one: Filters, offset: int) -> Iterator[dict[str, 
             yield record
 
 
-def _ask_coordinator(found: Explanation, path: str | Path) -> None:
+def _add_coordinator_state(found: Explanation, path: str | Path) -> None:
     for row in _rows("transactions", path, Filters(), ("transactional_id", "producer_id", "state")):
         if row["producer_id"] == found.batch["producer_id"] and found.transaction is not None:
             found.transaction.transactional_id, found.transaction.state = row["transactional_id"], row["state"]

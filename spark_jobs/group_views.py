@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.spark_jobs.views import bounded
+from ottla.spark_jobs.views import clamped
 
 WIDTH_MAX: Final = 1 << 16
 """The widest state batch whose offsets are judged one by one, several times group.share.max.partition.max.record.locks (10000). Damage may
@@ -63,7 +63,7 @@ log, a snapshot without state batches and with leader epoch 0 is taken for an in
 SHARE_RECORDS: Final = f"""
     WITH wide AS (
         SELECT log_dir, partition, offset, first_offset, last_offset, delivery_state, delivery_count,
-            {bounded("last_offset")} - {bounded("first_offset")} AS width
+            {clamped("last_offset")} - {clamped("first_offset")} AS width
         FROM raw_share_states WHERE batch IS NOT NULL AND delivery_state IN (0, 2, 3, 4) AND first_offset >= 0
     ), opened AS (
         SELECT log_dir, partition, offset AS at, delivery_state, delivery_count,

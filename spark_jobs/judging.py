@@ -23,7 +23,7 @@ from ottla.spark_jobs.deliveries import ShareDeliveries
 from ottla.spark_jobs.engines import Row
 from ottla.spark_jobs.log_directory import SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory
 from ottla.spark_jobs.merging import finding_order
-from ottla.spark_jobs.reports.pictures import Extent, Pictures, Where, collect
+from ottla.spark_jobs.reports.pictures import Extent, FindingPlace, Pictures, collect
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.steps import Answer, AuditSpec
 from ottla.spark_jobs.verdict import DirectoryVerdict, Finding
@@ -70,9 +70,11 @@ class Judge(Protocol):
     def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
         """Return the rows (findings, counts and others, see `Answer`) that all tasks of both steps return, in any order. Raises OSError."""
 
-    def draw(self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
+    def draw(
+        self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[FindingPlace]
+    ) -> Iterable[Answer]:
         """Return the data for the pictures of the partitions in `drawn`, and the batch headers of the findings in `found` (see
-        `pictures.material`). Call it after `judge`."""
+        `pictures.picture_rows`). Call it after `judge`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def run(job: Job) -> None:
     spec = replace(
         job.spec,
         whole_states=_whole_states(logs),
-        namesakes=_namesakes(job, logs) if job.spec.replicas else (),
+        recreated_topics=_recreated_topics(job, logs) if job.spec.replicas else (),
         topic_ids=[(each.path, topic_id, topic) for each in logs for topic_id, topic in _topic_ids(each)],
         draws=job.pictures is not None,
     )
@@ -105,7 +107,7 @@ def run(job: Job) -> None:
             verdict.rules[rule.name].judged = bool(verdict.segments) and not (fetched and rule.view in ONLY_IN_FILES)
     if spec.replicas:
         _report_no_replicas(job, logs)
-    answers = together(job.judge.judge(spec, logs))
+    answers = rows_by_kind(job.judge.judge(spec, logs))
     _count(job, answers)
     for row in sorted(answers["costs"], key=lambda row: (row["log_dir"], row["topic"])):
         job.verdicts[row["log_dir"]].costs.append(TopicCosts(**{name: row[name] for name in row if name != "log_dir"}))
@@ -113,10 +115,12 @@ def run(job: Job) -> None:
     _add_findings(job, answers["findings"])
     _report_missing_key(job, answers["keys"])
     if job.pictures is not None:
-        job.pictures.update(collect(job.verdicts.values(), answers["extents"], lambda *what: together(job.judge.draw(spec, logs, *what))))
+        job.pictures.update(
+            collect(job.verdicts.values(), answers["extents"], lambda *what: rows_by_kind(job.judge.draw(spec, logs, *what)))
+        )
 
 
-def together(answers: Iterable[Answer]) -> Mapping[str, list[Row]]:
+def rows_by_kind(answers: Iterable[Answer]) -> Mapping[str, list[Row]]:
     """Return the rows of all tasks' answers by their kind (such as `findings` or `counts`)."""
     found: dict[str, list[Row]] = defaultdict(list)
     for answer in answers:
@@ -130,7 +134,7 @@ def _whole_states(logs: Sequence[LogDirectory]) -> list[str]:
     return [path for path, numbers in there.items() if numbers and numbers == set(range(len(numbers)))]
 
 
-def _namesakes(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]:
+def _recreated_topics(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]:
     """Return the partitions whose directories belong to different topics of the same name, by the topic ids in `partition.metadata`; add a
     problem to each verdict for each of them. A broker that was offline while a topic was deleted and recreated still has the old topic's
     partitions."""
@@ -138,12 +142,12 @@ def _namesakes(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]
     for logs in found:
         for partition, directory in _directories(logs.of_topics(job.spec.topics)).items():
             ids[partition] |= set(_ids_in(logs, directory))
-    namesakes = sorted(partition for partition, several in ids.items() if len(several) > 1)
-    for topic, index in namesakes:
+    recreated = sorted(partition for partition, several in ids.items() if len(several) > 1)
+    for topic, index in recreated:
         reason = f"{topic}-{index} is of different topics of this name in these directories (see partition.metadata): not compared"
         for verdict in job.verdicts.values():
             verdict.problems.append(reason)
-    return namesakes
+    return recreated
 
 
 def _report_no_replicas(job: Job, logs: Sequence[LogDirectory]) -> None:

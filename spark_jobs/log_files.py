@@ -32,7 +32,7 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 SIZES_MAX: Final = {LEADER_EPOCHS: SMALL_FILE_BYTES, "snapshot": SNAPSHOT_BYTES_MAX}
-"""The maximum size of side files that are read in one piece."""
+"""The maximum sizes of those kinds of side files that are read in one piece."""
 SWAPPING: Final = "the cleaner was putting it in place of other segments; start the broker, which ends that, and judge it again"
 PARTITION_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**63 - 1
@@ -157,7 +157,8 @@ def _add_partition(  # noqa: PLR0917 # called once
     sizes = {entry.name: entry.size_bytes for entry in entries}
     bases = [int(entry.name[:20]) for entry in logs]
     same = {entry.name[:20]: base for entry, base in zip(logs, bases, strict=True)}
-    """The numbers that side files share with their segment: millions of equal numbers would take the driver's memory."""
+    """Base offsets by the digits in the file names. A segment and its side files then refer to one integer object, which saves the driver's
+    memory if there are millions of files."""
     unread = [f"{entry.path}: {NO_REGULAR_FILE}" for entry in logs if not entry.is_file]
     unread += [f"{entry.path}: {NO_OFFSET}" for entry, base in zip(logs, bases, strict=True) if base > OFFSET_MAX]
     unread += [f"{entry.path}: not readable" for entry in logs if entry.is_file and not where.readable(entry.path)]

@@ -40,7 +40,7 @@ from ottla.spark_jobs.wire.address import Address, address
 SERVERS: Final = "bootstrap.servers"
 NUMBERS: Final = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
 OPTIONS: Final = ("path", "level", "topic", "partition", *NUMBERS, "walk", "max_bytes_per_trigger")
-"""The options without a dot in their names; those with one belong to the client that reads a cluster."""
+"""The data source's own options. Options with a dot in their names are client properties for reading a cluster."""
 
 
 class KafkaLogSource(DataSource):

@@ -2,8 +2,9 @@
 
 Invariants:
 - Each rule runs in one of the steps, according to its `scope`.
-- In one process, both steps use the same engine and its tables. Distributed (see `sharing`), each task runs the first step on its own
-  engine and hands on the rows of HANDED, and the second step reads those rows. The queries are the same, and so are the findings.
+- In one process, both steps use the same engine and its tables. Distributed (see `audit_tasks`), each task runs the first step on its own
+  engine and passes on the rows that SHUFFLED selects, and the second step reads those rows. The queries are the same, and so are the
+  findings.
 - Findings are limited to samples; their counts are exact.
 """
 
@@ -20,17 +21,18 @@ from ottla.spark_jobs.costs import COST_SIZES, COST_SPANS, COSTS
 from ottla.spark_jobs.engines import Row
 from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory
 from ottla.spark_jobs.reports import pictures
-from ottla.spark_jobs.reports.pictures import Drawn, Where
+from ottla.spark_jobs.reports.pictures import Drawn, FindingPlace
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ottla.spark_jobs.engines.embedded import EmbeddedEngine
 
-Given = Mapping[str, "pa.RecordBatchReader"]
+RowsRead = Mapping[str, "pa.RecordBatchReader"]
 """Rows that other tasks have read from the logs: `batches` has the columns RAW_BATCHES_NEED, `records` the rows of KEYED_RECORDS."""
 Answer = dict[str, list[Row]]
-"""Rows by name: `findings`, `counts`, `producers`, `costs`, `deliveries`, `keys`, `extents`, and those that `pictures.material` returns."""
+"""A task's results, as rows by kind: `findings`, `counts`, `producers`, `costs`, `deliveries`, `keys`, `extents`, and the kinds of
+`pictures.picture_rows`."""
 
 LOG_ENDS: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, log_start_offset bigint, "
@@ -42,9 +44,9 @@ LOG_ENDS: Final = (
 @dataclass(frozen=True, slots=True)
 class AuditSpec:
     """The options of a run, the same for all tasks. `key_place`: the place of the business key (one of views.KEYS); None without a business
-    key. `whole_states`: the directories that hold every partition of `__transaction_state`. `namesakes`: partitions of different topics
-    with the same name, which are not compared as replicas. `topic_ids`: (directory, topic id, topic). `draws`: data for the HTML report's
-    pictures is needed, too."""
+    key. `whole_states`: the directories that hold every partition of `__transaction_state`. `recreated_topics`: partitions whose
+    directories belong to different topics of one name, which are not compared as replicas. `topic_ids`: (directory, topic id, topic).
+    `draws`: data for the HTML report's pictures is needed, too."""
 
     topics: Sequence[str]
     key_place: str | None
@@ -53,7 +55,7 @@ class AuditSpec:
     samples: int
     args: Mapping[str, Any]
     whole_states: Sequence[str] = ()
-    namesakes: Sequence[tuple[str, int]] = ()
+    recreated_topics: Sequence[tuple[str, int]] = ()
     topic_ids: Sequence[tuple[str, str, str]] = ()
     draws: bool = False
 
@@ -70,10 +72,10 @@ class AuditSpec:
 
 
 @dataclass(slots=True)
-class Made:
-    """The names of the SQL views that the first step has made, as rules use them. `transactional`: some batch is transactional."""
+class AvailableViews:
+    """The SQL views that the first step has made, by the names that rules use. `transactional`: some batch is transactional."""
 
-    views: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
     transactional: bool = False
 
     def allows(self, rule: Rule) -> bool:
@@ -81,31 +83,32 @@ class Made:
         return rule.view in self.views and (self.transactional or not rule.needs_transactions)
 
 
-class Handed(NamedTuple):
-    """The rows of one view that each task of the first step passes to the second step. `query`: the SQL that selects them. `together`: an
-    SQL hash of some columns; rows with equal hashes go to the same task of the second step. If it is empty, every task gets all rows."""
+class Shuffled(NamedTuple):
+    """The rows of one view that each task of the first step passes to the second step. `query`: the SQL that selects them. `partition_by`:
+    SQL for a hash of some columns; rows with equal hashes go to the same task of the second step. If it is empty, every task gets all
+    rows."""
 
     query: str
-    together: str = ""
+    partition_by: str = ""
 
 
 _OF_PRODUCER: Final = "xxhash64(CAST(log_dir AS STRING), producer_id)"
 _OF_GROUP: Final = "xxhash64(CAST(log_dir AS STRING), group_id)"
 _OF_TOPIC: Final = "xxhash64(CAST(log_dir AS STRING), CAST(topic AS STRING))"
-HANDED: Final[dict[str, Handed]] = {
-    "counts": Handed("SELECT * FROM counts"),
-    "logs": Handed("SELECT * FROM logs"),
-    "newest_epochs": Handed("SELECT * FROM newest_epochs", _OF_PRODUCER),
-    "transactions": Handed("SELECT * FROM transactions", _OF_PRODUCER),
-    "unended": Handed("SELECT * FROM unended", _OF_PRODUCER),
-    "states": Handed("SELECT * FROM states WHERE producer_id IS NOT NULL", _OF_PRODUCER),
-    "group_commits": Handed(
+SHUFFLED: Final[dict[str, Shuffled]] = {
+    "counts": Shuffled("SELECT * FROM counts"),
+    "logs": Shuffled("SELECT * FROM logs"),
+    "newest_epochs": Shuffled("SELECT * FROM newest_epochs", _OF_PRODUCER),
+    "transactions": Shuffled("SELECT * FROM transactions", _OF_PRODUCER),
+    "unended": Shuffled("SELECT * FROM unended", _OF_PRODUCER),
+    "states": Shuffled("SELECT * FROM states WHERE producer_id IS NOT NULL", _OF_PRODUCER),
+    "group_commits": Shuffled(
         "SELECT * FROM group_commits WHERE transactional AND previous_transactional AND committed_offset < previous_offset", _OF_PRODUCER
     ),
-    "share_ends": Handed("SELECT * FROM share_ends", _OF_GROUP),
-    "cost_sizes": Handed("SELECT * FROM cost_sizes", _OF_TOPIC),
-    "cost_spans": Handed("SELECT * FROM cost_spans", _OF_TOPIC),
-    "visible_records": Handed(
+    "share_ends": Shuffled("SELECT * FROM share_ends", _OF_GROUP),
+    "cost_sizes": Shuffled("SELECT * FROM cost_sizes", _OF_TOPIC),
+    "cost_spans": Shuffled("SELECT * FROM cost_spans", _OF_TOPIC),
+    "visible_records": Shuffled(
         "SELECT log_dir, topic, partition, offset, timestamp, file, position, producer_id, producer_epoch, business_key, key_hash "
         "FROM visible_records WHERE business_key IS NOT NULL",
         "key_hash",
@@ -115,61 +118,62 @@ HANDED: Final[dict[str, Handed]] = {
 
 
 def judge_partitions(
-    engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], given: Given | None = None
-) -> tuple[Answer, Made]:
+    engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], rows_read: RowsRead | None = None
+) -> tuple[Answer, AvailableViews]:
     """Run the first step over whole partitions: make the views, count, and evaluate the rules of Scope.PARTITION. Return the answer and the
-    views. `given`: None if the logs are read here. Raises OSError."""
-    made = make_views(engine, spec, logs, given)
+    views. `rows_read`: None if the logs are read here. Raises OSError."""
+    available = make_views(engine, spec, logs, rows_read)
     answer = {"counts": engine.rows("SELECT * FROM counts", {})}
-    if "visible_records" in made.views and spec.key_place is not None:
+    if "visible_records" in available.names and spec.key_place is not None:
         answer["keys"] = engine.rows("SELECT count(*) AS records, count(business_key) AS keyed FROM visible_records", {})
-    if "share_states" in made.views:
+    if "share_states" in available.names:
         answer["deliveries"] = engine.rows(group_views.SHARE_DELIVERIES, {})
     if spec.draws:
         answer["extents"] = engine.rows(pictures.EXTENTS, {})
-    answer["findings"] = _findings(engine, spec, [r for r in spec.rules if r.scope is Scope.PARTITION and made.allows(r)])
-    return answer, made
+    answer["findings"] = _findings(engine, spec, [r for r in spec.rules if r.scope is Scope.PARTITION and available.allows(r)])
+    return answer, available
 
 
 def judge_across(engine: EmbeddedEngine, spec: AuditSpec, there: Collection[str]) -> Answer:
     """Run the second step, which evaluates the rules that compare several partitions, and return its answer: costs of transactions, the
     number of producers, and findings. `there`: the names of the views that the first step made here or passed on."""
     (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
-    made = Made({*there}, sums["transactional"] > 0)
+    available = AvailableViews({*there}, sums["transactional"] > 0)
     answer = {"producers": engine.rows(views.PRODUCERS, {})}
-    if made.transactional:
+    if available.transactional:
         engine.table("complete_states", "log_dir string", [(log_dir,) for log_dir in spec.whole_states])
         engine.define("open_transactions", views.OPEN_TRANSACTIONS, spec.args)
         answer["costs"] = engine.rows(COSTS, {})
     if "share_ends" in there:
         engine.table("topic_ids", "log_dir string, topic_id string, topic string", spec.topic_ids)
-    answer["findings"] = _findings(engine, spec, [r for r in spec.rules if r.scope is not Scope.PARTITION and made.allows(r)])
+    answer["findings"] = _findings(engine, spec, [r for r in spec.rules if r.scope is not Scope.PARTITION and available.allows(r)])
     return answer
 
 
-def make_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], given: Given | None = None) -> Made:
+def make_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], rows_read: RowsRead | None = None) -> AvailableViews:
     """Make the views of whole partitions (see `judge_partitions`). Views for transactions, group offsets, index files, snapshots and high
     watermarks are made only if the logs contain any."""
-    made = _make_batch_views(engine, spec, logs, given)
+    available = _make_batch_views(engine, spec, logs, rows_read)
     if spec.replicas:
         _make_replica_views(engine, spec, logs)
-        made.views.add("replicas")
+        available.names.add("replicas")
     if spec.reads_records:
-        _make_record_views(engine, spec, logs, given)
-        made.views.add("visible_records")
+        _make_record_views(engine, spec, logs, rows_read)
+        available.names.add("visible_records")
     kinds = {file.kind for found in logs for file in found.of_topics(spec.topics).side_files}
     commits = any(segment.topic == CONSUMER_OFFSETS for found in logs for segment in found.of_topics(spec.topics).segments)
-    # The task that reads `__transaction_state` hands its states on, even if none of the task's own batches is transactional.
-    if made.transactional or kinds or commits or any(segment.topic == TRANSACTION_STATE for found in logs for segment in found.segments):
-        _make_transaction_views(engine, spec, logs, made)
+    # The task that reads `__transaction_state` passes its states on, even if none of the task's own batches is transactional.
+    states = any(segment.topic == TRANSACTION_STATE for found in logs for segment in found.segments)
+    if available.transactional or kinds or commits or states:
+        _make_transaction_views(engine, spec, logs, available)
     if commits:
         engine.read("raw_offsets", "offsets", logs, [], views.RAW_OFFSETS_NEED)
         engine.define("group_commits", views.GROUP_COMMITS, spec.args)
         engine.read("raw_groups", "groups", logs, [], group_views.RAW_GROUPS_NEED)
         engine.define("group_records", group_views.GROUP_RECORDS, spec.args)
-        made.views |= {"group_commits", "group_records"}
+        available.names |= {"group_commits", "group_records"}
     if any(segment.topic == SHARE_GROUP_STATE for found in logs for segment in found.of_topics(spec.topics).segments):
-        _make_share_views(engine, spec, logs, made)
+        _make_share_views(engine, spec, logs, available)
     if kinds - {"snapshot"}:
         engine.read("raw_indexes", "indexes", logs, spec.topics, views.RAW_INDEXES_NEED)
         for name, query in (
@@ -178,22 +182,24 @@ def make_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirect
             ("epoch_lookups", views.EPOCH_LOOKUPS),
         ):
             engine.define(name, query, spec.args)
-        made.views.add("indexes")
+        available.names.add("indexes")
     if "snapshot" in kinds:
         engine.read("raw_snapshots", "snapshots", logs, spec.topics, views.RAW_SNAPSHOTS_NEED)
-        made.views.add("snapshots")
+        available.names.add("snapshots")
     if ends := _log_ends(spec, logs):
         engine.table("log_ends", LOG_ENDS, ends)
-        made.views.add("log_ends")
-    return made
+        available.names.add("log_ends")
+    return available
 
 
-def _make_batch_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], given: Given | None = None) -> Made:
-    if given is None:
+def _make_batch_views(
+    engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], rows_read: RowsRead | None = None
+) -> AvailableViews:
+    if rows_read is None:
         engine.read("raw_batches", "batches", logs, spec.topics, views.RAW_BATCHES_NEED)
     else:
-        engine.take_batches("raw_batches", given["batches"], logs)
-    made = Made({"raw_batches"})
+        engine.store_batches("raw_batches", rows_read["batches"], logs)
+    available = AvailableViews({"raw_batches"})
     for name, query in (
         ("batches", views.batches()),
         ("producer_batches", views.producer_batches()),
@@ -204,24 +210,24 @@ def _make_batch_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[Lo
         ("newest_epochs", views.NEWEST_EPOCHS),
     ):
         engine.define(name, query, spec.args)
-        made.views.add(name)
+        available.names.add(name)
     (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
-    made.transactional = sums["transactional"] > 0
-    return made
+    available.transactional = sums["transactional"] > 0
+    return available
 
 
 def _make_replica_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory]) -> None:
     noted = [(found.path, *place, offset) for found in logs for place, offset in found.high_watermarks.items()]
     engine.table("high_watermarks", "log_dir string, topic string, partition int, high_watermark bigint", noted)
-    engine.table("namesakes", "topic string, partition int", spec.namesakes)
+    engine.table("recreated_topics", "topic string, partition int", spec.recreated_topics)
 
 
-def _make_record_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], given: Given | None) -> None:
+def _make_record_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], rows_read: RowsRead | None) -> None:
     need, keyed = record_query(spec)
-    if given is None:
+    if rows_read is None:
         engine.read("records", "records", logs, spec.topics, need, keep=False)
     else:
-        engine.show("keyed_records", given["records"])
+        engine.register("keyed_records", rows_read["records"])
         keyed = "SELECT * FROM keyed_records"
     engine.define("visible_records", views.VISIBLE_RECORDS.format(keyed=keyed), spec.args)
 
@@ -232,7 +238,7 @@ def record_query(spec: AuditSpec) -> tuple[str, str]:
     return views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" else ""), views.KEYED_RECORDS.format(key=views.KEYS[place])
 
 
-def _make_transaction_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], made: Made) -> None:
+def _make_transaction_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], available: AvailableViews) -> None:
     engine.read("raw_states", "transactions", logs, [TRANSACTION_STATE], views.RAW_STATES_NEED)
     for name, query in (
         ("states", views.STATES),
@@ -242,10 +248,10 @@ def _make_transaction_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Seque
         ("cost_spans", COST_SPANS),
     ):
         engine.define(name, query, spec.args)
-        made.views.add(name)
+        available.names.add(name)
 
 
-def _make_share_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], made: Made) -> None:
+def _make_share_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], available: AvailableViews) -> None:
     engine.read("raw_share_states", "share_states", logs, [], group_views.RAW_SHARE_STATES_NEED)
     for name, query in (
         ("share_states", group_views.SHARE_STATES),
@@ -253,7 +259,7 @@ def _make_share_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[Lo
         ("share_ends", group_views.SHARE_ENDS),
     ):
         engine.define(name, query, spec.args)
-        made.views.add(name)
+        available.names.add(name)
 
 
 def _log_ends(spec: AuditSpec, logs: Sequence[LogDirectory]) -> list[tuple[Any, ...]]:
@@ -265,12 +271,14 @@ def _log_ends(spec: AuditSpec, logs: Sequence[LogDirectory]) -> list[tuple[Any, 
     ]
 
 
-def draw(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Drawn], found: Sequence[Where]) -> Answer:
-    """Return the data for pictures of the partitions in `drawn` (see `pictures.material`). The engine must not have any views yet."""
-    made = _make_batch_views(engine, spec, logs)
-    if made.transactional:
+def draw(
+    engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Drawn], found: Sequence[FindingPlace]
+) -> Answer:
+    """Return the data for pictures of the partitions in `drawn` (see `pictures.picture_rows`). The engine must not have any views yet."""
+    available = _make_batch_views(engine, spec, logs)
+    if available.transactional:
         engine.define("transactions", views.TRANSACTIONS, spec.args)
-    return pictures.material(engine, drawn, found, transactional=made.transactional)
+    return pictures.picture_rows(engine, drawn, found, transactional=available.transactional)
 
 
 def _findings(engine: EmbeddedEngine, spec: AuditSpec, rules: Sequence[Rule]) -> list[Row]:

@@ -45,7 +45,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._unread = unread
         self._max_bytes = max_bytes
         self._at_start: dict[str, list[Segment]] | None = None
-        """With Trigger.AvailableNow, the listing of its start."""
+        """With Trigger.AvailableNow, the logs as they were listed at the query's start; only these are read. Otherwise None."""
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Limit the stream to the present ends of the logs (Trigger.AvailableNow)."""

@@ -21,7 +21,7 @@ RAW_BATCHES_NEED: Final = (
 """The columns of level `batches` that views and rules read. The reader builds no others."""
 
 
-def bounded(number: str) -> str:
+def clamped(number: str) -> str:
     """Return SQL that clamps a time or an offset to the range from -2^62 to 2^62 - 1, so that the difference of two values fits into 64
     bits: clients may send any time, and damage may produce any offset. Null stays null; with SQL's `least` it would become the limit."""
     return f"CASE WHEN {number} >= {2**62} THEN {2**62 - 1} WHEN {number} < {-(2**62)} THEN {-(2**62)} ELSE {number} END"
@@ -100,7 +100,7 @@ def producer_batches(columns: str = PRODUCER_COLUMNS) -> str:
     return f"""
         WITH timed AS (
             SELECT {columns},
-                CASE WHEN {bounded("max_timestamp")} - lag({bounded("max_timestamp")}) OVER of_producer >= :expiration_ms
+                CASE WHEN {clamped("max_timestamp")} - lag({clamped("max_timestamp")}) OVER of_producer >= :expiration_ms
                       AND NOT (lag(transactional AND NOT control AND record_count > 0) OVER of_producer
                                AND lag(blind_before) OVER of_producer = blind_before)
                      THEN 1 ELSE 0 END AS forgotten
@@ -185,15 +185,16 @@ RESENT: Final = """
                           s.crc ORDER BY s.segment, s.position)
     ) WHERE session > first_session
 """
-"""Batches with the same bytes as one in an earlier session of their producer's epoch. A producer that starts its sequences over does not
-send the same records with the same times; a retry of a producer that writes old event times does."""
+"""Duplicates across sessions: rows of `sequences` with the sequences and the CRC of a batch that the same producer id and epoch wrote in an
+earlier session. They are retries: a producer that restarts at sequence 0 sends other records or timestamps, so its batches have other CRCs.
+A retry can seem to be in a later session, because sessions are derived from timestamps, and a producer may write old event times."""
 
 TRANSACTIONS: Final = f"""
     SELECT log_dir, topic, partition, producer_id, ordinal,
         count_if(data) AS data_batches,
         coalesce(sum(record_count) FILTER (WHERE data), 0) AS data_records,
         min(base_offset) FILTER (WHERE data) AS first_offset,
-        min({bounded("max_timestamp")}) FILTER (WHERE data) AS first_timestamp,
+        min({clamped("max_timestamp")}) FILTER (WHERE data) AS first_timestamp,
         max(CASE WHEN log_append_time THEN max_timestamp END) FILTER (WHERE data) AS last_append_timestamp,
         min_by(file, base_offset) FILTER (WHERE data) AS file,
         min_by(position, base_offset) FILTER (WHERE data) AS position,
@@ -205,7 +206,7 @@ TRANSACTIONS: Final = f"""
         max(marker) AS outcome,
         max(producer_epoch) FILTER (WHERE marker IS NOT NULL) AS marker_epoch,
         max(base_offset) FILTER (WHERE marker IS NOT NULL) AS marker_offset,
-        max({bounded("max_timestamp")}) FILTER (WHERE marker IS NOT NULL) AS marker_timestamp,
+        max({clamped("max_timestamp")}) FILTER (WHERE marker IS NOT NULL) AS marker_timestamp,
         max(file) FILTER (WHERE marker IS NOT NULL) AS marker_file,
         max(position) FILTER (WHERE marker IS NOT NULL) AS marker_position
     FROM (SELECT *, transactional AND NOT control AS data FROM producer_batches)
@@ -236,7 +237,7 @@ LOGS: Final = f"""
     SELECT log_dir, topic, partition, sum(size_bytes) AS size_bytes, max(blind_before) AS blind, min(base_offset) AS log_start,
         max(last_offset) AS last_offset, bool_or(compacted) AS compacted,
         max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN written END) AS broker_time, max(written) AS last_time
-    FROM (SELECT *, {bounded("max_timestamp")} AS written FROM batches)
+    FROM (SELECT *, {clamped("max_timestamp")} AS written FROM batches)
     GROUP BY log_dir, topic, partition
 """
 """Each partition. `broker_time`: its newest timestamp set by a broker's clock; `last_time`: its newest timestamp by any clock."""
@@ -249,7 +250,7 @@ NEWEST_EPOCHS: Final = """
 
 UNENDED: Final = f"""
     WITH earlier AS (
-        SELECT t.log_dir, t.topic, t.partition, t.first_offset, max({bounded("b.max_timestamp")}) AS broker_time
+        SELECT t.log_dir, t.topic, t.partition, t.first_offset, max({clamped("b.max_timestamp")}) AS broker_time
         FROM transactions t
         JOIN batches b ON b.log_dir = t.log_dir AND b.topic = t.topic AND b.partition = t.partition AND b.base_offset < t.first_offset
             AND (b.control OR b.log_append_time)
@@ -296,7 +297,7 @@ RECORDS_NEED: Final = (
 HEADERS_NEED: Final = ", headers array<struct<key:string,value:binary>>"
 
 KEYED_RECORDS: Final = f"""
-    SELECT log_dir, topic, partition, offset, {bounded("timestamp")} AS timestamp, file, position, producer_id, producer_epoch,
+    SELECT log_dir, topic, partition, offset, {clamped("timestamp")} AS timestamp, file, position, producer_id, producer_epoch,
         xxhash64(key, value) AS content, {{key}} AS business_key
     FROM records
     WHERE NOT control AND NOT startswith(topic, '__')

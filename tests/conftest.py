@@ -18,8 +18,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from ottla.broker.core.peer_log import PEERS
 
-ONE_SPARK = "tests/unit/spark_jobs/"
-"""All of it goes to one worker: a second Spark session would cost a JVM, a gigabyte and half a minute."""
+SPARK_TESTS = "tests/unit/spark_jobs/"
+"""All Spark tests run in one worker: a second Spark session would cost a JVM, a gigabyte and half a minute."""
 
 SLOW = {
     "fuzz/test_large_requests.py",
@@ -101,11 +101,11 @@ settings.load_profile("ottla")  # no property is about time, and a machine may b
 _LOGGERS = ("ottla", "ottla.broker", PEERS)
 
 
-class ByFile(LoadFileScheduling):
+class FileScheduling(LoadFileScheduling):
     """Distributes tests like `--dist loadfile`, but runs all files that share the Spark session in one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return ONE_SPARK if nodeid.startswith(ONE_SPARK) else super()._split_scope(nodeid)
+        return SPARK_TESTS if nodeid.startswith(SPARK_TESTS) else super()._split_scope(nodeid)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -116,12 +116,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
-    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
+    return FileScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)
-def _loggers_stay_as_they_are() -> Iterator[None]:
+def _restore_loggers() -> Iterator[None]:
     """Restore the loggers after each test. If a test left a logger disabled or with another level, a later test would miss the lines it
     waits for."""
     found = [logging.getLogger(name) for name in _LOGGERS]

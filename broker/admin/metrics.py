@@ -89,7 +89,7 @@ class Metrics:
             samples.gauge("kafka_server_socket_server_metrics_connection_count", count, listener=listener, networkProcessor="0")
         samples.counter("kafka_server_socket_server_metrics_connection_creation", broker.connections_made)
         samples.gauge("ottla_requests_waiting", broker.waiting_requests)
-        parked = broker.services.fetch_purgatory.parked
+        parked = broker.services.fetch_purgatory.waiting
         samples.gauge("kafka_server_delayedoperationpurgatory_numdelayedoperations", parked, delayedOperation="Fetch")
         waiting = broker.services.share.fetches.waiting
         samples.gauge("kafka_server_delayedoperationpurgatory_numdelayedoperations", waiting, delayedOperation="ShareFetch")
@@ -127,7 +127,7 @@ class Metrics:
     async def _of_replicas(self, samples: _Samples, partitions: list[Partition]) -> None:
         services = self._broker.services
         image, leaders, behind, too_few = services.topics.image, 0, 0, 0
-        async for partition in _in_turns(partitions):
+        async for partition in _yielding(partitions):
             if partition.removed:
                 continue
             log, labels = partition.log, {"topic": partition.topic, "partition": str(partition.index)}
@@ -163,7 +163,7 @@ class Metrics:
         broker = self._broker
         samples.gauge("kafka_controller_kafkacontroller_activecontrollercount", broker.is_controller)
         if broker.is_controller:
-            for name, value in _as_controller(broker.services.topics.image):
+            for name, value in _controller_gauges(broker.services.topics.image):
                 samples.gauge(f"kafka_controller_kafkacontroller_{name}", value)
         if broker.standalone is not None:
             log = broker.standalone.controller.voter.raft_log
@@ -177,10 +177,10 @@ class Metrics:
         services, groups, offsets = self._broker.services, 0, 0
         for machine in services.groups.machines():
             groups += len(machine.groups)
-            async for name, group in _in_turns(list(machine.groups.items())):
+            async for name, group in _yielding(list(machine.groups.items())):
                 samples.gauge("kafka_consumergroup_members", len(group.members), consumergroup=name)
             sums: dict[tuple[str, str], float] = {}
-            async for name, topic, index, committed in _in_turns(list(machine.offsets.committed)):
+            async for name, topic, index, committed in _yielding(list(machine.offsets.committed)):
                 offsets += 1
                 labels = {"consumergroup": name, "topic": topic, "partition": str(index)}
                 samples.gauge_of("kafka_consumergroup_current_offset", committed.value.offset, labels)
@@ -220,7 +220,7 @@ class Metrics:
             samples.counter("kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests", queues.failed[group], group=group)
             samples.counter("kafka_server_sharegroupmetrics_deadletterqueuerecordcount", queues.records[group], group=group)
         samples.counter("kafka_server_share_coordinator_metrics_write", share.state.writes)
-        async for shared in _in_turns(share.partitions.in_use()):
+        async for shared in _yielding(share.partitions.in_use()):
             labels = {"group": shared.key.group_id, "topic": shared.partition.topic, "partition": str(shared.key.partition)}
             samples.gauge_of("kafka_server_sharepartitionmetrics_inflightmessagecount", shared.state.in_flight_count, labels)
             samples.gauge_of("kafka_server_sharepartitionmetrics_inflightbatchcount", len(shared.state.in_flight.batches), labels)
@@ -252,7 +252,7 @@ class Metrics:
         samples.counter("ottla_telemetry_pushed_bytes", telemetry.counts.pushed_bytes)
 
 
-async def _in_turns(found: Iterable[T]) -> AsyncIterator[T]:
+async def _yielding(found: Iterable[T]) -> AsyncIterator[T]:
     """Yield each element of `found`, and let other callbacks of the event loop run after every `_AT_ONCE` elements."""
     for number, each in enumerate(found, 1):
         if number % _AT_ONCE == 0:
@@ -260,7 +260,7 @@ async def _in_turns(found: Iterable[T]) -> AsyncIterator[T]:
         yield each
 
 
-def _as_controller(image: MetadataImage) -> Iterator[tuple[str, int]]:
+def _controller_gauges(image: MetadataImage) -> Iterator[tuple[str, int]]:
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions.values()]
     fenced = sum(broker.fenced for broker in image.brokers.values())
     yield "activebrokercount", len(image.brokers) - fenced if image.brokers else 1
@@ -285,11 +285,11 @@ def _written(samples: _Samples) -> bytes:
 
     registry, found = CollectorRegistry(), cast(Any, Found())
     registry.register(found)
-    return b"".join(map(generate_latest, (registry, _of_the_process())))
+    return b"".join(map(generate_latest, (registry, _process_registry())))
 
 
 @cache
-def _of_the_process() -> Any:
+def _process_registry() -> Any:
     """Return the registry of prometheus-client's metrics of a Python process."""
     from prometheus_client import (  # noqa: PLC0415 # an extra, imported with the first scrape
         CollectorRegistry,

@@ -13,7 +13,7 @@ from ottla.broker.admin.connection import BoundedConnection
 from ottla.broker.admin.guard import Guard
 from ottla.broker.admin.http_api import make_api, make_gateway_api
 from ottla.broker.admin.marks import MarkControl, add_marks
-from ottla.broker.admin.tokens import kept
+from ottla.broker.admin.tokens import stored_token
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
@@ -105,7 +105,7 @@ async def served(guarded: Guard, port: int, host: str, *, token: str) -> AsyncIt
     serving = asyncio.get_running_loop().create_task(server.serve([sock]))
     bound = sock.getsockname()[1]
     try:
-        with kept(token, bound):
+        with stored_token(token, bound):
             yield bound
     finally:
         server.should_exit = True

@@ -88,7 +88,7 @@ class _Decoded(NamedTuple):
 
 
 def _described(payload: Payload, decoded: _Decoded, *, known: bool) -> TelemetryOut:
-    pusher, wanted = payload.pusher, payload.wanted
+    pusher, subscription = payload.pusher, payload.subscription
     return TelemetryOut(
         client_instance_id=id_text(payload.instance_id),
         client_id=pusher.client_id,
@@ -99,9 +99,9 @@ def _described(payload: Payload, decoded: _Decoded, *, known: bool) -> Telemetry
         known=known,
         terminating=payload.terminating,
         received_ms=payload.received_ms,
-        push_interval_ms=wanted.push_interval_ms,
-        subscription_id=wanted.subscription_id,
-        requested_metrics=list(wanted.metrics),
+        push_interval_ms=subscription.push_interval_ms,
+        subscription_id=subscription.subscription_id,
+        requested_metrics=list(subscription.metrics),
         compression=payload.codec.name.lower(),
         compressed_bytes=len(payload.data),
         size_bytes=payload.size_bytes,

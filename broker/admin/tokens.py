@@ -29,7 +29,7 @@ def new_token() -> str:
 
 
 @contextmanager
-def kept(token: str, port: int) -> Iterator[None]:
+def stored_token(token: str, port: int) -> Iterator[None]:
     """Store the token of the admin port `port` in a file while the context lasts, so that commands of the same user find it. Do nothing if
     the user has no writable home directory."""
     with ExitStack() as stack:
@@ -47,7 +47,7 @@ def kept(token: str, port: int) -> Iterator[None]:
         yield
 
 
-def found(host: str, port: int) -> str | None:
+def find_token(host: str, port: int) -> str | None:
     """Return the token for an admin port: that of the environment (TOKEN_ENV), or the one that this user's broker on this machine has
     stored; None if there is none.
     """

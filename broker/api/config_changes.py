@@ -54,7 +54,7 @@ async def decide_changes(
         )
         answers = await ctx.services.active.run(decide, validate_only=request.validate_only)
     except Rejected as error:
-        answers = [error.kept()] * len(rest)
+        answers = [error.without_traceback()] * len(rest)
     settled |= zip(rest, answers, strict=True)
     results = {
         index if is_of_loggers(change) else (change.resource_type, change.name): _result(change, settled[index])

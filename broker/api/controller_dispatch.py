@@ -23,11 +23,11 @@ class ControllerDispatcher(Dispatcher):
     def __init__(self, services: ControllerServices, compute: Compute[Any] | None = None) -> None:
         super().__init__(services, Faults(), controller_routes(), compute)
 
-    def may_be_so_large(self, frame: Buffer) -> bool:
+    def may_exceed_request_limit(self, frame: Buffer) -> bool:
         """Return whether the frame may exceed STRUCTURED_REQUEST_BYTES. Only an Envelope may, by at most ENVELOPE_BYTES, because it wraps a
         client's request that can itself have STRUCTURED_REQUEST_BYTES.
         """
         return bytes(frame[:2]) == _ENVELOPE and len(frame) <= limits.STRUCTURED_REQUEST_BYTES + limits.ENVELOPE_BYTES
 
-    def at_once(self, peer: Peer, data: bytes, at: int) -> None:
+    def try_fast_path(self, peer: Peer, data: bytes, at: int) -> None:
         """Return None: a controller has no fast path, because it serves no Produce."""

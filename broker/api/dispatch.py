@@ -6,7 +6,7 @@ Rules:
 * An unexpected exception of a handler is logged once with its traceback. The response is UNKNOWN_SERVER_ERROR if it has a field for it;
   otherwise the connection is closed.
 * Observers and scripted faults wrap the handler (`api/pipeline`) and change none of this. While there are any, the fast path
-  (`at_once`) is off.
+  (`try_fast_path`) is off.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.api.context import CloseConnection, Context, Peer
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
-from ottla.broker.api.request_parts import split_of, too_many
+from ottla.broker.api.request_parts import oversized_array, split_of
 from ottla.broker.api.routes import Answer, Route, Routes, broker_routes
 from ottla.broker.api.services import NodeServices, PartitionServices, Services
 from ottla.broker.core import limits
@@ -104,7 +104,7 @@ class Dispatcher:
 
     def handle(self, peer: Peer, frame: Buffer) -> Reply | asyncio.Future[Reply]:
         """Return the reply to one frame, or a future of it. Raises ProtocolError for invalid bytes."""
-        if len(frame) > limits.STRUCTURED_REQUEST_BYTES and not self.may_be_so_large(frame):
+        if len(frame) > limits.STRUCTURED_REQUEST_BYTES and not self.may_exceed_request_limit(frame):
             raise FrameTooLarge(len(frame), limits.STRUCTURED_REQUEST_BYTES)
         if len(frame) > limits.DECODED_AT_ONCE_BYTES and self._is_large(frame):
             header, _ = read_request_header(memoryview(frame))
@@ -171,11 +171,11 @@ class Dispatcher:
     def _handled(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
         if size <= limits.SPLIT_REQUEST_BYTES or self._compute is None:
             return route.handle(context, request.body)
-        if (way := split_of(request.body)) is not None:
+        if (split := split_of(request.body)) is not None:
             # Splitting empties the request's array, so that the elements of each part are freed when the part is done. While fault rules or
             # observers are active, a copy is split, because they read the whole request afterwards.
             body = copy(request.body) if self._faults.active else request.body
-            return self._large.handled(context, route.handle, body, way)
+            return self._large.handle_in_parts(context, route.handle, body, split)
         return route.handle(context, request.body)
 
     def _is_large(self, frame: Buffer) -> bool:
@@ -206,11 +206,11 @@ class Dispatcher:
         assert self._compute is not None
         return LargeRequests(self._services.clock, self._services.turns, self._compute, self.budget)
 
-    def may_be_so_large(self, frame: Buffer) -> bool:
+    def may_exceed_request_limit(self, frame: Buffer) -> bool:
         """Return whether the frame may exceed STRUCTURED_REQUEST_BYTES, the limit of all requests but Produce."""
         return bytes(frame[:2]) == _PRODUCE_KEY
 
-    def at_once(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
+    def try_fast_path(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
         """Handle the frame that begins at `data[at]` by the Produce fast path. Return the reply and the position of the next frame; None if
         the frame is not an ordinary Produce, and `handle` must be used.
         """
@@ -218,7 +218,7 @@ class Dispatcher:
             return None
         try:
             if self.throttling is not None:
-                return self._lane.charged(peer, data, at, self.throttling)
+                return self._lane.answer_with_quotas(peer, data, at, self.throttling)
             return self._lane.answer(peer, data, at)
         except Exception as error:  # noqa: BLE001 # the same catch-all, for the fast path
             header, _ = read_request_header(memoryview(data)[at + PREFIX_BYTES :])
@@ -313,8 +313,8 @@ def _decoded(frame: Buffer) -> Request:
     API.
     """
     request = decode_request(frame)
-    if (excess := too_many(request.body)) is not None:
-        raise TooManyElements(type(request.body).__name__, excess)
+    if (oversized := oversized_array(request.body)) is not None:
+        raise TooManyElements(type(request.body).__name__, oversized)
     return request
 
 

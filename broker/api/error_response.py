@@ -114,8 +114,8 @@ def error_response(api_key: int, version: int, request: Any, error: ErrorCode, t
         response.session_id = request.session_id
     for of, since, path, value in _VALUES:
         if of is key and version >= since:
-            *way, last = path.split(".")
-            for struct in _structs(response, way):
+            *parents, last = path.split(".")
+            for struct in _structs(response, parents):
                 setattr(struct, last, value)
     if key in _TEXT_OF_THE_EXCEPTION or key in _TEXT_OF_THE_CODE:
         own = key in _TEXT_OF_THE_EXCEPTION and text is not None
@@ -123,10 +123,10 @@ def error_response(api_key: int, version: int, request: Any, error: ErrorCode, t
     return response
 
 
-def _structs(struct: Any, way: Sequence[str]) -> Iterable[Any]:
-    if not way:
+def _structs(struct: Any, path: Sequence[str]) -> Iterable[Any]:
+    if not path:
         return [struct]
-    return [found for below in getattr(struct, way[0]) for found in _structs(below, way[1:])]
+    return [found for below in getattr(struct, path[0]) for found in _structs(below, path[1:])]
 
 
 def set_text(struct: Any, text: str | None) -> None:

@@ -59,7 +59,7 @@ class FaultInterceptors:
         """Call `handle` over a simulated bad network, as the fault rules that match the request say: the request or its response is late,
         cut or lost. Return the response. Raises CloseConnection.
         """
-        call.rules, call.candidates = self._faults.met_by(call.subject), self._faults.candidates(call.subject)
+        call.rules, call.candidates = self._faults.rules_hitting(call.subject), self._faults.candidates(call.subject)
         if not call.rules:
             return handle()
         actions = {rule.action for rule in call.rules}
@@ -190,7 +190,7 @@ def _stale(call: Call) -> Message | None:
     """
     for rule in call.candidates:
         if rule.action is FaultAction.STALE_METADATA and rule.ms is not None:
-            kept = rule.kept.get(_key(call))
+            kept = rule.stored_responses.get(_key(call))
             if kept is not None and call.carrier.clock.mono_ms() - kept[0] < rule.ms and rule.draw():
                 call.rules.append(rule)
                 answer: Message = deepcopy(kept[1])
@@ -204,7 +204,7 @@ def _keep(call: Call, response: Message) -> None:
     """
     for rule in call.candidates:
         if rule.action is FaultAction.STALE_METADATA and rule not in call.rules:
-            rule.keep(_key(call), call.carrier.clock.mono_ms(), deepcopy(response))
+            rule.store_response(_key(call), call.carrier.clock.mono_ms(), deepcopy(response))
 
 
 def _key(call: Call) -> tuple[int, bytes]:

@@ -47,7 +47,7 @@ async def forward(ctx: Context[ClusterServices], request: Message, response: typ
     return answer
 
 
-def listed(forwarding: Forwarding, routes: Routes) -> list[ApiVersion]:
+def advertised_apis(forwarding: Forwarding, routes: Routes) -> list[ApiVersion]:
     """Return the APIs for an ApiVersions response. Forwarded APIs have only the versions that both this broker and the controller support;
     while the controller's versions are unknown, they are omitted (`ApiVersionsResponse.intersectForwardableApis`).
     """

@@ -35,7 +35,7 @@ from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.peer_log import shown
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.purgatory import ON_DISK, REPLICATED, Condition
-from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
+from ottla.broker.runtime.coordination.txn_verification import TransactionalProducer, Verdicts
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import TopicPartitions
 from ottla.broker.storage.batch_check import Checked, TooLongForEventLoop
@@ -283,7 +283,7 @@ def _verify_and_append(
         return _refuse_all(request, Rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one transactional producer"))
     verdicts: Verdicts | Awaitable[Verdicts] = _NOTHING
     for producer_id, epoch in producers:
-        writer = Writer(transactional_id, producer_id, epoch, adds=ctx.version >= ADDING_SINCE)
+        writer = TransactionalProducer(transactional_id, producer_id, epoch, adds=ctx.version >= ADDING_SINCE)
         verdicts = ctx.services.txn_verification.verify(writer, batches)
     if isinstance(verdicts, dict):
         return _append_all(ctx, request, verdicts)
@@ -507,6 +507,6 @@ def _redirected(ctx: Context[PartitionServices], response: ProduceResponse) -> P
                 leader, epoch = cluster.current_leader(topic.topic_id if ctx.version >= BY_ID_SINCE else topic.name, answer.index)
                 answer.current_leader = LeaderIdAndEpoch(leader, epoch)
                 leaders.add(leader)
-    found = (cluster.alive(leader, ctx.peer.client_listener) for leader in sorted(leaders))
+    found = (cluster.alive_broker(leader, ctx.peer.client_listener) for leader in sorted(leaders))
     response.node_endpoints = [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found if node is not None]
     return response

@@ -14,8 +14,8 @@ Guarantees:
 * Checks run in this order: leader epoch, leadership, assigned replica, offset range, divergence (KAFKA Partition.fetchRecords).
 
 A request in a session reads only the partitions that it lists and those that changed since the session's last response (fetch_sessions).
-A target is a partition that a fetch requests. It is *quiet* if its last read reached the end of the records that the client may read, so
-that the next read can return something new only after a change of the partition.
+A requested partition (`CachedPartition`) is *quiet* if its last read reached the end of the records that the client may read, so that the
+next read can return something new only after a change of the partition.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.progress import FollowerFetch
-from ottla.broker.runtime.replicas.fetch_sessions import FINAL_EPOCH, FetchContext, FetchTarget, TopicKey
+from ottla.broker.runtime.replicas.fetch_sessions import FINAL_EPOCH, CachedPartition, CachedPartitions, FetchContext, TopicKey
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
@@ -81,7 +81,7 @@ ZSTD_SINCE: Final = 10
 _BATCH: Final = 50
 """The number of partitions that a large fetch reads before it yields to other requests. At 10 us each, a batch takes 0.5 ms."""
 _LIST_BATCH: Final = 2_000
-"""The number of partitions of a large fetch that become targets, or parts of the response, in one turn. Each takes about 1 us."""
+"""The number of partitions of a large fetch that are listed, or added to the response, in one turn. Each takes about 1 us."""
 
 
 class _Requester(NamedTuple):
@@ -107,9 +107,9 @@ class _Read:
     __slots__ = ("bytes", "for_followers", "must_answer", "results", "unwatched")
 
     def __init__(self) -> None:
-        self.results: list[tuple[FetchTarget, PartitionData]] = []
-        self.unwatched: list[tuple[FetchTarget, Partition]] = []
-        """Targets that are not watched for changes yet (not quiet, or without a session). They will be watched if the fetch waits, or
+        self.results: list[tuple[CachedPartition, PartitionData]] = []
+        self.unwatched: list[tuple[CachedPartition, Partition]] = []
+        """Partitions that are not watched for changes yet (not quiet, or without a session). They will be watched if the fetch waits, or
         before other requests run while a fetch of many partitions is read in several event loop turns."""
         self.for_followers: list[tuple[Partition, int]] = []
         self.bytes = 0
@@ -131,47 +131,47 @@ def handle(ctx: Context[PartitionServices], request: FetchRequest) -> FetchRespo
         return _handle_slowly(ctx, request)
     requester = _requester(ctx, request)
     try:
-        fetch = _begin(ctx, request, _targets(request, ctx.version >= 13), requester)
+        fetch = _begin(ctx, request, _requested_partitions(request, ctx.version >= 13), requester)
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code)
-    targets = fetch.targets
-    if len(targets) > limits.FETCHED_AT_ONCE:
-        return _read_slowly(ctx, request, fetch, targets, requester)
+    partitions = fetch.partitions
+    if len(partitions) > limits.FETCHED_AT_ONCE:
+        return _read_slowly(ctx, request, fetch, partitions, requester)
     read = _Read()
-    _read_some(ctx, request, targets, requester, read)
+    _read_some(ctx, request, partitions, requester, read)
     if request.max_wait_ms <= 0 or _is_enough(ctx, request, fetch, read):
         return _respond(ctx, fetch, read, requester)
     deadline = ctx.services.clock.mono_ms() + request.max_wait_ms
-    waiting = _park(ctx, request, fetch, read, deadline)
+    waiting = _enter_purgatory(ctx, request, fetch, read, deadline)
     return _wait(ctx, request, fetch, requester, deadline=deadline, read=read, waiting=waiting)
 
 
 async def _handle_slowly(ctx: Context[PartitionServices], request: FetchRequest) -> FetchResponse:
     """Handle a request with more than FETCHED_AT_ONCE partitions in batches, and let other requests run between them."""
     by_id, requester = ctx.version >= 13, _requester(ctx, request)
-    found: dict[tuple[TopicKey, int], FetchTarget] = {}
+    found: dict[tuple[TopicKey, int], CachedPartition] = {}
     named = _named(request, by_id)
-    while batch := {target.key: target for target in islice(named, _LIST_BATCH)}:
+    while batch := {cached.key: cached for cached in islice(named, _LIST_BATCH)}:
         found.update(batch)
-        await ctx.services.turns.mine()
+        await ctx.services.turns.wait_for_turn()
     try:
         fetch = _begin(ctx, request, list(found.values()), requester)
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code)
-    return await _read_slowly(ctx, request, fetch, fetch.targets, requester)
+    return await _read_slowly(ctx, request, fetch, fetch.partitions, requester)
 
 
-def _begin(ctx: Context[PartitionServices], request: FetchRequest, targets: Sequence[FetchTarget], requester: _Requester) -> FetchContext:
+def _begin(ctx: Context[PartitionServices], request: FetchRequest, partitions: CachedPartitions, requester: _Requester) -> FetchContext:
     by_id = ctx.version >= 13
     return ctx.services.fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
-        targets,
+        partitions,
         _forgotten(request, by_id),
         by_id=by_id,
         now_ms=ctx.services.clock.mono_ms(),
         follower=requester.node,
-        terms=None if request.session_epoch == FINAL_EPOCH else _terms(ctx, request, requester),
+        result_inputs=None if request.session_epoch == FINAL_EPOCH else _result_inputs(ctx, request, requester),
     )
 
 
@@ -184,28 +184,28 @@ def _requester(ctx: Context[PartitionServices], request: FetchRequest) -> _Reque
     return _CONSUMERS[isolation, ctx.version < ANY_REPLICA_SINCE]
 
 
-def _terms(ctx: Context[PartitionServices], request: FetchRequest, requester: _Requester) -> Hashable:
+def _result_inputs(ctx: Context[PartitionServices], request: FetchRequest, requester: _Requester) -> Hashable:
     """Return all inputs of a partition's result other than the partition itself: the requester, its authorization, and the request's
     options.
 
     The fetch session compares them with those of its last request: while they are equal, an unchanged partition is not read again.
     """
-    authorizer, membership = ctx.services.authorizer, ctx.services.partitions.membership
+    authorizer, cluster = ctx.services.authorizer, ctx.services.partitions.cluster_context
     rights = None if authorizer is None else (ctx.peer.principal, ctx.peer.host, authorizer.version)
-    replaced = requester.follows and membership is not None and membership.brokers.has_replaced(requester.node, requester.broker_epoch)
+    replaced = requester.follows and cluster is not None and cluster.brokers.has_replaced(requester.node, requester.broker_epoch)
     return requester, request.isolation_level, request.max_bytes < 0, request.rack_id, rights, replaced
 
 
-def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:
+def _requested_partitions(request: FetchRequest, by_id: bool) -> list[CachedPartition]:
     """Return the partitions of the request. If a partition is listed twice, the last entry counts, as in Kafka (FetchRequest.fetchData)."""
     if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
         only = request.topics[0]
-        return [FetchTarget(only.topic_id if by_id else only.topic, only.partitions[0])]
-    return list({target.key: target for target in _named(request, by_id)}.values())
+        return [CachedPartition(only.topic_id if by_id else only.topic, only.partitions[0])]
+    return list({cached.key: cached for cached in _named(request, by_id)}.values())
 
 
-def _named(request: FetchRequest, by_id: bool) -> Iterator[FetchTarget]:
-    return (FetchTarget(topic.topic_id if by_id else topic.topic, requested) for topic in request.topics for requested in topic.partitions)
+def _named(request: FetchRequest, by_id: bool) -> Iterator[CachedPartition]:
+    return (CachedPartition(topic.topic_id if by_id else topic.topic, each) for topic in request.topics for each in topic.partitions)
 
 
 def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[tuple[TopicKey, int]]:
@@ -223,14 +223,14 @@ def _is_enough(ctx: Context[PartitionServices], request: FetchRequest, fetch: Fe
     return read.must_answer or read.bytes >= _wanted_bytes(ctx, request) or fetch.is_empty
 
 
-def _park(ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
+def _enter_purgatory(ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
     """Add the fetch to the purgatory. Return a future whose result is whether its partitions changed before the deadline.
 
     The caller must do this in the same event loop turn as the read that found too few bytes; an append in between would be missed.
     """
     session, on_closed = fetch.session, ctx.peer.on_closed
-    for target, partition in read.unwatched:
-        target.watch(partition, quiet=False)
+    for cached, partition in read.unwatched:
+        cached.watch(partition, quiet=False)
     waiting = ctx.services.fetch_purgatory.wait(session, _wanted_bytes(ctx, request) - read.bytes, deadline)
     on_closed[waiting] = waiting.cancel
 
@@ -258,30 +258,30 @@ async def _wait(
     """
     while True:
         changed = await waiting
-        targets, unchanged = fetch.targets, _unchanged(read)
-        if len(targets) > limits.FETCHED_AT_ONCE:  # changes during this slow read may go unnoticed, so its result is the response
-            read, changed = await _read_batches(ctx, request, targets, requester, unchanged), False
+        partitions, unchanged = fetch.partitions, _unchanged(read)
+        if len(partitions) > limits.FETCHED_AT_ONCE:  # changes during this slow read may go unnoticed, so its result is the response
+            read, changed = await _read_batches(ctx, request, partitions, requester, unchanged), False
         else:
             read = _Read()
-            _read_some(ctx, request, targets, requester, read, unchanged=unchanged)
+            _read_some(ctx, request, partitions, requester, read, unchanged=unchanged)
         if not changed or _is_enough(ctx, request, fetch, read):
             return _respond(ctx, fetch, read, requester)
-        waiting = _park(ctx, request, fetch, read, deadline)
+        waiting = _enter_purgatory(ctx, request, fetch, read, deadline)
 
 
 async def _read_slowly(
-    ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, targets: Sequence[FetchTarget], requester: _Requester
+    ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, partitions: CachedPartitions, requester: _Requester
 ) -> FetchResponse:
     """Read very many partitions, yield to other requests between batches, and return the response.
 
     The wait starts before the read, so that appends during the read end it too. Only bytes that become readable from then on count towards
     `min_bytes`.
     """
-    waiting = _park(ctx, request, fetch, _Read(), ctx.services.clock.mono_ms() + request.max_wait_ms)
+    waiting = _enter_purgatory(ctx, request, fetch, _Read(), ctx.services.clock.mono_ms() + request.max_wait_ms)
     try:
-        read = await _read_batches(ctx, request, targets, requester)
+        read = await _read_batches(ctx, request, partitions, requester)
         if request.max_wait_ms > 0 and not _is_enough(ctx, request, fetch, read) and await waiting:
-            read = await _read_batches(ctx, request, fetch.targets, requester, _unchanged(read))
+            read = await _read_batches(ctx, request, fetch.partitions, requester, _unchanged(read))
     finally:
         waiting.cancel()
     return await _respond_slowly(ctx, fetch, read, requester)
@@ -290,16 +290,16 @@ async def _read_slowly(
 async def _read_batches(
     ctx: Context[PartitionServices],
     request: FetchRequest,
-    targets: Sequence[FetchTarget],
+    partitions: CachedPartitions,
     requester: _Requester,
-    unchanged: Mapping[FetchTarget, PartitionData] | None = None,
+    unchanged: Mapping[CachedPartition, PartitionData] | None = None,
 ) -> _Read:
     read = _Read()
-    for batch in _batches(targets, _BATCH):
-        await ctx.services.turns.mine()
+    for batch in _batches(partitions, _BATCH):
+        await ctx.services.turns.wait_for_turn()
         _read_some(ctx, request, batch, requester, read, unchanged=unchanged)
-        for target, partition in read.unwatched:
-            target.watch(partition, quiet=False)
+        for cached, partition in read.unwatched:
+            cached.watch(partition, quiet=False)
         read.unwatched.clear()
     return read
 
@@ -309,47 +309,47 @@ def _batches(items: Sequence[_ItemT], size: int) -> Iterator[Sequence[_ItemT]]:
         yield items[begin : begin + size]
 
 
-def _unchanged(read: _Read) -> dict[FetchTarget, PartitionData]:
+def _unchanged(read: _Read) -> dict[CachedPartition, PartitionData]:
     """Return the results of the last pass that are still valid, because their partitions have not changed since.
 
     A pass that read records has none: its other partitions may have returned nothing only because max_bytes was exhausted.
     """
-    return {} if read.bytes else {target: data for target, data in read.results if target.watched is not None}
+    return {} if read.bytes else {cached: data for cached, data in read.results if cached.watched is not None}
 
 
 def _read_some(
     ctx: Context[PartitionServices],
     request: FetchRequest,
-    targets: Sequence[FetchTarget],
+    partitions: CachedPartitions,
     requester: _Requester,
     read: _Read,
     *,
-    unchanged: Mapping[FetchTarget, PartitionData] | None = None,
+    unchanged: Mapping[CachedPartition, PartitionData] | None = None,
 ) -> None:
     """Read these partitions and add the results to `read`.
 
     Without `unchanged`, this is the first pass of the request. Only the first pass records the follower's log end offset.
     """
     first = unchanged is None
-    hidden = _hidden(ctx, targets, requester) if first and ctx.services.authorizer is not None else _NOTHING
+    hidden = _hidden(ctx, partitions, requester) if first and ctx.services.authorizer is not None else _NOTHING
     left = max(0, min(request.max_bytes, ctx.services.settings.fetch_max_bytes) - read.bytes)
-    for target in targets:
-        requested = target.requested
-        if unchanged and target.watched is not None and (data := unchanged.get(target)) is not None:
-            data.high_watermark = target.watched.log.high_watermark
-            read.results.append((target, data))
+    for cached in partitions:
+        requested = cached.requested
+        if unchanged and cached.watched is not None and (data := unchanged.get(cached)) is not None:
+            data.high_watermark = cached.watched.log.high_watermark
+            read.results.append((cached, data))
             continue
         try:
-            if target.topic in hidden:
+            if cached.topic in hidden:
                 raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            partition = ctx.services.partitions.get(target.topic, requested.partition)
-            target.name = partition.topic
+            partition = ctx.services.partitions.get(cached.topic, requested.partition)
+            cached.name = partition.topic
             _check(request, partition, requested, requester)
             data = _redirected(partition, requested, request.rack_id) if request.rack_id and not requester.follows else None
             data = data or _diverging(partition, requested)
             if data is None:
                 end = partition.log.log_end_offset
-                if requester.follows and partition.holds_back(requester.node):
+                if requester.follows and partition.is_throttled(requester.node):
                     data = _without_records(partition, requested)
                 else:
                     data, on_older_segment = _read_one(partition, requested, left, requester.isolation, min_one_batch=not read.bytes)
@@ -357,44 +357,44 @@ def _read_some(
                 if requester.follows and data.records:
                     read.for_followers.append((partition, len(data.records)))
                 if first and requester.follows:
-                    partition.fetched(_progress(requester, requested), end)
-            if target.session is not None and _is_quiet(partition, requested, data, requester, request.rack_id):
-                target.watch(partition, quiet=True)
+                    partition.fetched(_follower_fetch(requester, requested), end)
+            if cached.session is not None and _is_quiet(partition, requested, data, requester, request.rack_id):
+                cached.watch(partition, quiet=True)
             else:
-                target.quiet = False
-                read.unwatched.append((target, partition))
+                cached.quiet = False
+                read.unwatched.append((cached, partition))
         except Rejected as rejected:
-            data = _error(ctx, target, _by_name(ctx, target, rejected))
-            target.quiet = False
-        read.must_answer = read.must_answer or _is_news(data)
+            data = _error(ctx, cached, _reported_error(ctx, cached, rejected))
+            cached.quiet = False
+        read.must_answer = read.must_answer or _must_be_reported(data)
         size = len(data.records) if data.records else 0
         read.bytes += size
         left = max(0, left - size)
-        read.results.append((target, data))
+        read.results.append((cached, data))
 
 
 def _is_quiet(partition: Partition, requested: FetchPartition, data: PartitionData, requester: _Requester, rack: str) -> bool:
     """Return whether the next read of the partition can differ only after a change of which its watchers are notified.
 
-    Three kinds of targets are never quiet: that of a follower outside the ISR, which a metadata change may let join; that of a consumer
+    Three kinds of partitions are never quiet: that of a follower outside the ISR, which a metadata change may let join; that of a consumer
     whose nearer replica may catch up and serve it; and that of a follower whose fetch has just advanced the high watermark.
     """
-    if data.records or _is_news(data):
+    if data.records or _must_be_reported(data):
         return False
     log, replica = partition.log, partition.replica
     if data.high_watermark != log.high_watermark or data.log_start_offset != log.log_start_offset or log.failure is not None:
         return False
     if requester.follows:
         return requested.fetch_offset == log.log_end_offset and requester.node in replica.leadership.in_sync.committed
-    return requested.fetch_offset >= log.bound(requester.isolation) and not (rack and partition.knows_racks)
+    return requested.fetch_offset >= log.visible_end_offset(requester.isolation) and not (rack and partition.may_redirect_consumers)
 
 
-def _hidden(ctx: Context[PartitionServices], targets: Sequence[FetchTarget], requester: _Requester) -> Collection[TopicKey]:
+def _hidden(ctx: Context[PartitionServices], partitions: CachedPartitions, requester: _Requester) -> Collection[TopicKey]:
     """Return the topics that the client may not read; unknown topic ids are not included.
 
     A follower may read all topics or none, depending on CLUSTER_ACTION.
     """
-    keys = [target.topic for target in targets]
+    keys = [cached.topic for cached in partitions]
     if requester.follows:
         return _NOTHING if allowed_of_cluster(ctx, Operation.CLUSTER_ACTION) else keys
     found = {key: ctx.services.topics.topic_by_id(key) if isinstance(key, bytes) else None for key in keys}
@@ -415,19 +415,19 @@ def _check(request: FetchRequest, partition: Partition, requested: FetchPartitio
         replica.check_leads()
 
 
-def _progress(requester: _Requester, requested: FetchPartition) -> FollowerFetch:
+def _follower_fetch(requester: _Requester, requested: FetchPartition) -> FollowerFetch:
     return FollowerFetch(
         requester.node, requested.fetch_offset, requested.log_start_offset, requester.broker_epoch, max(requested.current_leader_epoch, -1)
     )
 
 
-def _is_news(data: PartitionData) -> bool:
+def _must_be_reported(data: PartitionData) -> bool:
     return data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
 
 
 def _redirected(partition: Partition, requested: FetchPartition, rack: str) -> PartitionData | None:
     """Return a result that redirects a consumer in `rack` to a nearer replica (KIP-392); None if the consumer should read here."""
-    node = partition.preferred_replica(rack, requested.fetch_offset) if partition.knows_racks else None
+    node = partition.preferred_replica(rack, requested.fetch_offset) if partition.may_redirect_consumers else None
     return None if node is None else _without_records(partition, requested, preferred_read_replica=node)
 
 
@@ -451,10 +451,10 @@ def _diverging(partition: Partition, requested: FetchPartition) -> PartitionData
     return _without_records(partition, requested, diverging_epoch=EpochEndOffset(epoch, end_offset))
 
 
-def _without_records(partition: Partition, requested: FetchPartition, **news: Any) -> PartitionData:
+def _without_records(partition: Partition, requested: FetchPartition, **outcome: Any) -> PartitionData:
     log = partition.log
     offsets = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
-    return PartitionData(requested.partition, ErrorCode.NONE, *offsets, aborted_transactions=None, records=b"", **news)
+    return PartitionData(requested.partition, ErrorCode.NONE, *offsets, aborted_transactions=None, records=b"", **outcome)
 
 
 def _read_one(
@@ -493,30 +493,30 @@ def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[A
     return [AbortedTransaction(producer_id, first_offset) for producer_id, first_offset in aborted]
 
 
-def _by_name(ctx: Context[PartitionServices], target: FetchTarget, rejected: Rejected) -> Rejected:
+def _reported_error(ctx: Context[PartitionServices], cached: CachedPartition, rejected: Rejected) -> Rejected:
     """Return the error to report for a partition. If an unknown topic id was known before, Kafka's sessions look for the topic by its name.
     A deleted topic is then UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID if another topic has the name.
     """
-    if isinstance(target.topic, str):
+    if isinstance(cached.topic, str):
         return rejected
-    found = ctx.services.topics.topic_by_id(target.topic)
+    found = ctx.services.topics.topic_by_id(cached.topic)
     if found is not None:
-        target.name = found.name
-    if rejected.code is not ErrorCode.UNKNOWN_TOPIC_ID or target.name is None:
+        cached.name = found.name
+    if rejected.code is not ErrorCode.UNKNOWN_TOPIC_ID or cached.name is None:
         return rejected
     try:
-        ctx.services.partitions.get(target.name, target.requested.partition)
+        ctx.services.partitions.get(cached.name, cached.requested.partition)
     except Rejected as missing:
         return missing
     return Rejected(ErrorCode.INCONSISTENT_TOPIC_ID)
 
 
-def _error(ctx: Context[PartitionServices], target: FetchTarget, rejected: Rejected) -> PartitionData:
+def _error(ctx: Context[PartitionServices], cached: CachedPartition, rejected: Rejected) -> PartitionData:
     is_listed = rejected.code in _UNKNOWN and ctx.services.settings.like.lists_no_aborted_transactions
     aborted: list[AbortedTransaction] | None = [] if is_listed else None
-    data = PartitionData(target.requested.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
+    data = PartitionData(cached.requested.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
     if rejected.code in _REDIRECTING and ctx.version >= REDIRECTED_SINCE:
-        leader = ctx.services.cluster.current_leader(target.topic, target.requested.partition)
+        leader = ctx.services.cluster.current_leader(cached.topic, cached.requested.partition)
         data.current_leader = LeaderIdAndEpoch(*leader)
     return data
 
@@ -532,16 +532,16 @@ async def _respond_slowly(ctx: Context[PartitionServices], fetch: FetchContext, 
     """Return the response as `_respond` does, and yield to other requests meanwhile, because the fetch has very many partitions."""
     response, send = _finish(ctx, fetch, read)
     for batch in _batches(send, _LIST_BATCH):
-        await ctx.services.turns.mine()
+        await ctx.services.turns.wait_for_turn()
         _add(ctx, response, batch, requester)
-    await ctx.services.turns.mine()
+    await ctx.services.turns.wait_for_turn()
     response.node_endpoints = [] if requester.follows else _endpoints(ctx, send)
     return response
 
 
 def _finish(
     ctx: Context[PartitionServices], fetch: FetchContext, read: _Read
-) -> tuple[FetchResponse, Sequence[tuple[FetchTarget, PartitionData]]]:
+) -> tuple[FetchResponse, Sequence[tuple[CachedPartition, PartitionData]]]:
     """Complete the request in its fetch session. Return the response without partitions, and the results that the caller adds to it.
 
     If another request has used the session meanwhile, the response has the session's error, and there are no results.
@@ -556,7 +556,7 @@ def _finish(
 
 
 def _add(
-    ctx: Context[PartitionServices], response: FetchResponse, send: Sequence[tuple[FetchTarget, PartitionData]], requester: _Requester
+    ctx: Context[PartitionServices], response: FetchResponse, send: Sequence[tuple[CachedPartition, PartitionData]], requester: _Requester
 ) -> None:
     topics = response.responses
     last: TopicKey | None = None
@@ -565,36 +565,36 @@ def _add(
     sent = ctx.services.traffic.to_followers if requester.follows else ctx.services.traffic.to_consumers
     bytes_out = sent.by_topic
     if ctx.version < ZSTD_SINCE and not ctx.services.settings.like.accepts_zstd_of_all_versions:
-        send = [(target, _without_zstd(ctx, target, data)) for target, data in send]
-    for target, data in send:
+        send = [(cached, _without_zstd(ctx, cached, data)) for cached, data in send]
+    for cached, data in send:
         if data.records:
-            bytes_out[target.topic] = bytes_out.get(target.topic, 0) + len(data.records)
-        if target.topic != last:
-            last = target.topic
+            bytes_out[cached.topic] = bytes_out.get(cached.topic, 0) + len(data.records)
+        if cached.topic != last:
+            last = cached.topic
             topics.append(FetchableTopicResponse(topic_id=last) if isinstance(last, bytes) else FetchableTopicResponse(topic=last))
         topics[-1].partitions.append(data)
 
 
-def _without_zstd(ctx: Context[PartitionServices], target: FetchTarget, data: PartitionData) -> PartitionData:
+def _without_zstd(ctx: Context[PartitionServices], cached: CachedPartition, data: PartitionData) -> PartitionData:
     """Return `data`, or UNSUPPORTED_COMPRESSION_TYPE if the topic has compression.type=zstd, because the client's version does not know
     zstd (KAFKA KafkaApis.maybeConvertFetchedData). Zstd batches in topics with another compression.type are returned.
     """
     if data.error_code != ErrorCode.NONE:
         return data
     try:
-        config = ctx.services.partitions.get(target.topic, target.requested.partition).log.config
+        config = ctx.services.partitions.get(cached.topic, cached.requested.partition).log.config
     except Rejected:  # a large fetch yields between the read and the response, and the partition was removed meanwhile
         return data
     if config.compression_type != "zstd":
         return data
-    refused = PartitionData(target.requested.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1, -1, -1, records=None)
+    refused = PartitionData(cached.requested.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1, -1, -1, records=None)
     if not ctx.services.settings.like.lists_no_aborted_transactions:
         refused.aborted_transactions, refused.records = None, b""
     return refused
 
 
-def _endpoints(ctx: Context[PartitionServices], results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:
+def _endpoints(ctx: Context[PartitionServices], results: Sequence[tuple[CachedPartition, PartitionData]]) -> list[NodeEndpoint]:
     """Return the endpoints of the leaders to which the response redirects consumers (KIP-951). Followers know them from metadata."""
     leaders = {leader: None for _, data in results if (leader := data.current_leader.leader_id) >= 0}
-    found = (ctx.services.cluster.alive(leader, ctx.peer.client_listener) for leader in leaders)
+    found = (ctx.services.cluster.alive_broker(leader, ctx.peer.client_listener) for leader in leaders)
     return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found if node is not None]

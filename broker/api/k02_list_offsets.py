@@ -149,10 +149,10 @@ def _special(ctx: Context[PartitionServices], timestamp: int) -> int:
 
 def _found(ctx: Context[PartitionServices], partition: Partition, timestamp: int, isolation: Isolation) -> Steps[TimestampOffset]:
     log = partition.log
-    if isolation is Isolation.LOG_END or timestamp in {EARLIEST, EARLIEST_LOCAL} or not partition.replica.lags_its_epoch:
+    if isolation is Isolation.LOG_END or timestamp in {EARLIEST, EARLIEST_LOCAL} or not partition.replica.high_watermark_lags_epoch_start:
         return (yield from log.search_timestamp(timestamp, isolation))
     found = yield from log.search_timestamp(timestamp, Isolation.LOG_END)
-    if timestamp == LATEST or found.offset >= log.bound(isolation):
+    if timestamp == LATEST or found.offset >= log.visible_end_offset(isolation):
         raise Rejected(ErrorCode.OFFSET_NOT_AVAILABLE if ctx.version >= NOT_AVAILABLE_SINCE else ErrorCode.LEADER_NOT_AVAILABLE)
     return found
 

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Collection, Iterable, Sequence
 from ottla.broker.api.access import allowed_of_cluster, denied, operations, operations_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.listing import listed
+from ottla.broker.api.listing import respond_with_list
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ClusterServices
@@ -73,7 +73,7 @@ def _all(ctx: Context[ClusterServices], request: MetadataRequest) -> MetadataRes
         return _with_operations(ctx, request, [_describe(ctx, topic) for topic in some if topic.name not in hidden])
 
     every = ctx.services.topics.topics()
-    return listed(ctx, every, describe, lambda topics: _respond(ctx, request, topics), TOPICS_AT_ONCE)
+    return respond_with_list(ctx, every, describe, lambda topics: _respond(ctx, request, topics), TOPICS_AT_ONCE)
 
 
 def _respond(ctx: Context[ClusterServices], request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:

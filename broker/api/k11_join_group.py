@@ -21,7 +21,7 @@ from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.describable_topics import describable_topics
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
-from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.classic_join import JoinRequest
 from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.runtime.coordination.group_service import new_member_id
@@ -37,7 +37,7 @@ def handle(ctx: Context[CoordinationServices], request: JoinGroupRequest) -> Joi
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return _response(ctx, JoinGroupResult(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     client_id = ctx.client_id or ""
-    joining = Joining(
+    join_request = JoinRequest(
         member_id=request.member_id,
         new_member_id="" if request.member_id else new_member_id(request.group_instance_id or client_id, ctx.services.random_bytes),
         instance_id=request.group_instance_id,
@@ -52,7 +52,7 @@ def handle(ctx: Context[CoordinationServices], request: JoinGroupRequest) -> Joi
         may_describe=describable_topics(ctx),
     )
     return respond_when_ready(
-        lambda: ctx.services.groups.join(request.group_id, joining),
+        lambda: ctx.services.groups.join(request.group_id, join_request),
         lambda answer: _response(ctx, answer),
         lambda rejected: _response(ctx, JoinGroupResult(error=rejected.code, member_id="" if request.group_id else request.member_id)),
     )

@@ -12,7 +12,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.classic import Leaving
+from ottla.broker.groups.classic import LeavingMember
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
@@ -27,7 +27,7 @@ def handle(ctx: Context[CoordinationServices], request: LeaveGroupRequest) -> Le
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     is_batch = ctx.version >= 3
-    leaving = [Leaving(m.member_id, m.group_instance_id) for m in request.members] if is_batch else [Leaving(request.member_id)]
+    leaving = [LeavingMember(m.member_id, m.group_instance_id) for m in request.members] if is_batch else [LeavingMember(request.member_id)]
     try:
         errors = ctx.services.groups.leave(request.group_id, leaving)
     except Rejected as rejected:

@@ -14,7 +14,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import respond_when_ready
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
-from ottla.broker.groups.classic import Syncing
+from ottla.broker.groups.classic import SyncRequest
 from ottla.broker.groups.results import SyncGroupResult
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
@@ -31,7 +31,7 @@ def handle(ctx: Context[CoordinationServices], request: SyncGroupRequest) -> Syn
         return _response(SyncGroupResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return _response(SyncGroupResult(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    syncing = Syncing(
+    sync_request = SyncRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id,
@@ -40,7 +40,7 @@ def handle(ctx: Context[CoordinationServices], request: SyncGroupRequest) -> Syn
         assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
     )
     return respond_when_ready(
-        lambda: ctx.services.groups.sync(request.group_id, syncing),
+        lambda: ctx.services.groups.sync(request.group_id, sync_request),
         _response,
         lambda rejected: _response(SyncGroupResult(error=rejected.code)),
     )

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Sequence
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.listing import listed
+from ottla.broker.api.listing import respond_with_list
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -46,4 +46,4 @@ def handle(ctx: Context[CoordinationServices], request: ListGroupsRequest) -> Li
             if group.group_id not in hidden and (not states or folded(group.state) in states) and (not types or type_ in types)
         ]
 
-    return listed(ctx, groups, describe, lambda entries: ListGroupsResponse(groups=entries))
+    return respond_with_list(ctx, groups, describe, lambda entries: ListGroupsResponse(groups=entries))

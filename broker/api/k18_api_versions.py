@@ -56,9 +56,9 @@ def handle(ctx: Context[ClusterServices], request: ApiVersionsRequest) -> ApiVer
     if services.forwarding.versions(ApiKey.API_VERSIONS) is None:
         api_keys = _api_keys(telemetry, services.settings.like)
     else:
-        from ottla.broker.api.forwarding import listed  # noqa: PLC0415 # only a cluster broker needs it
+        from ottla.broker.api.forwarding import advertised_apis  # noqa: PLC0415 # only a cluster broker needs it
 
-        api_keys = listed(services.forwarding, broker_routes(telemetry=telemetry))
+        api_keys = advertised_apis(services.forwarding, broker_routes(telemetry=telemetry))
     return _answer(request, ctx.version, ctx.peer, services.features(), api_keys)
 
 

@@ -56,7 +56,7 @@ async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest)
             partial(create_cluster_topics, topics=wanted, charge=charge), validate_only=request.validate_only
         )
     except Rejected as error:
-        created = [CreatedTopic(topic.name, error.kept()) for topic in wanted]
+        created = [CreatedTopic(topic.name, error.without_traceback()) for topic in wanted]
     if request.validate_only and ctx.services.settings.like.has_zookeeper:
         created = [replace(topic, topic_id=ZERO_ID) for topic in created]
     denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")

@@ -53,7 +53,7 @@ async def handle(ctx: Context[ControllerServices], request: DeleteTopicsRequest)
             deleted = [replace(topic, topic_id=ids_of.get(topic.name, topic.topic_id)) for topic in deleted]
         deleted += denials.values()
     except Rejected as error:
-        deleted = [DeletedTopic(ref.name, ref.topic_id, error.kept()) for ref in refs]
+        deleted = [DeletedTopic(ref.name, ref.topic_id, error.without_traceback()) for ref in refs]
     return DeleteTopicsResponse(wait_ms(), [_result(topic) for topic in deleted])
 
 

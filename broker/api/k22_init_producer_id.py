@@ -74,12 +74,12 @@ def _denial(ctx: Context[CoordinationServices], request: InitProducerIdRequest) 
 
 def _idempotent(ctx: Context[CoordinationServices]) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     try:
-        return InitProducerIdResponse(producer_id=ctx.services.producer_ids.take(), producer_epoch=0)
+        return InitProducerIdResponse(producer_id=ctx.services.producer_ids.generate(), producer_epoch=0)
     except NoProducerId:
-        return _when_there_is_one(ctx)
+        return _wait_for_producer_ids(ctx)
 
 
-async def _when_there_is_one(ctx: Context[CoordinationServices]) -> InitProducerIdResponse:
+async def _wait_for_producer_ids(ctx: Context[CoordinationServices]) -> InitProducerIdResponse:
     """Wait until the controller has allocated a block of producer ids to this broker, then return a response with a producer id. The first
     requests after the broker's start wait here.
     """

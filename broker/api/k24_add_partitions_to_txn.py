@@ -56,27 +56,27 @@ def _result(
     def result(answer: Errors | ErrorCode) -> AddPartitionsToTxnResult:
         return AddPartitionsToTxnResult(transaction.transactional_id, _by_topic(ctx, transaction.topics, answer))
 
-    places = frozenset((topic.name, index) for topic in transaction.topics for index in topic.partitions)
+    partitions = frozenset((topic.name, index) for topic in transaction.topics for index in topic.partitions)
     hidden: Collection[str] = NOBODY
     if ctx.version < 4:
         if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transaction.transactional_id):
             return result(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        hidden = denied(ctx, Operation.WRITE, Resource.TOPIC, [topic for topic, _ in sorted(places) if not is_internal(topic)])
-    wrong = {place: error for place in places if (error := _problem(ctx, place, hidden)) is not ErrorCode.NONE}
+        hidden = denied(ctx, Operation.WRITE, Resource.TOPIC, [topic for topic, _ in sorted(partitions) if not is_internal(topic)])
+    wrong = {partition: error for partition in partitions if (error := _problem(ctx, partition, hidden)) is not ErrorCode.NONE}
     if wrong:
-        return result(dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong)
+        return result(dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong)
     txns = ctx.services.txns
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
-        return respond_when_ready(lambda: txns.verify_partitions(*producer, places), result, lambda rejected: result(rejected.code))
+        return respond_when_ready(lambda: txns.verify_partitions(*producer, partitions), result, lambda rejected: result(rejected.code))
     version = 2 if ctx.version >= 4 else 0
-    return respond_when_ready(lambda: txns.add_partitions(*producer, places, version), result, lambda rejected: result(rejected.code))
+    return respond_when_ready(lambda: txns.add_partitions(*producer, partitions, version), result, lambda rejected: result(rejected.code))
 
 
-def _problem(ctx: Context[CoordinationServices], place: TopicPartition, hidden: Collection[str]) -> ErrorCode:
-    if place[0] in hidden or (ctx.version < 4 and is_internal(place[0])):
+def _problem(ctx: Context[CoordinationServices], partition: TopicPartition, hidden: Collection[str]) -> ErrorCode:
+    if partition[0] in hidden or (ctx.version < 4 and is_internal(partition[0])):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ErrorCode.NONE if ctx.services.topics.has_partition(place) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if ctx.services.topics.has_partition(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _response(ctx: Context[CoordinationServices], results: list[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
@@ -88,8 +88,8 @@ def _response(ctx: Context[CoordinationServices], results: list[AddPartitionsToT
 def _by_topic(
     ctx: Context[CoordinationServices], topics: list[AddPartitionsToTxnTopic], answer: Errors | ErrorCode
 ) -> list[AddPartitionsToTxnTopicResult]:
-    def error(place: TopicPartition) -> ErrorCode:
-        return fenced_for(ctx.version, answer if isinstance(answer, ErrorCode) else answer[place], since=2)
+    def error(partition: TopicPartition) -> ErrorCode:
+        return fenced_for(ctx.version, answer if isinstance(answer, ErrorCode) else answer[partition], since=2)
 
     return [
         AddPartitionsToTxnTopicResult(

@@ -54,14 +54,14 @@ def _add(
     topic = ctx.services.topics.topic(CONSUMER_OFFSETS)
     if topic is None:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    place = (CONSUMER_OFFSETS, partition_of(request.group_id, len(topic.partitions)))
+    partition = (CONSUMER_OFFSETS, partition_of(request.group_id, len(topic.partitions)))
 
     def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(error_code=fenced_for(ctx.version, error, since=2))
 
     return respond_when_ready(
         lambda: ctx.services.txns.add_partitions(
-            request.transactional_id, request.producer_id, request.producer_epoch, frozenset({place}), client_version=0
+            request.transactional_id, request.producer_id, request.producer_epoch, frozenset({partition}), client_version=0
         ),
         respond,
         lambda rejected: respond(rejected.code),

@@ -26,7 +26,7 @@ from ottla.broker.cluster.image import TopicImage
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
-from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
+from ottla.broker.runtime.coordination.txn_verification import TransactionalProducer, Verdicts
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -108,7 +108,7 @@ def _verify(
         partition = ctx.services.groups.offsets_partition(request.group_id)
     except Rejected as rejected:
         return _refusal(ctx, request, offsets, rejected.code)
-    writer = Writer(request.transactional_id, request.producer_id, request.producer_epoch, adds=ctx.version >= 5)
+    writer = TransactionalProducer(request.transactional_id, request.producer_id, request.producer_epoch, adds=ctx.version >= 5)
     verdicts = ctx.services.txn_verification.verify(writer, [(partition, NO_SEQUENCE)])
     if isinstance(verdicts, dict):
         return _commit(ctx, request, offsets, verdicts)

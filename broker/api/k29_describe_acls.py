@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Sequence
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.listing import listed
+from ottla.broker.api.listing import respond_with_list
 from ottla.broker.api.services import NodeServices
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.controller.acls import Filter, matches
@@ -50,7 +50,7 @@ def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> Describe
         return new
 
     acls = list(ctx.services.topics.image.acls.values())
-    return listed(ctx, acls, describe, lambda resources: DescribeAclsResponse(resources=resources))
+    return respond_with_list(ctx, acls, describe, lambda resources: DescribeAclsResponse(resources=resources))
 
 
 def check_known(wanted: Filter) -> None:

@@ -43,7 +43,7 @@ async def handle(ctx: Context[ControllerServices], request: CreateAclsRequest) -
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
         results = await _create(ctx, acls)
     except Rejected as error:
-        results = [error.kept()] * len(acls)
+        results = [error.without_traceback()] * len(acls)
     return CreateAclsResponse(
         results=[AclCreationResult() if error is None else AclCreationResult(*error_fields(error)) for error in results]
     )

@@ -34,7 +34,7 @@ async def handle(ctx: Context[ControllerServices], request: DeleteAclsRequest) -
             raise Rejected(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
         deleted = await ctx.services.active.run(lambda state: delete_acls(state.image, request.filters))
     except Rejected as error:
-        deleted = [Deleted([], error.kept())] * len(request.filters)
+        deleted = [Deleted([], error.without_traceback())] * len(request.filters)
     return DeleteAclsResponse(filter_results=[_result(each) for each in deleted])
 
 

@@ -63,7 +63,7 @@ def _describe(ctx: Context[NodeServices], request: DescribeConfigsRequest, resou
         try:
             result.configs = [_entry(entry, request) for entry in describe_configs(ctx.services.topics, broker_configs, kind, name, keys)]
         except Rejected as rejected:
-            error = rejected.kept()
+            error = rejected.without_traceback()
     if error is not None:
         result.error_code, result.error_message = error.code, error.message
     return result

@@ -51,7 +51,7 @@ async def handle(ctx: Context[ControllerServices], request: CreatePartitionsRequ
             lambda state: create_partitions(state.catalog, wanted, Placement.in_cluster(state), charge), validate_only=request.validate_only
         )
     except Rejected as error:
-        results = [(topic.name, error.kept()) for topic in wanted]
+        results = [(topic.name, error.without_traceback()) for topic in wanted]
     results += [(name, duplicate_error(count) or denial) for name, count in named.items() if name in hidden]
     return CreatePartitionsResponse(wait_ms(), [CreatePartitionsTopicResult(name, *error_fields(error)) for name, error in results])
 

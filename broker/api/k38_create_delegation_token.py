@@ -13,7 +13,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.forwarding import forward
 from ottla.broker.api.served_api import Forwarded, ListenerType
 from ottla.broker.api.services import ClusterServices, ControllerServices, NodeServices
-from ottla.broker.api.token_rules import NO_TIME, check_may_ask
+from ottla.broker.api.token_rules import NO_TIME, check_token_requests_allowed
 from ottla.broker.controller.delegation_tokens import check_renewers, create_token, owner_of, rules_of
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.principal import Principal
@@ -27,7 +27,7 @@ API = Api(CreateDelegationTokenRequest, forwarded=Forwarded.IN_PART, array_limit
 @API.on_broker()
 async def handle(ctx: Context[ClusterServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
     """Check whether the client may create the delegation token, and forward the request to the controller. Return the response."""
-    answer = _begun(ctx, request)
+    answer = _checked_response(ctx, request)
     if answer.error_code == ErrorCode.NONE:
         answer = await forward(ctx, request, CreateDelegationTokenResponse)
     return answer
@@ -37,7 +37,7 @@ async def handle(ctx: Context[ClusterServices], request: CreateDelegationTokenRe
 async def handle_on_controller(ctx: Context[ControllerServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
     """Create the token; respond when it is durable."""
     services, requester = ctx.services, ctx.peer.principal
-    answer = _begun(ctx, request)
+    answer = _checked_response(ctx, request)
     if answer.error_code != ErrorCode.NONE:
         return answer
     rules, now_ms = rules_of(services.settings), services.clock.now_ms()
@@ -55,7 +55,7 @@ async def handle_on_controller(ctx: Context[ControllerServices], request: Create
     return answer
 
 
-def _begun(ctx: Context[NodeServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+def _checked_response(ctx: Context[NodeServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
     """Return a CreateDelegationToken response without a token, with the error if the client may not create the token, otherwise NONE."""
     requester = ctx.peer.principal
     owner = owner_of(request, requester)
@@ -72,7 +72,7 @@ def _begun(ctx: Context[NodeServices], request: CreateDelegationTokenRequest) ->
 
 def _check(ctx: Context[NodeServices], request: CreateDelegationTokenRequest, owner: Principal) -> None:
     """Raise Rejected if the client may not create the delegation token for `owner`, or the request is invalid."""
-    check_may_ask(ctx.peer)
+    check_token_requests_allowed(ctx.peer)
     if request.owner_principal_name and request.owner_principal_type is None:
         raise Rejected(ErrorCode.INVALID_REQUEST)  # Kafka does not check this, and fails with an internal error
     if owner != ctx.peer.principal and not allowed(ctx, Operation.CREATE_TOKENS, Resource.USER, str(owner)):

@@ -10,7 +10,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ClusterServices, ControllerServices
-from ottla.broker.api.token_end import decide_expiry_change, forward_expiry_change
+from ottla.broker.api.token_expiry import decide_expiry_change, forward_expiry_change
 from ottla.broker.controller.delegation_tokens import renew_token
 from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 

@@ -11,7 +11,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ClusterServices, ControllerServices
-from ottla.broker.api.token_end import decide_expiry_change, forward_expiry_change
+from ottla.broker.api.token_expiry import decide_expiry_change, forward_expiry_change
 from ottla.broker.controller.delegation_tokens import expire_token
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Sequence, Set
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.listing import listed
+from ottla.broker.api.listing import respond_with_list
 from ottla.broker.api.services import NodeServices
-from ottla.broker.api.token_rules import check_may_ask
+from ottla.broker.api.token_rules import check_token_requests_allowed
 from ottla.broker.cluster.metadata_records import DelegationTokenRecord
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.principal import Principal
@@ -37,7 +37,7 @@ def handle(
 ) -> DescribeDelegationTokenResponse | Awaitable[DescribeDelegationTokenResponse]:
     """Return the delegation tokens that the request asks for and that the client may see."""
     try:
-        check_may_ask(ctx.peer)
+        check_token_requests_allowed(ctx.peer)
     except Rejected as error:
         return DescribeDelegationTokenResponse(error.code)
     secret = ctx.services.settings.delegation_token_secret_key
@@ -49,7 +49,7 @@ def handle(
         return [_described(ctx, token, secret) for token in tokens if _is_shown(ctx, token, owners)]
 
     tokens = list(ctx.services.topics.image.delegation_tokens.values())
-    return listed(ctx, tokens, describe, lambda described: DescribeDelegationTokenResponse(tokens=described))
+    return respond_with_list(ctx, tokens, describe, lambda described: DescribeDelegationTokenResponse(tokens=described))
 
 
 def _is_shown(ctx: Context[NodeServices], token: DelegationTokenRecord, owners: Set[str] | None) -> bool:

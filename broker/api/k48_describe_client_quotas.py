@@ -13,7 +13,7 @@ from typing import Final
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.listing import listed
+from ottla.broker.api.listing import respond_with_list
 from ottla.broker.api.services import NodeServices
 from ottla.broker.cluster.image import QuotaTarget
 from ottla.broker.core.acl import Operation
@@ -57,7 +57,7 @@ def handle(
             if _matches(target, filters, strict=request.strict)
         ]
 
-    return listed(ctx, list(quotas), describe, lambda entries: DescribeClientQuotasResponse(entries=entries))
+    return respond_with_list(ctx, list(quotas), describe, lambda entries: DescribeClientQuotasResponse(entries=entries))
 
 
 def _matches(target: QuotaTarget, filters: Sequence[ComponentData], *, strict: bool) -> bool:

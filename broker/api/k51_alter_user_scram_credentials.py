@@ -34,7 +34,7 @@ async def handle(ctx: Context[ControllerServices], request: AlterUserScramCreden
         results = await ctx.services.active.run(partial(alter_scram_users, request=request))
     except Rejected as error:
         names = [change.name for change in request.deletions] + [change.name for change in request.upsertions]
-        results = dict.fromkeys(sorted(names), error.kept())
+        results = dict.fromkeys(sorted(names), error.without_traceback())
     return AlterUserScramCredentialsResponse(
         results=[AlterUserScramCredentialsResult(user, *error_fields(error)) for user, error in results.items()]
     )

@@ -15,4 +15,4 @@ API = Api(VoteRequest, throttled=False)
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context[ControllerServices], request: VoteRequest) -> VoteResponse:
     """Return a response that does not grant the vote: this controller is the only voter, and the leader."""
-    return refusals.no_vote(ctx.services.active.voter, request)
+    return refusals.reject_vote(ctx.services.active.voter, request)

@@ -15,4 +15,4 @@ API = Api(BeginQuorumEpochRequest, throttled=False)
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context[ControllerServices], request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
     """Reject another node's claim to lead the quorum, with FENCED_LEADER_EPOCH for an older epoch, otherwise INVALID_REQUEST."""
-    return refusals.no_other_leader(ctx.services.active.voter, request)
+    return refusals.reject_begin_quorum_epoch(ctx.services.active.voter, request)

@@ -15,4 +15,4 @@ API = Api(EndQuorumEpochRequest, throttled=False)
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context[ControllerServices], request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
     """Reject another node's request to end this leader's epoch, with FENCED_LEADER_EPOCH for an older epoch, otherwise INVALID_REQUEST."""
-    return refusals.no_other_end(ctx.services.active.voter, request)
+    return refusals.reject_end_quorum_epoch(ctx.services.active.voter, request)

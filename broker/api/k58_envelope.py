@@ -19,7 +19,7 @@ from typing import Final
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.large_requests import LargeRequests
-from ottla.broker.api.request_parts import split_of, too_many
+from ottla.broker.api.request_parts import oversized_array, split_of
 from ottla.broker.api.routes import FORWARDABLE, controller_routes
 from ottla.broker.api.services import ControllerServices
 from ottla.broker.core import limits
@@ -55,7 +55,7 @@ async def handle(ctx: Context[ControllerServices], request: EnvelopeRequest) -> 
     if header.api_key not in FORWARDABLE:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     route = controller_routes().get(header.api_key)
-    if route is None or not route.min_version <= header.api_version <= route.max_version or too_many(inside.body) is not None:
+    if route is None or not route.min_version <= header.api_version <= route.max_version or oversized_array(inside.body) is not None:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     client = replace(
         ctx.peer,
@@ -66,11 +66,13 @@ async def handle(ctx: Context[ControllerServices], request: EnvelopeRequest) -> 
     )
     inner = Context(header.api_version, header.client_id, client, ctx.services, header.api_key)
     try:
-        way = None if compute is None else split_of(inside.body)
-        if way is None or compute is None:
+        split = None if compute is None else split_of(inside.body)
+        if split is None or compute is None:
             answer = route.handle(inner, inside.body)
         else:
-            answer = LargeRequests(ctx.services.clock, ctx.services.turns, compute, None).handled(inner, route.handle, inside.body, way)
+            answer = LargeRequests(ctx.services.clock, ctx.services.turns, compute, None).handle_in_parts(
+                inner, route.handle, inside.body, split
+            )
         response = await answer if inspect.isawaitable(answer) else answer
     except CloseConnection:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

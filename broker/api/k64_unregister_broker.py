@@ -24,7 +24,7 @@ API = Api(UnregisterBrokerRequest, forwarded=Forwarded.ALWAYS)
 async def handle(ctx: Context[ControllerServices], request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     """Remove a broker's registration."""
     voter = ctx.services.active.voter
-    if voter.is_alone and request.broker_id == voter.me.node_id:
+    if voter.is_standalone and request.broker_id == voter.me.node_id:
         return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The only broker cannot be unregistered.")
     try:
         await ctx.services.active.run(partial(unregister_broker, broker_id=request.broker_id))

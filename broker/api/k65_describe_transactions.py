@@ -51,8 +51,8 @@ def _describe(ctx: Context[CoordinationServices], transactional_id: str) -> Tran
         producer_id=txn.producer_id,
         producer_epoch=txn.producer_epoch,
         topics=[
-            TopicData(topic, [index for _, index in places])
-            for topic, places in groupby(sorted(txn.partitions), lambda place: place[0])
+            TopicData(topic, [index for _, index in partitions])
+            for topic, partitions in groupby(sorted(txn.partitions), lambda partition: partition[0])
             if allowed(ctx, Operation.DESCRIBE, Resource.TOPIC, topic)
         ],
     )

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.listing import listed
+from ottla.broker.api.listing import respond_with_list
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
@@ -34,7 +34,7 @@ def handle(
 ) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
     """Return the transactional ids whose transactions match the request's filters."""
     try:
-        matches, at_once = _pattern(request.transactional_id_pattern)
+        matches, batch_size = _pattern(request.transactional_id_pattern)
         transactions = list(ctx.services.txns.all_transactions())
     except Rejected as rejected:
         return ListTransactionsResponse(error_code=rejected.code)
@@ -55,7 +55,9 @@ def handle(
         return [TransactionState(txn.transactional_id, txn.producer_id, txn.state.wire_name) for txn in some if wanted(txn)]
 
     unknown = [name for name in request.state_filters if name not in _STATES]
-    return listed(ctx, transactions, describe, lambda entries: ListTransactionsResponse(0, ErrorCode.NONE, unknown, entries), at_once)
+    return respond_with_list(
+        ctx, transactions, describe, lambda entries: ListTransactionsResponse(0, ErrorCode.NONE, unknown, entries), batch_size
+    )
 
 
 def _pattern(pattern: str | None) -> tuple[Callable[[str], bool], int]:
@@ -68,5 +70,5 @@ def _pattern(pattern: str | None) -> tuple[Callable[[str], bool], int]:
         expression = compiled(pattern)
     except InvalidExpression as error:
         raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-    at_once = max(1, min(limits.LISTED_AT_ONCE, limits.EXPRESSION_INSTRUCTIONS_AT_ONCE // expression.programsize))
-    return lambda transactional_id: expression.fullmatch(transactional_id) is not None, at_once
+    batch_size = max(1, min(limits.LISTED_AT_ONCE, limits.EXPRESSION_INSTRUCTIONS_AT_ONCE // expression.programsize))
+    return lambda transactional_id: expression.fullmatch(transactional_id) is not None, batch_size

@@ -7,7 +7,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
-from ottla.broker.runtime.quorum.voter_refusals import VoterIds, no_voter_added
+from ottla.broker.runtime.quorum.voter_refusals import VoterIds, reject_add_raft_voter
 from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listeners": 1_000})
@@ -17,4 +17,4 @@ API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listen
 def handle(ctx: Context[ControllerServices], request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Reject the addition of a voter to the quorum, with UNSUPPORTED_VERSION or the error of an earlier check."""
     me = ctx.services.active.voter.me
-    return no_voter_added(VoterIds(me.cluster_id, me.node_id, me.directory_id), request)
+    return reject_add_raft_voter(VoterIds(me.cluster_id, me.node_id, me.directory_id), request)

@@ -7,7 +7,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
-from ottla.broker.runtime.quorum.voter_refusals import VoterIds, no_voter_removed
+from ottla.broker.runtime.quorum.voter_refusals import VoterIds, reject_remove_raft_voter
 from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 API = Api(RemoveRaftVoterRequest, forwarded=Forwarded.ALWAYS)
@@ -17,4 +17,4 @@ API = Api(RemoveRaftVoterRequest, forwarded=Forwarded.ALWAYS)
 def handle(ctx: Context[ControllerServices], request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     """Reject the removal of a voter from the quorum, with UNSUPPORTED_VERSION or the error of an earlier check."""
     me = ctx.services.active.voter.me
-    return no_voter_removed(VoterIds(me.cluster_id, me.node_id, me.directory_id), request)
+    return reject_remove_raft_voter(VoterIds(me.cluster_id, me.node_id, me.directory_id), request)

@@ -15,4 +15,4 @@ API = Api(UpdateRaftVoterRequest, throttled=False)
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle(_ctx: Context[ControllerServices], _request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
     """Reject the update of a voter's endpoints with UNSUPPORTED_VERSION."""
-    return refusals.no_voter_updated()
+    return refusals.reject_update_raft_voter()

@@ -14,7 +14,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ShareGroupServices
-from ottla.broker.api.share_state import carry_out
+from ottla.broker.api.share_state import respond_per_share_partition
 from ottla.broker.core.acl import Operation
 from ottla.protocol.messages.k83_initialize_share_group_state import InitializeShareGroupStateRequest, InitializeShareGroupStateResponse
 
@@ -27,7 +27,7 @@ def handle(
 ) -> InitializeShareGroupStateResponse | Awaitable[InitializeShareGroupStateResponse]:
     """Initialize the state of each share partition; respond when all have a result."""
     state = ctx.services.share.state
-    return carry_out(
+    return respond_per_share_partition(
         request,
         "initialize share group state",
         lambda key, part: state.initialize(key, part.state_epoch, part.start_offset),

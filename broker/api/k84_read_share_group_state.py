@@ -15,7 +15,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ShareGroupServices
-from ottla.broker.api.share_state import carry_out
+from ottla.broker.api.share_state import respond_per_share_partition
 from ottla.broker.core.acl import Operation
 from ottla.broker.share.persister import ReadState
 from ottla.protocol.messages.k84_read_share_group_state import (
@@ -35,7 +35,7 @@ def handle(
 ) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
     """Read the state of each share partition; respond when all have a result."""
     state = ctx.services.share.state
-    return carry_out(
+    return respond_per_share_partition(
         request,
         "read share group state",
         lambda key, part: state.read(key, part.leader_epoch),

@@ -16,7 +16,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ShareGroupServices
-from ottla.broker.api.share_state import carry_out
+from ottla.broker.api.share_state import respond_per_share_partition
 from ottla.broker.core.acl import Operation
 from ottla.broker.share.persister import StateBatch, WrittenState
 from ottla.protocol.messages.k85_write_share_group_state import (
@@ -39,7 +39,9 @@ def handle(
 ) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
     """Write the state changes of each share partition; respond when all have a result."""
     state = ctx.services.share.state
-    return carry_out(request, "write share group state", lambda key, part: state.write(key, _state(part)), WriteShareGroupStateResponse)
+    return respond_per_share_partition(
+        request, "write share group state", lambda key, part: state.write(key, _state(part)), WriteShareGroupStateResponse
+    )
 
 
 def _state(part: PartitionData) -> WrittenState:

@@ -14,7 +14,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ShareGroupServices
-from ottla.broker.api.share_state import carry_out
+from ottla.broker.api.share_state import respond_per_share_partition
 from ottla.broker.core.acl import Operation
 from ottla.protocol.messages.k86_delete_share_group_state import DeleteShareGroupStateRequest, DeleteShareGroupStateResponse
 
@@ -27,4 +27,4 @@ def handle(
 ) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
     """Delete the state of each share partition; respond when all have a result."""
     state = ctx.services.share.state
-    return carry_out(request, "delete share group state", lambda key, _: state.delete(key), DeleteShareGroupStateResponse)
+    return respond_per_share_partition(request, "delete share group state", lambda key, _: state.delete(key), DeleteShareGroupStateResponse)

@@ -14,7 +14,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ShareGroupServices
-from ottla.broker.api.share_state import carry_out
+from ottla.broker.api.share_state import respond_per_share_partition
 from ottla.broker.core.acl import Operation
 from ottla.broker.share.persister import StateSummary
 from ottla.protocol.messages.k87_read_share_group_state_summary import (
@@ -33,7 +33,7 @@ def handle(
 ) -> ReadShareGroupStateSummaryResponse | Awaitable[ReadShareGroupStateSummaryResponse]:
     """Return each share partition's state summary; respond when the share coordinator has a result for all of them."""
     state = ctx.services.share.state
-    return carry_out(
+    return respond_per_share_partition(
         request,
         "read share group state summary",
         lambda key, _: state.summary(key),

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from ottla.broker.api.context import CloseConnection, Context
-from ottla.broker.api.request_parts import join, split
+from ottla.broker.api.request_parts import join_responses, split_request
 from ottla.broker.api.routes import Handler
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import NodeServices
@@ -79,8 +79,8 @@ class LargeRequests:
                 self._bytes_left -= size
                 admitted.set_result(None)
 
-    async def handled(self, ctx: Context[NodeServices], handle: Handler, request: Message, way: Split) -> Message | None:
-        """Split a request into parts as `way` says, handle them one after the other, and return the joined response (None for acks=0).
+    async def handle_in_parts(self, ctx: Context[NodeServices], handle: Handler, request: Message, split: Split) -> Message | None:
+        """Split a request into parts as `split` says, handle them one after the other, and return the joined response (None for acks=0).
         Between parts, other connections are served. The split array of `request` is empty afterwards.
 
         `ctx.spent_ns` counts the time that the parts take on the loop. Raises CloseConnection if the client disconnects, or if the response
@@ -89,18 +89,18 @@ class LargeRequests:
         disconnected: list[bool] = []
         ctx.peer.on_closed[disconnected.append] = lambda: disconnected.append(True)
         try:
-            return await self._joined(ctx, handle, request, way, disconnected)
+            return await self._joined(ctx, handle, request, split, disconnected)
         finally:
             ctx.peer.on_closed.pop(disconnected.append, None)
 
     async def _joined(
-        self, ctx: Context[NodeServices], handle: Handler, request: Message, way: Split, disconnected: Sequence[bool]
+        self, ctx: Context[NodeServices], handle: Handler, request: Message, split: Split, disconnected: Sequence[bool]
     ) -> Message | None:
-        parts = await self.compute(lambda: list(split(request, way))[::-1])
+        parts = await self.compute(lambda: list(split_request(request, split))[::-1])
         whole: Message | None = None
         size = 0
         while parts:
-            await self._turns.mine()
+            await self._turns.wait_for_turn()
             part = parts.pop()
             if disconnected:
                 raise CloseConnection("the client has disconnected")
@@ -118,5 +118,5 @@ class LargeRequests:
             if whole is None:
                 whole = answer
             else:
-                join(whole, answer, way.response_path.split("."))
+                join_responses(whole, answer, split.response_path.split("."))
         return whole

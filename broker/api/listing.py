@@ -14,21 +14,21 @@ E = TypeVar("E")
 R = TypeVar("R")
 
 
-def listed(
+def respond_with_list(
     ctx: Context[NodeServices],
     items: Sequence[T],
     describe: Callable[[Sequence[T]], list[E]],
     respond: Callable[[list[E]], R],
-    at_once: int = limits.LISTED_AT_ONCE,
+    batch_size: int = limits.LISTED_AT_ONCE,
 ) -> R | Awaitable[R]:
     """Make the entries of a list response from `items` by `describe`, which may omit items, and return what `respond` makes of the entries.
-    If there are more than `at_once` items, return an awaitable: `describe` then gets at most `at_once` items at a time, and other requests
-    run in between.
+    If there are more than `batch_size` items, return an awaitable: `describe` then gets at most `batch_size` items at a time, and other
+    requests run in between.
 
     Only one long list is made at a time. The time of the calls is added to `ctx.spent_ns`, so that the dispatcher encodes the response on a
     thread. The awaitable raises CloseConnection if the client disconnects.
     """
-    return respond(describe(items)) if len(items) <= at_once else _in_turns(ctx, items, describe, respond, at_once)
+    return respond(describe(items)) if len(items) <= batch_size else _in_turns(ctx, items, describe, respond, batch_size)
 
 
 async def _in_turns(
@@ -36,15 +36,15 @@ async def _in_turns(
     items: Sequence[T],
     describe: Callable[[Sequence[T]], list[E]],
     respond: Callable[[list[E]], R],
-    at_once: int,
+    batch_size: int,
 ) -> R:
     clock, entries = ctx.services.clock, list[E]()
     async with ctx.services.turns.one_list:
-        for start in range(0, len(items), at_once):
-            await ctx.services.turns.mine()
+        for start in range(0, len(items), batch_size):
+            await ctx.services.turns.wait_for_turn()
             if ctx.peer.is_closed:
                 raise CloseConnection("the client has disconnected")
             begun_ns = clock.spent_ns()
-            entries += describe(items[start : start + at_once])
+            entries += describe(items[start : start + batch_size])
             ctx.spent_ns += clock.spent_ns() - begun_ns
     return respond(entries)

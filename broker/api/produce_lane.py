@@ -24,7 +24,7 @@ from ottla.broker.api.reply import Buffer
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Writer
+from ottla.broker.runtime.coordination.txn_verification import TransactionalProducer, TxnVerification
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.storage.batch_check import TooLongForEventLoop
@@ -97,7 +97,7 @@ class ProduceLane:
         self.answered = [0] * (_LAST_VERSION + 1)
         """The number of requests by version since the start."""
 
-    def charged(self, peer: Peer, data: bytes, at: int, throttling: Throttling) -> tuple[list[Buffer], int] | None:
+    def answer_with_quotas(self, peer: Peer, data: bytes, at: int, throttling: Throttling) -> tuple[list[Buffer], int] | None:
         """Handle the frame at `data[at]` and return what `answer` returns, but charge the request to the client's quotas. The response has
         the throttle time.
         """
@@ -179,8 +179,8 @@ class ProduceLane:
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records)
         if producer_id < 0:
             return None
-        writer = Writer(transactional_id.decode(), producer_id, epoch, adds=version >= ADDING_SINCE)
-        return self._verification.at_once(writer, partition, sequence)
+        writer = TransactionalProducer(transactional_id.decode(), producer_id, epoch, adds=version >= ADDING_SINCE)
+        return self._verification.verify_without_waiting(writer, partition, sequence)
 
     def _partition(self, topic: bytes, version: int, index: int, *, acks_all: bool) -> Partition | None:
         """Return the partition if this broker has it, clients may write to its topic, and appends are acknowledged at once; otherwise None.

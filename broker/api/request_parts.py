@@ -23,12 +23,12 @@ PART_ELEMENTS: Final = 50
 
 
 SPLITS: Final = {int(api.key): api.splits for api in APIS if api.splits}
-WHOLE: Final = {int(api.key): api.array_limits for api in APIS if api.array_limits}
+ARRAY_LIMITS: Final = {int(api.key): api.array_limits for api in APIS if api.array_limits}
 
 
-def too_many(request: Any) -> str | None:
+def oversized_array(request: Any) -> str | None:
     """Return a text that names the first array of the request with more elements than its API allows (`array_limits`), or None."""
-    for path, max_count in WHOLE.get(request.API_KEY, {}).items():
+    for path, max_count in ARRAY_LIMITS.get(request.API_KEY, {}).items():
         names, is_cut = path.split("."), request.API_KEY in SPLITS
         structs = (getattr(request, names[0], None) or ()) if is_cut else (request,)
         if any(_elements_left(struct, names[1:] if is_cut else names, max_count) < 0 for struct in structs):
@@ -36,24 +36,24 @@ def too_many(request: Any) -> str | None:
     return None
 
 
-def split(request: Any, way: Split) -> Iterator[Any]:
-    """Yield requests of about PART_ELEMENTS elements each, which together have the elements of `request`. `way` names the array to split;
+def split_request(request: Any, split: Split) -> Iterator[Any]:
+    """Yield requests of about PART_ELEMENTS elements each, which together have the elements of `request`. `split` names the array to split;
     this array of `request` is empty afterwards.
     """
-    name, *path = way.request_path.split(".")
+    name, *path = split.request_path.split(".")
     items = getattr(request, name)
     setattr(request, name, [])
-    for part, _ in _cut(items, path, [key.split() for key in way.keys]):
+    for part, _ in _cut(items, path, [key.split() for key in split.keys]):
         yield _with(request, name, part)
 
 
 def split_of(request: Any) -> Split | None:
     """Return how to split the request into smaller ones; None if it must not be split, or has at most PART_ELEMENTS elements."""
-    for way in SPLITS.get(request.API_KEY, ()):
-        name, *path = way.request_path.split(".")
+    for split in SPLITS.get(request.API_KEY, ()):
+        name, *path = split.request_path.split(".")
         items = getattr(request, name, None)
         if items:
-            return way if len(items) > PART_ELEMENTS or any(_elements_left(item, path, PART_ELEMENTS) < 0 for item in items) else None
+            return split if len(items) > PART_ELEMENTS or any(_elements_left(item, path, PART_ELEMENTS) < 0 for item in items) else None
     return None
 
 
@@ -75,7 +75,7 @@ def _elements_left(struct: Any, path: Sequence[str], left: int) -> int:
     return left
 
 
-def join(whole: Any, part: Any, path: Sequence[str]) -> None:
+def join_responses(whole: Any, part: Any, path: Sequence[str]) -> None:
     """Append the results in `part`, one part's response, to `whole`, the joined response of earlier parts. `path` leads to the results.
 
     The throttle time is the longest of all parts; each node endpoint is kept once.

@@ -167,5 +167,5 @@ def leader_of(ctx: Context[ShareGroupServices], key: TopicPartition, error: int)
 
 def endpoints(ctx: Context[ShareGroupServices], leaders: Iterable[int]) -> list[NodeEndpoint]:
     """Return the endpoints of the live brokers among `leaders` (broker ids), so that the client can retry there."""
-    nodes = (ctx.services.cluster.alive(leader, ctx.peer.client_listener) for leader in dict.fromkeys(leaders) if leader >= 0)
+    nodes = (ctx.services.cluster.alive_broker(leader, ctx.peer.client_listener) for leader in dict.fromkeys(leaders) if leader >= 0)
     return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]

@@ -20,7 +20,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def carry_out(
+def respond_per_share_partition(
     request: Any,
     purpose: str,
     run: Callable[[SharePartitionKey, Any], T | asyncio.Future[T]],

@@ -76,11 +76,11 @@ class Throttling:
 
     def _of_time(self, user: str, client_id: str, spent_ns: int, now_ms: int) -> int:
         quota = self._quotas.request
-        return quota.waits(quota.use(user, client_id, spent_ns * NANOS_TO_PERCENT, now_ms)) if quota else 0
+        return quota.count_throttled(quota.record(user, client_id, spent_ns * NANOS_TO_PERCENT, now_ms)) if quota else 0
 
     def _of_produced(self, user: str, client_id: str, size: int, now_ms: int) -> int:
         quota = self._quotas.produce
-        return quota.waits(quota.use(user, client_id, size, now_ms)) if quota else 0
+        return quota.count_throttled(quota.record(user, client_id, size, now_ms)) if quota else 0
 
     async def _later(
         self, ctx: Context[NodeServices], request: Request, size: int, spent_ns: int, answer: Awaitable[Message | None]
@@ -101,9 +101,9 @@ class Throttling:
         elif isinstance(response, FetchResponse | ShareFetchResponse) and quotas.fetch:
             written = sum(map(len, encode_response(key, ctx.version, 0, response)))
             response_bytes = written - (_HEADER_BYTES if ctx.version >= response.FLEXIBLE_SINCE else _OLD_HEADER_BYTES)
-            wait_ms = max(wait_ms, quotas.fetch.waits(quotas.fetch.use(user, client_id, response_bytes, now_ms)))
+            wait_ms = max(wait_ms, quotas.fetch.count_throttled(quotas.fetch.record(user, client_id, response_bytes, now_ms)))
             if wait_ms:
-                quotas.fetch.take_back(user, client_id, response_bytes, now_ms)
+                quotas.fetch.unrecord(user, client_id, response_bytes, now_ms)
         if not wait_ms:
             return response
         if isinstance(response, FetchResponse):
@@ -116,7 +116,7 @@ class Throttling:
         return response
 
     def _limit(self, ctx: Context[NodeServices], request: FetchRequest | ShareFetchRequest) -> None:
-        max_bytes = self._quotas.fetch.max_at_once(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
+        max_bytes = self._quotas.fetch.max_unthrottled_usage(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
         request.max_bytes = min(request.max_bytes, rounded(max_bytes))
 
     def _without_records(self, response: FetchResponse) -> FetchResponse:

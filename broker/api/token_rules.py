@@ -20,7 +20,7 @@ NO_TIME: Final = -1
 """The value of time fields in a response that was rejected before a decision."""
 
 
-def check_may_ask(peer: Peer) -> None:
+def check_token_requests_allowed(peer: Peer) -> None:
     """Raise Rejected(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) if the client may not use the delegation token APIs: it is not authenticated, or
     authenticated with a token.
     """

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ottla.broker.admin.tokens import TOKEN_ENV, found
+from ottla.broker.admin.tokens import TOKEN_ENV, find_token
 from ottla.broker.cli.common import AsJson, CliError, command, note, print_json, print_table, say
 from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, parse_rule
 from ottla.protocol.printable import reason_of
@@ -65,7 +65,7 @@ def _authorization(url: str) -> dict[str, str]:
     """Return the HTTP header with the admin port's token; no header if this user's token is unknown. Raises ValueError if `url` has no
     valid address."""
     at = urllib.parse.urlsplit(url)
-    token = found(at.hostname or "", at.port or 80)
+    token = find_token(at.hostname or "", at.port or 80)
     return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 

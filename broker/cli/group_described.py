@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.broker.cli.basics import CliError
 from ottla.broker.cli.cluster import AdminClient, ErrorResponse, NotServed, TopicPartition, name_of
-from ottla.broker.groups.embedded_protocol import assigned_places
+from ottla.broker.groups.embedded_protocol import assigned_partitions
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.group_assignment import Assignment
 from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
@@ -130,7 +130,7 @@ def _classic(cluster: AdminClient, group: str) -> GroupDescribed:
             each.group_instance_id,
             each.client_id,
             each.client_host,
-            [TopicPartition(*place) for place in assigned_places(each.member_assignment)],
+            [TopicPartition(*place) for place in assigned_partitions(each.member_assignment)],
         )
         for each in found.members
     ]

@@ -11,7 +11,7 @@ from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, Offse
 from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 NO_OFFSET: Final = -1
-NAMED: Final = 9
+LAST_VERSION_WITH_NAMES: Final = 9
 """The last version of OffsetCommit and OffsetFetch with topic names. Later ones have topic ids, and omit deleted topics."""
 
 
@@ -23,7 +23,9 @@ def committed_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, 
 def committed_positions(cluster: AdminClient, group: str) -> dict[TopicPartition, tuple[int, int]]:
     """Return the group's committed offsets with their leader epochs (-1 if unknown), by partition."""
     whole = OffsetFetchRequestGroup(group_id=group, topics=None)
-    answer: Any = cluster.coordinator(group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]), max_version=NAMED)
+    answer: Any = cluster.coordinator(
+        group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]), max_version=LAST_VERSION_WITH_NAMES
+    )
     found = answer.groups[0] if answer.groups else answer
     check(found.error_code, f"offsets of group {group!r}")
     return {
@@ -56,7 +58,7 @@ def commit(cluster: AdminClient, group: str, offsets: dict[TopicPartition, int])
         )
         for name in sorted({place.topic for place in offsets})
     ]
-    answer = cluster.coordinator(group, OffsetCommitRequest(group_id=group, topics=topics), max_version=NAMED)
+    answer = cluster.coordinator(group, OffsetCommitRequest(group_id=group, topics=topics), max_version=LAST_VERSION_WITH_NAMES)
     for topic in answer.topics:
         for partition in topic.partitions:
             check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")

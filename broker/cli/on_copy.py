@@ -21,7 +21,7 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings_load import SettingsError, parse_assignments, source_of
 from ottla.broker.layout import brokers_in
 from ottla.broker.process import StartError
-from ottla.broker.storage.as_of import AtOffset, cut_at, text_of
+from ottla.broker.storage.as_of import AtOffset, text_of, truncate_at_moment
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.fork import ForkRefused, node_directories
 from ottla.broker.storage.meta_properties import FILE_NAME, MetaProperties, decode_meta
@@ -52,7 +52,7 @@ def on_copy(options: argparse.Namespace) -> Iterator[None]:
             report = fork_directory(source, target)
             print(f"ottla serve: {summary(report)}", file=sys.stderr)
             if moment is not None:
-                options.moment_ms = cut_at(target, moment, Clock().now_ms())
+                options.moment_ms = truncate_at_moment(target, moment, Clock().now_ms())
                 print(f"ottla serve: cut at {text_of(options.moment_ms)}, read only", file=sys.stderr)
             options.data_dir = str(target)
             yield

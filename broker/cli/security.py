@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.cli.basics import CliError
-from ottla.protocol.bodiless import module_of
 from ottla.protocol.client import TIMEOUT_S, Client
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.import_without_init import module_of
 from ottla.protocol.login import NotTrusted, send_all
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
@@ -25,7 +25,7 @@ from ottla.protocol.printable import reason_of
 from ottla.spark_jobs.wire.security import Security, security_of
 
 
-class _Given:
+class _Settings:
     """The client security settings of all connections of this process, as `ottla --config` or a tool has set them."""
 
     security = Security()
@@ -44,13 +44,13 @@ def security_in(file: Path) -> Security:
 
 def use(file: Path) -> None:
     """Use the file's security settings for all connections from now on. Raises `CliError`."""
-    _Given.security = security_in(file)
+    _Settings.security = security_in(file)
 
 
 def use_properties(properties: Mapping[str, str]) -> None:
     """Use these properties' security settings for all connections from now on. Raises `CliError`."""
     try:
-        _Given.security = security_of(properties)
+        _Settings.security = security_of(properties)
     except (OSError, ValueError) as error:
         raise CliError(str(error), exit_code=2) from None
 
@@ -60,7 +60,7 @@ def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S, 
 
     Raises OSError (including ssl.SSLError), and `CliError` if authentication fails.
     """
-    security = security or _Given.security
+    security = security or _Settings.security
 
     def wrap(connected: socket.socket) -> socket.socket:
         return security.tls().wrap_socket(connected, server_hostname=host) if security.encrypted else connected
@@ -77,7 +77,7 @@ def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S, 
 
 def for_aiokafka() -> dict[str, Any]:
     """Return keyword arguments for aiokafka's clients. Raises OSError, and `CliError` for a mechanism that aiokafka does not support."""
-    security = _Given.security
+    security = _Settings.security
     if security.by_token:
         raise CliError(
             "this command uses aiokafka, which does not support delegation tokens (tokenauth=true): authenticate as a user instead", 2

@@ -55,7 +55,7 @@ class KafkaReplacement:
     scram: Sequence[str] = ()
     """SCRAM users of a new cluster, in the format of `ottla format --add-scram`."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """For each setting, the variable that it came from."""
+    """The environment variable that set each setting, by the setting's name."""
 
     def origin(self, problem: str) -> str:
         """Return lines that name the variables behind the settings in a problem's text; empty if there are none."""

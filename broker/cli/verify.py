@@ -25,7 +25,7 @@ from ottla.broker.verification.real_cluster import RealCluster
 from ottla.broker.verification.report import COLUMNS, as_json, explanations, rows, summary, write_junit
 from ottla.broker.verification.scenario import Scenario
 from ottla.broker.verification.scenarios import SCENARIOS
-from ottla.broker.verification.stage import Terms
+from ottla.broker.verification.stage import RunLimits
 from ottla.broker.verification.verification import CannotVerify, Verification
 
 BROKEN, COULD_NOT_JUDGE = 1, 2
@@ -84,13 +84,13 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     quiet_client_logs()
     quiet_broker_logs()
     under_test = Program(program, role, records=records, result=None if result is None else shlex.split(result))
-    terms = Terms(timeout, restarts, round(late * 1_000))
+    limits = RunLimits(timeout, restarts, round(late * 1_000))
     with ExitStack() as stack:
         received = stack.enter_context(ended_by_signals())
         directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-verify-")))
         cluster = None if bootstrap is None else _cluster(bootstrap, command_config, keep=keep is not None)
         results, failure = _run(
-            Verification(under_test, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None, cluster)
+            Verification(under_test, directory, _chosen(scenario, skip), limits, _identity(by), keep is not None, cluster)
         )
         if received and failure is not None:
             note(failure)

@@ -25,7 +25,7 @@ from ottla.broker.core.acl import EVERYBODY, WILDCARD, Operation, Pattern, Permi
 Acl = AccessControlEntryRecord
 Network: TypeAlias = IPv4Network | IPv6Network
 _OfPrincipals = dict[str, dict[int, Acl]]
-"""ACLs by principal, then by `id()`: one of many is removed without a search."""
+"""ACLs by principal, then by the `id()` of the ACL object, so that an ACL is removed without a search."""
 
 _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset({Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),

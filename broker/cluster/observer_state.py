@@ -202,7 +202,7 @@ class ObserverState:
         """The newest epoch and leader that this node knows; the election state on disk must be equal."""
         return Election(self.epoch, self.leader_id)
 
-    def know(self, voters: Mapping[int, QuorumNode]) -> None:
+    def update_voters(self, voters: Mapping[int, QuorumNode]) -> None:
         """Replace the quorum's voters by `voters` (by node id), which the log names. If the leader was known only by its id, its address is
         taken from them.
         """

@@ -83,7 +83,7 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
             if checks_hosts:
                 _check_host(acl.host, image.metadata_level)
         except Rejected as error:
-            results.append(error.kept())
+            results.append(error.without_traceback())
             continue
         record = _record_of(acl, ZERO_ID)
         if (content := _content(record)) not in known:

@@ -89,10 +89,10 @@ def reported(error: Rejected, resource: AlterResource, settings: BrokerSettings)
     invalid value is INVALID_REQUEST, not INVALID_CONFIG. An unknown topic setting is INVALID_CONFIG in every release.
     """
     if error.code is not ErrorCode.INVALID_CONFIG or not settings.like.has_zookeeper:
-        return error.kept()
+        return error.without_traceback()
     is_of_topic = resource.resource_type == ResourceType.TOPIC
     has_unknown = is_of_topic and not topic_keys(settings).keys() >= {op.name for op in resource.ops}
-    return error.kept() if has_unknown else Rejected(ErrorCode.INVALID_REQUEST, error.message)
+    return error.without_traceback() if has_unknown else Rejected(ErrorCode.INVALID_REQUEST, error.message)
 
 
 def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:

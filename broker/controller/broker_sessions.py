@@ -67,7 +67,7 @@ class BrokerSessions:
         self._touched_ms.pop(session, None)
         self._touched_ms[session] = now_ms
 
-    def not_listened(self, ms: int, now_ms: int) -> None:
+    def extend_all(self, ms: int, now_ms: int) -> None:
         """Extend all sessions by the last `ms` milliseconds, in which the controller did not run and so could not receive heartbeats.
 
         Brokers in the same process could not send heartbeats in that time either.
@@ -108,7 +108,7 @@ class BrokerSessions:
         shutdown_offset = UNKNOWN_OFFSET if fenced or broker_id not in self._reports else self._reports[broker_id].shutdown_offset
         self._reports[broker_id] = _Report(fenced, offset, shutdown_offset)
 
-    def shut_down_at(self, broker_id: int, offset: int) -> None:
+    def maintain_controlled_shutdown_offset(self, broker_id: int, offset: int) -> None:
         """Begin the broker's controlled shutdown: it may shut down when all other active brokers have applied the metadata up to `offset`.
         Later calls have no effect."""
         report = self._reports[broker_id]
@@ -126,7 +126,7 @@ class BrokerSessions:
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.FENCED if report.fenced else BrokerState.UNFENCED
 
-    def may_end(self, broker_id: int) -> bool:
+    def may_shut_down(self, broker_id: int) -> bool:
         """Return whether the broker, which is in controlled shutdown, may end: all active brokers have seen the changes that moved its
         leaderships to others.
         """

@@ -62,7 +62,7 @@ def alter_client_quotas(image: MetadataImage, entries: Sequence[EntryData]) -> E
             records += _changes(image, entity, entry.ops)
             results[target] = None
         except Rejected as error:
-            results[target] = error.kept()
+            results[target] = error.without_traceback()
     return Effects(records, results)
 
 

@@ -107,7 +107,7 @@ def create_topics(
             records.extend(_creation(topic.name, topic_id, configs, replicas, placement))
             results[topic.name] = CreatedTopic(topic.name, None, topic_id, len(replicas), len(replicas[0]), configs)
         except Rejected as error:
-            results[topic.name] = CreatedTopic(topic.name, error.kept())
+            results[topic.name] = CreatedTopic(topic.name, error.without_traceback())
     return Effects(records, list(results.values()))
 
 
@@ -246,7 +246,7 @@ def create_partitions(
             records.extend(added)
             results[topic.name] = None
         except Rejected as error:
-            results[topic.name] = error.kept()
+            results[topic.name] = error.without_traceback()
     return Effects(records, list(results.items()))
 
 

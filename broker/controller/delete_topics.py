@@ -64,7 +64,7 @@ def delete_topics(
             records.append(RemoveTopicRecord(topic_id=topic.topic_id))
             results.append(DeletedTopic(topic.name, topic.topic_id))
         except Rejected as error:
-            results.append(DeletedTopic(ref.name, ref.topic_id, error.kept()))
+            results.append(DeletedTopic(ref.name, ref.topic_id, error.without_traceback()))
     return Effects(records, results)
 
 

@@ -22,7 +22,7 @@ from ottla.broker.controller.leader_changes import (
     broker_shutting_down,
     broker_unfenced,
     directories_failed,
-    leads_something,
+    leads_any_partition,
 )
 from ottla.broker.controller.state import ControllerState, SoftEffects
 from ottla.broker.core.effects import Effects
@@ -59,13 +59,13 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effect
         records += _directories_cordoned(broker, request)
     changes = any(isinstance(record, BrokerRegistrationChangeRecord) for record in records)
 
-    def settle(last_offset: int) -> None:
+    def process_batch_end_offset(last_offset: int) -> None:
         offset = UNKNOWN_OFFSET if changes else request.current_metadata_offset
         state.sessions.report(broker.broker_id, fenced=after.is_fenced, offset=offset)
         if after is BrokerState.CONTROLLED_SHUTDOWN:
-            state.sessions.shut_down_at(broker.broker_id, last_offset)
+            state.sessions.maintain_controlled_shutdown_offset(broker.broker_id, last_offset)
 
-    return SoftEffects(records, HeartbeatReply(is_caught_up, after), settle)
+    return SoftEffects(records, HeartbeatReply(is_caught_up, after), process_batch_end_offset)
 
 
 def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, BrokerIdAndEpoch | None]:
@@ -93,11 +93,11 @@ def _next_state(state: ControllerState, request: BrokerHeartbeatRequest, before:
         case BrokerState.UNFENCED if request.want_fence:
             return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
         case BrokerState.UNFENCED if request.want_shut_down:
-            return BrokerState.CONTROLLED_SHUTDOWN if leads_something(state, broker_id) else BrokerState.SHUTDOWN_NOW
+            return BrokerState.CONTROLLED_SHUTDOWN if leads_any_partition(state, broker_id) else BrokerState.SHUTDOWN_NOW
         case BrokerState.UNFENCED:
             return before
-    may_end = not leads_something(state, broker_id) and state.sessions.may_end(broker_id)
-    return BrokerState.SHUTDOWN_NOW if may_end else before
+    may_shut_down = not leads_any_partition(state, broker_id) and state.sessions.may_shut_down(broker_id)
+    return BrokerState.SHUTDOWN_NOW if may_shut_down else before
 
 
 def _records_of(state: ControllerState, broker_id: int, after: BrokerState) -> list[MetadataRecord]:

@@ -50,7 +50,7 @@ def broker_fenced(state: ControllerState, broker_id: int) -> list[MetadataRecord
     stops.
     """
     epoch = state.image.brokers[broker_id].epoch
-    return [*broker_gone(state, broker_id), BrokerRegistrationChangeRecord(broker_id, epoch, fenced=FENCE)]
+    return [*broker_shut_down(state, broker_id), BrokerRegistrationChangeRecord(broker_id, epoch, fenced=FENCE)]
 
 
 def broker_unfenced(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
@@ -67,7 +67,7 @@ def broker_unfenced(state: ControllerState, broker_id: int) -> list[MetadataReco
 def broker_unregistered(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
     """Return the records that remove a broker from all ISRs, ELRs and leadership, and unregister it."""
     return [
-        *broker_gone(state, broker_id),
+        *broker_shut_down(state, broker_id),
         *_changes(state, lambda partition: broker_id in partition.elr, _AffectedBrokers(removed=broker_id)),
         UnregisterBrokerRecord(broker_id, state.image.brokers[broker_id].epoch),
     ]
@@ -77,7 +77,7 @@ def broker_shutting_down(state: ControllerState, broker_id: int) -> list[Metadat
     """Return the records that start a broker's controlled shutdown: its leaderships move to other brokers before it stops."""
     broker = state.image.brokers[broker_id]
     shutdown = [BrokerRegistrationChangeRecord(broker_id, broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)]
-    return [*(shutdown if not broker.in_controlled_shutdown else ()), *broker_gone(state, broker_id)]
+    return [*(shutdown if not broker.in_controlled_shutdown else ()), *broker_shut_down(state, broker_id)]
 
 
 def broker_restarted(state: ControllerState, broker_id: int, *, cleanly: bool) -> list[MetadataRecord]:
@@ -87,14 +87,14 @@ def broker_restarted(state: ControllerState, broker_id: int, *, cleanly: bool) -
     After an unclean shutdown the broker may lack records, and is not an eligible leader any more (KIP-966).
     """
     if cleanly or not state.has_elr:
-        return broker_gone(state, broker_id)
+        return broker_shut_down(state, broker_id)
     return [
         *_changes(state, lambda partition: broker_id in partition.isr, _AffectedBrokers(lost=broker_id)),
         *_changes(state, lambda partition: broker_id in partition.elr, _AffectedBrokers(lost=broker_id)),
     ]
 
 
-def broker_gone(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
+def broker_shut_down(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
     """Return the records that remove a broker from all ISRs and from leadership, because it stops or has stopped. Its registration is
     unchanged.
     """
@@ -127,7 +127,7 @@ def replicas_lost(state: ControllerState, broker_id: int, places: Collection[tup
     return records
 
 
-def leads_something(state: ControllerState, broker_id: int) -> bool:
+def leads_any_partition(state: ControllerState, broker_id: int) -> bool:
     """Return whether the broker is the leader of any partition."""
     return any(partition.leader == broker_id for topic in state.image.topics.values() for partition in topic.partitions.values())
 

@@ -53,7 +53,7 @@ def alter_scram_users(
             wanted[change.name], results[change.name] = {**others, change.mechanism: change}, None
         except Rejected as error:
             wanted.pop(change.name, None)
-            results[change.name] = error.kept()
+            results[change.name] = error.without_traceback()
     records: list[MetadataRecord] = []
     for change in chain.from_iterable(each.values() for each in wanted.values()):
         if isinstance(change, ScramCredentialDeletion):

@@ -46,10 +46,10 @@ _MARKS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionR
 @dataclass(frozen=True, slots=True)
 class SoftEffects(Effects[MetadataRecord, ResponseT]):
     """Effects of a decision that also changes state outside the metadata log, such as brokers' sessions. After all records are applied,
-    `settle` is called with the offset of the last one; without records, with the offset of the log's last record.
+    `process_batch_end_offset` is called with the offset of the last one; without records, with the offset of the log's last record.
     """
 
-    settle: Callable[[int], None]
+    process_batch_end_offset: Callable[[int], None]
 
 
 @dataclass(slots=True)
@@ -65,7 +65,8 @@ class ControllerState:
     kraft_version: int = 0
     catalog: Catalog = field(default_factory=Catalog)
     registered_at: dict[int, int] = field(default_factory=dict)
-    """By broker the offset that it must publish before it can be unfenced: at or after its registration."""
+    """By broker id, the metadata offset that the broker must have applied before it can be unfenced: that of its registration, or a later
+    one."""
     sessions: BrokerSessions = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,13 +97,13 @@ class ControllerState:
             if broker := self.image.brokers.get(broker_id):
                 self.sessions.forget(BrokerIdAndEpoch(broker_id, broker.epoch))
 
-    def carry_out(self, effects: Effects[MetadataRecord, ResponseT], base_offset: int) -> ImageChanges:
+    def apply(self, effects: Effects[MetadataRecord, ResponseT], base_offset: int) -> ImageChanges:
         """Apply a decision's effects, whose first record has offset `base_offset` in the metadata log. Return the changes of the image."""
         changes = self.catalog.apply(record for record in effects.records if not isinstance(record, _MARKS))
         for offset, record in enumerate(effects.records, base_offset):
             self._applied(record, offset)
         if isinstance(effects, SoftEffects):
-            effects.settle(base_offset + len(effects.records) - 1)
+            effects.process_batch_end_offset(base_offset + len(effects.records) - 1)
         return changes
 
     def _applied(self, record: MetadataRecord, offset: int) -> None:

@@ -25,7 +25,7 @@ class Rejected(Exception):
         self.message = message
         self.record_errors = record_errors
 
-    def kept(self) -> Self:
+    def without_traceback(self) -> Self:
         """Remove the traceback and return this error, so that it can be stored. The traceback's frames may refer to the object that stores
         the error: a reference cycle, which only the garbage collector frees."""
         self.__cause__ = self.__context__ = None

@@ -18,13 +18,13 @@ from typing import Any
 
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
-from ottla.broker.core.membership import advice, role_problems
+from ottla.broker.core.role_settings import advice, role_problems
 from ottla.broker.core.security_settings import start_problem
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, security_setting
 from ottla.broker.core.stored_settings import OF_CONTROLLERS
 from ottla.broker.releases.likeness import DEFAULT_RELEASE, Likeness, default_likeness, likeness
 from ottla.broker.releases.table import UnknownRelease
-from ottla.protocol.bodiless import module_of
+from ottla.protocol.import_without_init import module_of
 from ottla.protocol.printable import reason_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"

@@ -56,7 +56,7 @@ class Exchange:
     size: int = 0
     """The size of the request's frame in bytes."""
     took_ns: int = 0
-    """The time from the request to its result, in real nanoseconds, without what rules delayed the response."""
+    """The real time in nanoseconds from the request to its result, without the delays by rules."""
     response_bytes: int | None = None
     """The size of the response with its size prefix, as a gateway received it; None if the response has no bytes yet."""
 
@@ -77,8 +77,8 @@ class Faults:
         self.on_disk_rules: Continue | None = None
         """Called when rules were added or removed; the files then check whether writes may fail."""
         self.on_crash: Continue = on_crash or _kill_this_process
-        self.spared: frozenset[str] = frozenset()
-        """Client ids that only rules with a `client_id` apply to: tools that work beside the clients under test."""
+        self.exempt_client_ids: frozenset[str] = frozenset()
+        """Client ids of tools that run beside the clients under test: only rules with a `client_id` apply to their requests."""
         self.numbers = count()
         """Numbers for observed requests; they continue after a restart of the broker."""
         self.waiting: set[asyncio.Future[None]] = set()
@@ -186,15 +186,15 @@ class Faults:
         """Return whether a rule can take effect on this request or its response, or an observer sees them. Nothing is counted."""
         return bool(self.observers) or any(rule.matches(subject) or rule.may_hit_response(subject) for rule in self.rules)
 
-    def met_by(self, subject: Subject) -> list[FaultRule]:
-        """Return the rules that take effect on this request, and count it for each. Of rules that exclude each other, only the first is
-        returned, so that a rule's hits are the faults that really happened.
+    def rules_hitting(self, subject: Subject) -> list[FaultRule]:
+        """Return the rules that hit this request, and count the request for each rule that matches it. Of rules that exclude each other,
+        only the first is returned, so that a rule's hits are the faults that really happened.
         """
-        spared = subject.client_id in self.spared
+        exempt = subject.client_id in self.exempt_client_ids
         hit: list[FaultRule] = []
         taken: set[str] = set()
         for rule in self.rules:
-            if spared and rule.client_id is None:
+            if exempt and rule.client_id is None:
                 continue
             wanted = EXCLUSIVE.get(rule.action, frozenset())
             if rule.hits_request(subject, may_hit=taken.isdisjoint(wanted)):
@@ -204,8 +204,8 @@ class Faults:
 
     def candidates(self, subject: Subject) -> list[FaultRule]:
         """Return the rules that may change the response to this request, provided that it contains what they change."""
-        spared = subject.client_id in self.spared
-        return [rule for rule in self.rules if rule.may_hit_response(subject) and not (spared and rule.client_id is None)]
+        exempt = subject.client_id in self.exempt_client_ids
+        return [rule for rule in self.rules if rule.may_hit_response(subject) and not (exempt and rule.client_id is None)]
 
     def refuses_connection(self) -> bool:
         """Return whether a `refuse-connection` rule closes the new connection at once; count the connection for every such rule."""

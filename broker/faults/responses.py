@@ -38,7 +38,7 @@ _SAME: Final[tuple[tuple[str, ...], ...]] = (
 """Groups of field names that mean the same in a request and its response; the first group found in a struct identifies the struct."""
 
 Wanted = Callable[[str | None, int | None], bool]
-"""Whether the error applies to this topic and partition (None if the response does not name one)."""
+"""Returns whether the error applies to this topic and partition; either is None if the response does not name it."""
 
 _ELEMENTS: Final[Mapping[ApiKey, tuple[str, Callable[[Any], Iterable[dict[str, object]]]]]] = {
     ApiKey.CREATE_ACLS: ("results", lambda request: [{} for _ in request.creations]),
@@ -54,7 +54,8 @@ _ELEMENTS: Final[Mapping[ApiKey, tuple[str, Callable[[Any], Iterable[dict[str, o
         lambda request: [{"user": name} for name in dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))],
     ),
 }
-"""The elements that an API repeats and no rule of names finds, as the field of the response and the values of each element."""
+"""APIs whose responses repeat elements of the request that cannot be found by field names: the response's field, and a function that
+returns the fields of each element of the response, given the request."""
 
 
 def refusal(api_key: int, request: Any, error: ErrorCode) -> Any:

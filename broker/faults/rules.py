@@ -108,7 +108,8 @@ OF_RESPONSES: Final[Mapping[FaultAction, frozenset[ApiKey]]] = {
     FaultAction.REDELIVER: frozenset({ApiKey.OFFSET_FETCH}),
     FaultAction.STALE_METADATA: frozenset({ApiKey.METADATA}),
 }
-"""Actions that hit a request of these APIs only if there is an answer that they can change; other requests are not counted as hits."""
+"""Actions that change responses, with the APIs whose responses they change. A request counts as a hit only if its response contains what
+the action changes, such as records."""
 _OF_SUBJECTS: Final = frozenset({"api", "client_id", "transactional_id", "group", "topic", "partition", "connection"})
 """The fields that match a request."""
 _USED_BY: Final[Mapping[str, frozenset[FaultAction]]] = {
@@ -129,8 +130,8 @@ _AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTIC
 """APIs that neither rules nor observers see, so that no password or token is stored or logged."""
 ResponseKey = tuple[int, bytes]
 """A request's version and body."""
-_RESPONSES_KEPT: Final = 100
-"""Answers that one rule keeps for `stale-metadata`: clients ask for few sets of topics."""
+_STORED_RESPONSES_MAX: Final = 100
+"""The maximum number of responses that one rule stores for `stale-metadata`: clients request few different sets of topics."""
 NEEDS_A_BROKER: Final[Mapping[FaultAction, str]] = {
     FaultAction.CRASH: "only a broker can crash at a step of its transaction coordinator",
     FaultAction.PAUSE: "only a broker can pause its transaction coordinator",
@@ -169,8 +170,8 @@ class FaultRule:
     name: str = ""
     seen: int = field(default=0, init=False)
     hits: int = field(default=0, init=False)
-    kept: dict[ResponseKey, tuple[int, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """For `stale-metadata`: when a request was answered, and the answer."""
+    stored_responses: dict[ResponseKey, tuple[int, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """For `stale-metadata`: the time and the content of earlier responses, by request."""
     _random: random.Random = field(init=False, repr=False, compare=False)
     _counting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     """A lock, because a rule that is loaded on several brokers of a process counts over all of them."""
@@ -257,12 +258,12 @@ class FaultRule:
             return False
         return api in OF_RESPONSES.get(self.action, (api,))
 
-    def keep(self, key: ResponseKey, at_ms: int, answer: Any) -> None:
-        """Store a response and its time, so that the rule can send it again later; at most the newest `_RESPONSES_KEPT` are stored."""
-        self.kept.pop(key, None)
-        if len(self.kept) >= _RESPONSES_KEPT:
-            del self.kept[next(iter(self.kept))]
-        self.kept[key] = at_ms, answer
+    def store_response(self, key: ResponseKey, at_ms: int, answer: Any) -> None:
+        """Store a response and its time, for sending it again later. The newest `_STORED_RESPONSES_MAX` responses are stored."""
+        self.stored_responses.pop(key, None)
+        if len(self.stored_responses) >= _STORED_RESPONSES_MAX:
+            del self.stored_responses[next(iter(self.stored_responses))]
+        self.stored_responses[key] = at_ms, answer
 
     def _matches(self, subject: Subject) -> bool:
         if self.action in NOT_OF_REQUESTS:

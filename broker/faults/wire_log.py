@@ -33,11 +33,11 @@ _BROKER: Final = 4
 """Kafka's resource type of brokers, in ConfigResource.Type."""
 _UUID_BYTES: Final = 16
 _NUMBER_CHARS: Final = 8
-"""The characters that a number counts for in a document with a limit."""
+"""The number of characters that each number counts for in a document with a size limit."""
 _NOT_MEASURED: Final = -1
-"""Stands for the size of a long response whose line is made at once, without encoding the response."""
-_EXACT: Final = 2**53
-"""JavaScript reads integers below this exactly."""
+"""In place of a response's size: it was not measured, because a long response is not encoded only for its log line."""
+_EXACT_INTEGER_END: Final = 2**53
+"""2^53: JavaScript reads integers with a smaller absolute value exactly; others are written as strings."""
 
 
 class LogFilter:
@@ -81,7 +81,7 @@ class WireLog:
         self._writing = Lock()
         self._waiting_slots = BoundedSemaphore(limits.WIRE_LOG_WAITING)
         self._taken_bytes = self._written_bytes = 0
-        """Bytes of the long messages that the thread got, and of those whose lines it has written, from the start on."""
+        """Totals since the start: the bytes of long messages that the thread was given, and of those whose lines it has written."""
         self._thread: ThreadPoolExecutor | None = None
         """Created for the first long message. The interpreter waits for it at its end, so no line is lost."""
 
@@ -208,7 +208,7 @@ class _CharBudget:
             self.take(len(value))
             return value if len(value) <= left else f"{value[: int(left)]}… ({len(value)} characters)"
         self.take(_NUMBER_CHARS)
-        return str(value) if self._is_limited and isinstance(value, int) and abs(value) >= _EXACT else value
+        return str(value) if self._is_limited and isinstance(value, int) and abs(value) >= _EXACT_INTEGER_END else value
 
 
 def _plain(value: Any, budget: _CharBudget, *, masked: bool) -> Any:

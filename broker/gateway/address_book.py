@@ -51,7 +51,7 @@ class AddressBook:
             return [self._nodes[node_id]]
         return list(dict.fromkeys([*self._bootstrap, *self._nodes.values()]))
 
-    def exchange(self, own_host: str, node_id: int, host: str, port: int) -> Address:
+    def translate(self, own_host: str, node_id: int, host: str, port: int) -> Address:
         """Store a broker's address, and return the gateway's address for that broker: the host name `own_host` and the broker's port.
 
         An entry that names no broker (FindCoordinator answers node -1 and port -1 with an error) is returned as it is. Raises
@@ -96,10 +96,10 @@ class ClientsView:
         self._book = book
         self._own_host = own_host
 
-    def exchange(self, node_id: int, host: str, port: int) -> Address:
+    def translate(self, node_id: int, host: str, port: int) -> Address:
         """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises ProtocolError
-        (`AddressBook.exchange`)."""
-        return self._book.exchange(self._own_host, node_id, host, port)
+        (`AddressBook.translate`)."""
+        return self._book.translate(self._own_host, node_id, host, port)
 
     def learn(self, topic_id: bytes, name: str) -> None:
         """Store a topic's id and name, which a response of the cluster has named (`AddressBook.learn`)."""

@@ -19,7 +19,7 @@ from ottla.protocol.wire import Buffer
 _SIZE = struct.Struct(">i")
 
 
-class FrameFate(Enum):
+class FrameDecision(Enum):
     """A decision about a frame: forward it as it arrives (PASS), collect it, decide when more of it has arrived, or wait for
     `FrameStream.resume`.
     """
@@ -27,12 +27,12 @@ class FrameFate(Enum):
     PASS = "pass"
     COLLECT = "collect"
     MORE = "more"
-    """More of the frame is needed to decide."""
+    """Decide again when more of the frame has arrived."""
     WAIT = "wait"
-    """Neither this frame nor a later one is looked at before `resume`."""
+    """Process no frame, from this one on, before `resume` is called."""
 
 
-Decide = Callable[[memoryview, int, int, int], FrameFate]
+Decide = Callable[[memoryview, int, int, int], FrameDecision]
 """Takes a buffer, the frame's start in it, the end of the frame's bytes that have arrived, and the frame's size. It may be called again for
 the same frame unless it returned PASS."""
 
@@ -101,27 +101,27 @@ class FrameStream:
         passed = 0
         while pos < end:
             start = pos + PREFIX_BYTES
-            fate, size = FrameFate.MORE, 0
+            decision, size = FrameDecision.MORE, 0
             if start <= end:
                 (size,) = _SIZE.unpack_from(view, pos)
                 if size < 0:
                     raise FrameTooLarge(size, self.max_collected)
-                fate = self._decide(view, start, min(start + size, end), size)
+                decision = self._decide(view, start, min(start + size, end), size)
             stop = start + size
-            if fate is FrameFate.PASS:
+            if decision is FrameDecision.PASS:
                 pos = min(stop, end)
                 self._left = stop - pos
                 continue
-            if fate is FrameFate.COLLECT and size > self.max_collected:
+            if decision is FrameDecision.COLLECT and size > self.max_collected:
                 raise FrameTooLarge(size, self.max_collected)
             if pos > passed:
                 out.append(view[passed:pos])
-            if fate is FrameFate.WAIT:
+            if decision is FrameDecision.WAIT:
                 self._waiting = view[pos:]
                 return
-            if fate is FrameFate.MORE or stop > end:
+            if decision is FrameDecision.MORE or stop > end:
                 self._stored += view[pos:]
-                self._wanted = stop - pos if fate is FrameFate.COLLECT else 0
+                self._wanted = stop - pos if decision is FrameDecision.COLLECT else 0
                 return
             self._take(view[start:stop])
             passed = pos = stop

@@ -33,7 +33,7 @@ from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.subject import subject_of
-from ottla.broker.gateway.rewriting import AddressView, Steps, at_once, decoded, sized
+from ottla.broker.gateway.rewriting import AddressView, Steps, decoded, run_steps, sized
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, decode_request, encode_response, request_class
 from ottla.protocol.errors import ProtocolError
@@ -68,7 +68,7 @@ class Interception:
     def forget_producers(self, topic: str, partition: int | None) -> None:
         """Do nothing: only a broker has producer state, and a gateway rejects `expire-producer` (`faults.rules.NEEDS_A_BROKER`)."""
 
-    def meets(self, api_key: int, version: int) -> bool:
+    def must_decode(self, api_key: int, version: int) -> bool:
         """Return whether a request must be decoded: an observer or a fault rule applies to its API, and this project knows its version."""
         if not self.faults.active or api_key in _NEVER or not self.faults.concern_api(api_key):
             return False
@@ -78,7 +78,7 @@ class Interception:
             return False
         return message.MIN_VERSION <= version <= message.MAX_VERSION
 
-    def wanted(self, frame: memoryview, connection: int) -> Request | None:
+    def decode_if_matched(self, frame: memoryview, connection: int) -> Request | None:
         """Decode a request. Return it if an observer or a fault rule applies to it, otherwise None. Raises ProtocolError."""
         request = decode_request(frame)
         header = request.header
@@ -175,7 +175,7 @@ class InterceptedRequest:
             async with self._decoding:
                 self._version, response, changed = await _in_turns(steps)
         else:
-            self._version, response, changed = at_once(steps)
+            self._version, response, changed = run_steps(steps)
         if self._raw is None and not changed:
             self._raw = sized(frame)
         message: Message = response

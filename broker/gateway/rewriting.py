@@ -30,8 +30,8 @@ from ottla.protocol.wire import Buffer
 class AddressView(Protocol):
     """Translates brokers' addresses for one client, and learns addresses and topic ids from the cluster's responses."""
 
-    def exchange(self, node_id: int, host: str, port: int) -> Address:
-        """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises ProtocolError."""
+    def translate(self, node_id: int, host: str, port: int) -> Address:
+        """Translate a broker's address in the cluster, which is stored, to the gateway's address for that broker. Raises ProtocolError."""
 
     def learn(self, topic_id: bytes, name: str) -> None:
         """Store a topic's id and name, which a response of the cluster has named."""
@@ -40,15 +40,15 @@ class AddressView(Protocol):
 T = TypeVar("T")
 
 Steps = Generator[Callable[[], Any] | None, Any, T]
-"""A generator that yields None between short steps of work, and a function whose work is longer: the caller sends its result, computed on
-any thread."""
+"""A computation in steps, so that other connections have their turns: a generator that returns the result. After a short step it yields
+None. For a long step it yields a function: the caller calls it on any thread, and sends its result to the generator."""
 
 GSSAPI: Final = "GSSAPI"
 _SIZE: Final = struct.Struct(">i")
 _UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _NO_ERROR: Final = ErrorCode.NONE.to_bytes(2, "big")
 _ERROR_CODE: Final = slice(4, 6)
-"""Where ApiVersions has its error code in every version, after the correlation id."""
+"""The position of the error code in the frame of an ApiVersions response of any version: after the correlation id."""
 
 
 def _metadata(response: Any, view: AddressView) -> Steps[bool]:
@@ -57,19 +57,19 @@ def _metadata(response: Any, view: AddressView) -> Steps[bool]:
             view.learn(topic.topic_id, topic.name)
         if number % limits.GATEWAY_STEPS == 0:
             yield None
-    return (yield from _moved(response.brokers, "node_id", view))
+    return (yield from _replace_addresses(response.brokers, "node_id", view))
 
 
 def _brokers(response: Any, view: AddressView) -> Steps[bool]:
-    return _moved(response.brokers, "broker_id", view)
+    return _replace_addresses(response.brokers, "broker_id", view)
 
 
 def _coordinators(response: Any, view: AddressView) -> Steps[bool]:
-    return _moved([response, *response.coordinators], "node_id", view)
+    return _replace_addresses([response, *response.coordinators], "node_id", view)
 
 
 def _endpoints(response: Any, view: AddressView) -> Steps[bool]:
-    return _moved(response.node_endpoints, "node_id", view)
+    return _replace_addresses(response.node_endpoints, "node_id", view)
 
 
 def _offered(response: Any, _: AddressView) -> Steps[bool]:
@@ -95,7 +95,7 @@ _CHANGES: Final[Mapping[int, tuple[int, Callable[[Any, AddressView], Steps[bool]
     ApiKey.SHARE_FETCH: (0, _endpoints),
     ApiKey.SHARE_ACKNOWLEDGE: (0, _endpoints),
 }
-"""For each rewritten API, the first version with addresses, and what changes a response in place and returns whether it did."""
+"""For each rewritten API: the first version with something to change, and a function that changes a response and returns whether it did."""
 
 
 def is_rewritten(api_key: int, version: int) -> bool:
@@ -110,7 +110,7 @@ def is_understood(api_key: int, version: int) -> bool:
     return message.MIN_VERSION <= version <= message.MAX_VERSION
 
 
-def at_once(steps: Steps[T]) -> T:
+def run_steps(steps: Steps[T]) -> T:
     """Run all steps of a response's rewriting (a `Steps` generator) now, on this thread, and return its result."""
     result = None
     try:
@@ -146,7 +146,7 @@ def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) 
     if api_key == ApiKey.METADATA:
         return (yield from _metadata_rewritten(version, frame, view))
     steps = _rewritten(api_key, version, frame, view)
-    return (yield from steps) if len(frame) > limits.DECODED_AT_ONCE_BYTES else at_once(steps)
+    return (yield from steps) if len(frame) > limits.DECODED_AT_ONCE_BYTES else run_steps(steps)
 
 
 def _rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) -> Steps[list[Buffer]]:
@@ -166,7 +166,7 @@ def _metadata_rewritten(version: int, frame: memoryview, view: AddressView) -> S
         if known is not None:
             view.learn(*known)
         yield None
-    if not (yield from _moved(response.brokers, "node_id", view)):
+    if not (yield from _replace_addresses(response.brokers, "node_id", view)):
         return sized(frame)
     return encode_response_head(version, _correlation_id(frame), response, "brokers", frame[pos:])
 
@@ -198,18 +198,18 @@ def _restricted(api: ApiVersion) -> bool:
     return api.min_version <= api.max_version
 
 
-def _moved(entries: Sequence[Any], id_field: str, view: AddressView) -> Steps[bool]:
+def _replace_addresses(entries: Sequence[Any], id_field: str, view: AddressView) -> Steps[bool]:
     """Replace the address in each of the response's `entries`, whose node id is in the field `id_field`, by the gateway's. Return whether
     anything changed. Raises ProtocolError, before any port is opened, if there are too many brokers.
     """
-    steps = _moved_in_steps(entries, id_field, view)
-    return (yield from steps) if len(entries) > limits.GATEWAY_NODES_MAX else at_once(steps)
+    steps = _replace_addresses_in_steps(entries, id_field, view)
+    return (yield from steps) if len(entries) > limits.GATEWAY_NODES_MAX else run_steps(steps)
 
 
-def _moved_in_steps(entries: Sequence[Any], id_field: str, view: AddressView) -> Steps[bool]:
+def _replace_addresses_in_steps(entries: Sequence[Any], id_field: str, view: AddressView) -> Steps[bool]:
     named, brokers = yield partial(_named, entries, id_field)
     # Sorted by node id, so that new brokers get their ports in this order; each broker once, because 10,000 groups have few coordinators.
-    addresses = {broker: view.exchange(*broker) for broker in brokers}
+    addresses = {broker: view.translate(*broker) for broker in brokers}
     if all(address == broker[1:] for broker, address in addresses.items()):
         return False
     yield partial(_readdress, entries, named, addresses)

@@ -3,16 +3,16 @@
 Invariants:
 
 * Time is an argument; `expire` must be called at or after `next_deadline()`. Nothing here waits: for a pending request the group stores
-  its `Caller`, the key by which the runtime finds the client, and later returns a `Reply` for it.
+  its `PendingRequestKey`, the key by which the runtime finds the client, and later returns a `Reply` for it.
 * Membership between two generations is not persisted ("soft state") and changes at once. Generation, protocol, leader, members and
   assignments are persisted: an operation returns them as a `GroupMetadataValue` in `ClassicOutcome.record`, and they change only in
   `apply`, which loading the log uses, too.
 * A record is written when the leader's assignment arrives, when a generation begins without members, and when a static member returns
-  under a new id without a rebalance. If it cannot be written, `abandon` makes the members rejoin; there is nothing to roll back.
+  under a new id without a rebalance. If it cannot be written, `on_write_failed` makes the members rejoin; there is nothing to roll back.
 * Every request gets exactly one reply. If a later request of the same member replaces a pending one, the older request gets
   REBALANCE_IN_PROGRESS (Kafka leaves it unanswered).
 
-Joining, the longest operation, is in `classic_join`. Source: Kafka's GroupMetadataManager.classicGroup*, ClassicGroup; KIP-345,
+JoinRequest, the longest operation, is in `classic_join`. Source: Kafka's GroupMetadataManager.classicGroup*, ClassicGroup; KIP-345,
 KIP-394.
 """
 
@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 
 from ottla.broker.groups import subscriptions
 from ottla.broker.groups.group_records import GroupMetadataValue, MemberMetadata
-from ottla.broker.groups.results import Caller, JoinedMember, JoinGroupResult, Reply, SyncGroupResult
+from ottla.broker.groups.results import JoinedMember, JoinGroupResult, PendingRequestKey, Reply, SyncGroupResult
 from ottla.broker.groups.roster import JoinProtocol, Member, Roster
-from ottla.broker.groups.states import MOVES, ClassicState, Now
+from ottla.broker.groups.states import VALID_TRANSITIONS, ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -54,7 +54,7 @@ class ClassicOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Syncing:
+class SyncRequest:
     """A SyncGroup request, independent of its version. Protocol type and name are None if the request has none; only the leader's
     assignments count."""
 
@@ -67,7 +67,7 @@ class Syncing:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class LeavingMember:
     """A member to remove, named by its member id, or by instance id alone (an administrator's request)."""
 
     member_id: str
@@ -163,23 +163,23 @@ class ClassicGroup:
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
-    def sync(self, syncing: Syncing, caller: Caller, now: Now) -> ClassicOutcome:
+    def sync(self, request: SyncRequest, request_key: PendingRequestKey, now: Now) -> ClassicOutcome:
         """Reply to a SyncGroup with the member's assignment: at once, or when the leader's assignments are in the log."""
-        error = self._check_sync(syncing)
+        error = self._check_sync(request)
         if error is not ErrorCode.NONE:
-            return ClassicOutcome([Reply(caller, SyncGroupResult(error=error))])
-        member = self.members[syncing.member_id]
+            return ClassicOutcome([Reply(request_key, SyncGroupResult(error=error))])
+        member = self.members[request.member_id]
         self._pending_sync.discard(member.member_id)
         if not self._pending_sync:
             self._sync_deadline_ms = None
         self.reset_session(member, now)
         if self.state is ClassicState.STABLE:
-            return ClassicOutcome([Reply(caller, self._assignment_of(member.assignment))])
+            return ClassicOutcome([Reply(request_key, self._assignment_of(member.assignment))])
         outcome = ClassicOutcome()
         self._supersede(member.awaiting_sync, SyncGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS), outcome)
-        member.awaiting_sync = caller
+        member.awaiting_sync = request_key
         if member.member_id == self.leader_id:
-            self._assign(syncing.assignments, now, outcome)
+            self._assign(request.assignments, now, outcome)
         return outcome
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
@@ -195,7 +195,7 @@ class ClassicGroup:
         self.reset_session(self.members[member_id], now)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
 
-    def leave(self, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], ClassicOutcome]:
+    def leave(self, leaving: list[LeavingMember], now: Now) -> tuple[list[ErrorCode], ClassicOutcome]:
         """Remove the members that `leaving` names. Return one error code for each, in order, and the outcome. If one was removed, the
         others rebalance."""
         outcome = ClassicOutcome()
@@ -228,7 +228,7 @@ class ClassicGroup:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def touch_by_commit(self, member_id: str, now: Now) -> None:
+    def extend_session_by_commit(self, member_id: str, now: Now) -> None:
         """Extend the member's session, because an offset commit counts as a heartbeat."""
         member = self.members.get(member_id)
         if member is not None:
@@ -303,7 +303,7 @@ class ClassicGroup:
             self.prepare_rebalance(now, outcome)
         return outcome
 
-    def abandon(self, now: Now) -> ClassicOutcome:
+    def on_write_failed(self, now: Now) -> ClassicOutcome:
         """Recover from the failed write of the last operation's record. If the group was waiting for assignments, members must rejoin."""
         outcome = ClassicOutcome()
         self.replacement = None
@@ -311,14 +311,14 @@ class ClassicGroup:
             self.prepare_rebalance(now, outcome)
         return outcome
 
-    def release_waiting(self, error: ErrorCode) -> ClassicOutcome:
+    def fail_all_pending_requests(self, error: ErrorCode) -> ClassicOutcome:
         """Complete all pending JoinGroup and SyncGroup requests with an error: the group moves to another broker, ends or is converted."""
         outcome = ClassicOutcome()
         for member in self.members:
-            self.answer_waiting(member, error, member.member_id, outcome)
+            self.fail_pending_requests(member, error, member.member_id, outcome)
         return outcome
 
-    def die(self) -> None:
+    def mark_dead(self) -> None:
         """Mark the group as deleted (state Dead); later requests to this object get COORDINATOR_NOT_AVAILABLE."""
         self.state = ClassicState.DEAD
         self.pending.clear()
@@ -330,7 +330,7 @@ class ClassicGroup:
 
     def prepare_or_complete(self, now: Now, outcome: ClassicOutcome) -> None:
         """After a change of membership, start a rebalance; if one is running, end its join phase if all members have joined."""
-        if ClassicState.PREPARING_REBALANCE in MOVES[self.state]:
+        if ClassicState.PREPARING_REBALANCE in VALID_TRANSITIONS[self.state]:
             self.prepare_rebalance(now, outcome)
         else:
             self.maybe_complete_join(now, outcome)
@@ -366,11 +366,11 @@ class ClassicGroup:
     def forget_pending_sync(self, member_id: str) -> None:
         self._pending_sync.discard(member_id)
 
-    def await_join(self, member: Member, caller: Caller, outcome: ClassicOutcome) -> None:
+    def await_join(self, member: Member, request_key: PendingRequestKey, outcome: ClassicOutcome) -> None:
         self._supersede(member.awaiting_join, JoinGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id), outcome)
-        member.awaiting_join = caller
+        member.awaiting_join = request_key
 
-    def answer_waiting(self, member: Member, error: ErrorCode, join_member_id: str, outcome: ClassicOutcome) -> None:
+    def fail_pending_requests(self, member: Member, error: ErrorCode, join_member_id: str, outcome: ClassicOutcome) -> None:
         """Complete the member's pending JoinGroup and SyncGroup, if any, with an error. `join_member_id` is in the JoinGroup response."""
         self._supersede(member.awaiting_join, JoinGroupResult(error=error, member_id=join_member_id), outcome)
         self._supersede(member.awaiting_sync, SyncGroupResult(error=error), outcome)
@@ -379,7 +379,7 @@ class ClassicGroup:
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _move(self, state: ClassicState, now: Now) -> None:
-        assert state in MOVES[self.state], f"{self.state} to {state} is not a legal move"
+        assert state in VALID_TRANSITIONS[self.state], f"{self.state} to {state} is not a legal move"
         self.state = state
         self.state_timestamp_ms = now.wall_ms
 
@@ -414,15 +414,15 @@ class ClassicGroup:
             self._pending_sync.add(member.member_id)
         self._sync_deadline_ms = now.mono_ms + self.members.rebalance_timeout_ms()
 
-    def _check_sync(self, syncing: Syncing) -> ErrorCode:
+    def _check_sync(self, request: SyncRequest) -> ErrorCode:
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = self.check_member(syncing.member_id, syncing.instance_id)
+        error = self.check_member(request.member_id, request.instance_id)
         if error is not ErrorCode.NONE:
             return error
-        if syncing.generation != self.generation:
+        if request.generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        given = ((syncing.protocol_type, self.protocol_type), (syncing.protocol_name, self.protocol_name))
+        given = ((request.protocol_type, self.protocol_type), (request.protocol_name, self.protocol_name))
         if any(sent is not None and known is not None and sent != known for sent, known in given):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
@@ -448,7 +448,7 @@ class ClassicGroup:
                 member.awaiting_sync = None
                 self.reset_session(member, now)
 
-    def _leave_one(self, leaving: Leaving, outcome: ClassicOutcome) -> ErrorCode:
+    def _leave_one(self, leaving: LeavingMember, outcome: ClassicOutcome) -> ErrorCode:
         member_id = leaving.member_id
         if not member_id:
             holder = None if leaving.instance_id is None else self.members.static_member_id(leaving.instance_id)
@@ -469,7 +469,7 @@ class ClassicGroup:
         """Remove a member, and complete its pending requests with UNKNOWN_MEMBER_ID, so that a live client joins again."""
         member = self.members.remove(member_id)
         if member is not None:
-            self.answer_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, "", outcome)
+            self.fail_pending_requests(member, ErrorCode.UNKNOWN_MEMBER_ID, "", outcome)
         self._pending_sync.discard(member_id)
 
     def _expire_member(self, member_id: str, now: Now, outcome: ClassicOutcome) -> None:
@@ -507,9 +507,9 @@ class ClassicGroup:
         self.prepare_rebalance(now, outcome)
 
     @staticmethod
-    def _supersede(caller: Caller | None, result: JoinGroupResult | SyncGroupResult, outcome: ClassicOutcome) -> None:
-        if caller is not None:
-            outcome.replies.append(Reply(caller, result))
+    def _supersede(request_key: PendingRequestKey | None, result: JoinGroupResult | SyncGroupResult, outcome: ClassicOutcome) -> None:
+        if request_key is not None:
+            outcome.replies.append(Reply(request_key, result))
 
     def _record_of(self, members: list[Member], leader: str | None, assignments: Mapping[str, bytes], now: Now) -> GroupMetadataValue:
         return GroupMetadataValue(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ottla.broker.core import limits
 from ottla.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, ClassicOutcome
-from ottla.broker.groups.results import Caller, JoinGroupResult, Reply
+from ottla.broker.groups.results import JoinGroupResult, PendingRequestKey, Reply
 from ottla.broker.groups.roster import JoinProtocol, Member
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.broker.groups.topics_view import MayDescribe, every_topic
@@ -21,7 +21,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
+class JoinRequest:
     """A JoinGroup request, independent of its version. Timeouts are in ms.
 
     `new_member_id` is a random id, which a member without an id gets.
@@ -44,9 +44,9 @@ class Joining:
         return {protocol.name for protocol in self.protocols}
 
 
-def join(group: ClassicGroup, joining: Joining, caller: Caller, now: Now) -> ClassicOutcome:
+def join(group: ClassicGroup, request: JoinRequest, request_key: PendingRequestKey, now: Now) -> ClassicOutcome:
     """Process a JoinGroup. Its reply is in the returned outcome, or in that of the operation that ends the join phase."""
-    attempt = _Join(group, joining, caller, now)
+    attempt = _Join(group, request, request_key, now)
     attempt.run()
     return attempt.outcome
 
@@ -54,61 +54,61 @@ def join(group: ClassicGroup, joining: Joining, caller: Caller, now: Now) -> Cla
 class _Join:
     """One JoinGroup that is being processed: the group, the request, and the outcome so far."""
 
-    def __init__(self, group: ClassicGroup, joining: Joining, caller: Caller, now: Now) -> None:
+    def __init__(self, group: ClassicGroup, request: JoinRequest, request_key: PendingRequestKey, now: Now) -> None:
         self.group = group
-        self.joining = joining
-        self.caller = caller
+        self.request = request
+        self.request_key = request_key
         self.now = now
         self.outcome = ClassicOutcome()
 
     def run(self) -> None:
-        group, joining = self.group, self.joining
-        error, answer_id = _refusal(group, joining)
+        group, request = self.group, self.request
+        error, answer_id = _refusal(group, request)
         if error is not ErrorCode.NONE:
             if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
-                self._turn_out()
+                self._remove_rejected_member()
             self._answer(JoinGroupResult(error=error, member_id=answer_id))
-        elif not joining.member_id:
+        elif not request.member_id:
             self._join_without_id()
-        elif joining.member_id in group.pending:
-            del group.pending[joining.member_id]
-            self._add(joining.member_id)
+        elif request.member_id in group.pending:
+            del group.pending[request.member_id]
+            self._add(request.member_id)
         else:
-            self._rejoin(group.members[joining.member_id])
+            self._rejoin(group.members[request.member_id])
 
     def _answer(self, result: JoinGroupResult) -> None:
-        self.outcome.replies.append(Reply(self.caller, result))
+        self.outcome.replies.append(Reply(self.request_key, result))
 
-    def _turn_out(self) -> None:
+    def _remove_rejected_member(self) -> None:
         """Remove the joining member, which a full group rejects."""
-        self.group.pending.pop(self.joining.member_id, None)
-        member = self.group.members.remove(self.joining.member_id)
+        self.group.pending.pop(self.request.member_id, None)
+        member = self.group.members.remove(self.request.member_id)
         if member is not None:
-            self.group.answer_waiting(member, ErrorCode.GROUP_MAX_SIZE_REACHED, "", self.outcome)
+            self.group.fail_pending_requests(member, ErrorCode.GROUP_MAX_SIZE_REACHED, "", self.outcome)
 
     def _join_without_id(self) -> None:
-        group, joining = self.group, self.joining
-        if joining.instance_id is not None:
-            holder = group.members.static_member_id(joining.instance_id)
+        group, request = self.group, self.request
+        if request.instance_id is not None:
+            holder = group.members.static_member_id(request.instance_id)
             if holder is not None:
                 self._replace_static(group.members[holder])
             else:
-                self._add(joining.new_member_id)
-        elif joining.require_known_member_id:
+                self._add(request.new_member_id)
+        elif request.require_known_member_id:
             if len(group.pending) >= limits.PENDING_MEMBERS:
                 del group.pending[next(iter(group.pending))]  # the oldest; its client gets UNKNOWN_MEMBER_ID and asks for another id
-            group.pending[joining.new_member_id] = self.now.mono_ms + joining.session_timeout_ms
-            self._answer(JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=joining.new_member_id))
+            group.pending[request.new_member_id] = self.now.mono_ms + request.session_timeout_ms
+            self._answer(JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=request.new_member_id))
         else:
-            self._add(joining.new_member_id)
+            self._add(request.new_member_id)
 
     def _add(self, member_id: str) -> None:
         group = self.group
-        member = _member_of(self.joining, member_id)
+        member = _member_of(self.request, member_id)
         member.is_new = True
-        member.awaiting_join = self.caller
+        member.awaiting_join = self.request_key
         if not len(group.members):
-            group.protocol_type = self.joining.protocol_type
+            group.protocol_type = self.request.protocol_type
         group.members.add(member)
         group.note_new_member()
         group.reset_session(member, self.now, NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -117,57 +117,57 @@ class _Join:
     def _rejoin(self, member: Member) -> None:
         """Process the rejoin of a member. Without a change, repeat the last response, which may be lost. A change of its protocols, or a
         rejoin of a stable group's leader, starts a rebalance."""
-        group, joining = self.group, self.joining
-        repeats = joining.protocols == member.protocols and (
+        group, request = self.group, self.request
+        repeats = request.protocols == member.protocols and (
             group.state is ClassicState.COMPLETING_REBALANCE or (group.state is ClassicState.STABLE and member.member_id != group.leader_id)
         )
         if repeats:
             group.reset_session(member, self.now)
             self._answer(group.current_generation(member.member_id))
             return
-        group.members.set_protocols(member, joining.protocols)
-        member.rebalance_timeout_ms = joining.rebalance_timeout_ms
-        member.session_timeout_ms = joining.session_timeout_ms
-        group.await_join(member, self.caller, self.outcome)
+        group.members.set_protocols(member, request.protocols)
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.session_timeout_ms = request.session_timeout_ms
+        group.await_join(member, self.request_key, self.outcome)
         group.prepare_or_complete(self.now, self.outcome)
 
     def _replace_static(self, old: Member) -> None:
         """Replace a static member that returns without its member id, after a restart. The old id is fenced at once (KIP-345)."""
-        group, joining = self.group, self.joining
-        group.answer_waiting(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id, self.outcome)
+        group, request = self.group, self.request
+        group.fail_pending_requests(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id, self.outcome)
         member = replace(
             old,
-            member_id=joining.new_member_id,
-            protocols=joining.protocols,
-            rebalance_timeout_ms=joining.rebalance_timeout_ms,
-            session_timeout_ms=joining.session_timeout_ms,
+            member_id=request.new_member_id,
+            protocols=request.protocols,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
         )
         group.reset_session(member, self.now)
         if group.state is ClassicState.STABLE and _protocol_if_replaced(group, old, member) == group.protocol_name:
             group.replacement = member
             self.outcome.record = group.record_replacing(old.member_id, member, self.now)
-            self._answer(_answer_to_replacement(group, joining, old, member))
+            self._answer(_answer_to_replacement(group, request, old, member))
             return
-        member.awaiting_join = self.caller
+        member.awaiting_join = self.request_key
         group.members.replace(old.member_id, member)
         group.forget_pending_sync(old.member_id)
         group.prepare_or_complete(self.now, self.outcome)
 
 
-def _refusal(group: ClassicGroup, joining: Joining) -> tuple[ErrorCode, str]:
+def _refusal(group: ClassicGroup, request: JoinRequest) -> tuple[ErrorCode, str]:
     """Return the error with which the JoinGroup is rejected (NONE if it is not), and the member id of the response."""
-    if not _has_room(group, joining.member_id):
+    if not _has_room(group, request.member_id):
         return ErrorCode.GROUP_MAX_SIZE_REACHED, ""
     if group.state is ClassicState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE, joining.member_id
-    if not group.supports_protocols(joining.protocol_type, joining.protocol_names()):
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, joining.member_id
-    if not joining.member_id:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id
+    if not group.supports_protocols(request.protocol_type, request.protocol_names()):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id
+    if not request.member_id:
         return ErrorCode.NONE, ""
-    if joining.member_id in group.pending:
+    if request.member_id in group.pending:
         # Only dynamic members are ever pending; a request with an instance id is not from the client that got this id.
-        return (ErrorCode.NONE if joining.instance_id is None else ErrorCode.UNKNOWN_MEMBER_ID), joining.member_id
-    return group.check_member(joining.member_id, joining.instance_id), joining.member_id
+        return (ErrorCode.NONE if request.instance_id is None else ErrorCode.UNKNOWN_MEMBER_ID), request.member_id
+    return group.check_member(request.member_id, request.instance_id), request.member_id
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
@@ -193,11 +193,11 @@ def _protocol_if_replaced(group: ClassicGroup, old: Member, member: Member) -> s
     return chosen
 
 
-def _answer_to_replacement(group: ClassicGroup, joining: Joining, old: Member, member: Member) -> JoinGroupResult:
+def _answer_to_replacement(group: ClassicGroup, request: JoinRequest, old: Member, member: Member) -> JoinGroupResult:
     """Return the response to a static member that has replaced `old` without a rebalance. If it is the leader, it must not assign again:
     newer clients get `skip_assignment` (KIP-814), older ones the old leader's member id, so that they act as followers."""
     was_leader = old.member_id == group.leader_id
-    skip = was_leader and joining.can_skip_assignment
+    skip = was_leader and request.can_skip_assignment
     members = group.joined_members() if skip else ()
     leader = member.member_id if skip else group.leader_id or ""
     return JoinGroupResult(
@@ -214,13 +214,13 @@ def _answer_to_replacement(group: ClassicGroup, joining: Joining, old: Member, m
     )
 
 
-def _member_of(joining: Joining, member_id: str) -> Member:
+def _member_of(request: JoinRequest, member_id: str) -> Member:
     return Member(
         member_id=member_id,
-        instance_id=joining.instance_id,
-        client_id=joining.client_id,
-        client_host=joining.client_host,
-        rebalance_timeout_ms=joining.rebalance_timeout_ms,
-        session_timeout_ms=joining.session_timeout_ms,
-        protocols=joining.protocols,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
     )

@@ -105,8 +105,8 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         keys.append(records.ConsumerGroupMetadataKey(group_id))
         return [GroupRecord(key, None) for key in keys]
 
-    def _held_in_epoch(self, member: ConsumerMember, place: CommitPartition, epoch: int) -> bool:
-        return member.epochs.get((place.topic_id, place.partition), epoch + 1) <= epoch
+    def _held_in_epoch(self, member: ConsumerMember, partition: CommitPartition, epoch: int) -> bool:
+        return member.epochs.get((partition.topic_id, partition.partition), epoch + 1) <= epoch
 
     def _sends_epochs(self, member: ConsumerMember) -> bool:
         return member.classic is None

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups import migration
-from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
+from ottla.broker.groups.consumer_group_update import ConsumerConfig, ConsumerGroupUpdate
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, Assignment, ConsumerMember
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.reconciliation import is_subset
@@ -111,57 +111,57 @@ def _fault(beat: Heartbeat) -> str | None:
     return None
 
 
-def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatResult:
+def heartbeat(update: ConsumerGroupUpdate, beat: Heartbeat) -> HeartbeatResult:
     """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. Raises Rejected."""
-    group = draft.group
-    if len(group.members) >= draft.config.max_size and beat.member_id not in group.members:
+    group = update.group
+    if len(group.members) >= update.config.max_size and beat.member_id not in group.members:
         raise Rejected(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {draft.config.max_size} members."
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {update.config.max_size} members."
         )
-    before = _member(draft, beat)
+    before = _member(update, beat)
     after = _changed(before, beat)
-    changed = draft.change_member(before, after, beat.may_describe)
-    draft.update_target()
-    member = draft.reconcile(beat.member_id, beat.owned, subscription_changed=changed)
-    draft.keep_session(member)
+    changed = update.change_member(before, after, beat.may_describe)
+    update.maybe_compute_target()
+    member = update.reconcile(beat.member_id, beat.owned, subscription_changed=changed)
+    update.keep_session(member)
     tells = beat.is_full or member.assigned != before.assigned
     return HeartbeatResult(
         member_id=beat.member_id,
         epoch=member.epoch,
-        heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
+        heartbeat_interval_ms=update.config.heartbeat_interval_ms,
         assignment=member.assigned if tells else None,
     )
 
 
-def leave(draft: Draft, beat: Heartbeat) -> HeartbeatResult:
+def leave(update: ConsumerGroupUpdate, beat: Heartbeat) -> HeartbeatResult:
     """Process a heartbeat with epoch -1 (remove the member) or -2 (a static member leaves temporarily), and return the response. Raises
     Rejected."""
-    member = draft.group.existing_member(beat.member_id, beat.instance_id)
+    member = update.group.existing_member(beat.member_id, beat.instance_id)
     if beat.epoch == LEAVE_STATIC_EPOCH:
-        draft.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation={}))
-        draft.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)
+        update.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation={}))
+        update.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)
     else:
-        fence(draft, member.member_id)
+        fence(update, member.member_id)
     return HeartbeatResult(member_id=beat.member_id, epoch=beat.epoch)
 
 
-def fence(draft: Draft, member_id: str) -> None:
+def fence(update: ConsumerGroupUpdate, member_id: str) -> None:
     """Remove a member. If it was the last consumer protocol member, and `migration.may_downgrade` allows it, the remaining members become a
     classic group."""
-    spoke_classic = draft.group.members[member_id].classic is not None
-    draft.remove_member(member_id)
-    if not spoke_classic and migration.may_downgrade(draft):
-        migration.downgrade(draft, has_to_rebalance=True)
+    spoke_classic = update.group.members[member_id].classic is not None
+    update.remove_member(member_id)
+    if not spoke_classic and migration.may_downgrade(update):
+        migration.downgrade(update, has_to_rebalance=True)
     else:
-        draft.bump_after_leave()
+        update.bump_after_leave()
 
 
-def _member(draft: Draft, beat: Heartbeat) -> ConsumerMember:
+def _member(update: ConsumerGroupUpdate, beat: Heartbeat) -> ConsumerMember:
     """Return the member as it was before this heartbeat. A new member has only an id. A static member that returns under a new id has its
     former assignment. Raises Rejected."""
-    group = draft.group
+    group = update.group
     if beat.epoch != JOIN_EPOCH:
-        member = draft.group.existing_member(beat.member_id, beat.instance_id)
+        member = update.group.existing_member(beat.member_id, beat.instance_id)
         _check_epoch(member, beat)
         return member
     if beat.instance_id is None:
@@ -175,7 +175,7 @@ def _member(draft: Draft, beat: Heartbeat) -> ConsumerMember:
             f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the instance id is owned by "
             f"{holder.member_id} member.",
         )
-    return draft.replace_member(holder, beat.member_id)
+    return update.replace_member(holder, beat.member_id)
 
 
 def _check_epoch(member: ConsumerMember, beat: Heartbeat) -> None:

@@ -5,7 +5,7 @@ Invariants:
 * An operation decides and returns `Effects(records, response)`. The runtime appends the records, calls `apply` for each, and sends the
   response when they are durable. Loading uses `apply`, too, so the persisted state is the same live and after a restart.
 * Only `apply` and `end_transaction` change offsets and create or delete a persisted group. A classic group's members between two
-  generations are not persisted and change while an operation is decided; `abandon` notifies a group of a failed write.
+  generations are not persisted and change while an operation is decided; `on_write_failed` notifies a group of a failed write.
 * One table has groups of all types, because an id names one group; `consumer_groups`, `share_groups` and `streams_groups` handle those of
   their kind.
 * The first record of a classic group only shows that the group exists. It is written with the first JoinGroup, even a rejected one.
@@ -20,10 +20,10 @@ from typing import Any
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
-from ottla.broker.groups.classic_join import Joining, join
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, LeavingMember, SyncRequest
+from ottla.broker.groups.classic_join import JoinRequest, join
 from ottla.broker.groups.consumer import ConsumerGroup
-from ottla.broker.groups.consumer_draft import ConsumerConfig
+from ottla.broker.groups.consumer_group_update import ConsumerConfig
 from ottla.broker.groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
@@ -31,13 +31,13 @@ from ottla.broker.groups.modern import CommitPartition, ModernGroup, OffsetsGrou
 from ottla.broker.groups.modern_groups import ModernGroups
 from ottla.broker.groups.offsets import NO_PRODUCER_ID, Offsets
 from ottla.broker.groups.regexes import Resolution
-from ottla.broker.groups.results import Caller, JoinGroupResult, Reply, SyncGroupResult
-from ottla.broker.groups.share_draft import ShareConfig
+from ottla.broker.groups.results import JoinGroupResult, PendingRequestKey, Reply, SyncGroupResult
 from ottla.broker.groups.share_group import ShareGroup
+from ottla.broker.groups.share_group_update import ShareConfig
 from ottla.broker.groups.share_groups import ShareGroups
 from ottla.broker.groups.states import ClassicState, Now
-from ottla.broker.groups.streams_draft import StreamsConfig
 from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_group_update import StreamsConfig
 from ottla.broker.groups.streams_groups import StreamsGroups
 from ottla.broker.groups.topics_view import NoTopics, TopicsView
 from ottla.protocol.consumer_group_log import ConsumerKey
@@ -146,46 +146,54 @@ class GroupCoordinator:
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 
-    def join(self, group_id: str, joining: Joining, caller: Caller, now: Now) -> Effects[GroupRecord, Replies]:
+    def join(self, group_id: str, request: JoinRequest, request_key: PendingRequestKey, now: Now) -> Effects[GroupRecord, Replies]:
         """Process a JoinGroup; return the records and replies. The first join creates the group. A join with a member id for an unknown
         group gets UNKNOWN_MEMBER_ID."""
-        error = self._join_refusal(group_id, joining)
+        error = self._join_refusal(group_id, request)
         if error is not ErrorCode.NONE:
-            return Effects((), [Reply(caller, JoinGroupResult(error=error, member_id=joining.member_id))])
+            return Effects((), [Reply(request_key, JoinGroupResult(error=error, member_id=request.member_id))])
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            return self.consumers.join(group, joining, caller, now)
+            return self.consumers.join(group, request, request_key, now)
         if isinstance(group, ConsumerGroup | StreamsGroup) and group.is_empty:
-            return self._replace_empty_group(group, joining, caller, now)
+            return self._replace_empty_group(group, request, request_key, now)
         if isinstance(group, ModernGroup):
-            return Effects((), [Reply(caller, JoinGroupResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))])
-        return self._join_new_group(group_id, joining, caller, now) if group is None else _effects(group, join(group, joining, caller, now))
+            return Effects((), [Reply(request_key, JoinGroupResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))])
+        return (
+            self._join_new_group(group_id, request, request_key, now)
+            if group is None
+            else _effects(group, join(group, request, request_key, now))
+        )
 
-    def _join_new_group(self, group_id: str, joining: Joining, caller: Caller, now: Now) -> Effects[GroupRecord, Replies]:
+    def _join_new_group(
+        self, group_id: str, request: JoinRequest, request_key: PendingRequestKey, now: Now
+    ) -> Effects[GroupRecord, Replies]:
         group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
-        outcome = join(group, joining, caller, now)
+        outcome = join(group, request, request_key, now)
         assert outcome.record is None, "nobody was assigned anything yet"
         outcome.record = GroupMetadataValue(current_state_timestamp=now.wall_ms)
         self._unwritten.add(group_id)
         return _effects(group, outcome)
 
     def _replace_empty_group(
-        self, group: ConsumerGroup | StreamsGroup, joining: Joining, caller: Caller, now: Now
+        self, group: ConsumerGroup | StreamsGroup, request: JoinRequest, request_key: PendingRequestKey, now: Now
     ) -> Effects[GroupRecord, Replies]:
         """Process the JoinGroup of the first member of a new classic group, which replaces a consumer or streams group without members."""
-        if joining.member_id:
-            return Effects((), [Reply(caller, JoinGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))])
+        if request.member_id:
+            return Effects((), [Reply(request_key, JoinGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id))])
         end = group.end()
-        effects = self._join_new_group(group.group_id, joining, caller, now)
+        effects = self._join_new_group(group.group_id, request, request_key, now)
         return Effects([*end, *effects.records], effects.response)
 
-    def sync(self, group_id: str, syncing: Syncing, caller: Caller, now: Now) -> Effects[GroupRecord, Replies]:
+    def sync(self, group_id: str, request: SyncRequest, request_key: PendingRequestKey, now: Now) -> Effects[GroupRecord, Replies]:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            return self.consumers.sync(group, syncing, caller, now)
+            return self.consumers.sync(group, request, request_key, now)
         if isinstance(group, ClassicGroup) and group_id and not group.is_empty:
-            return _effects(group, group.sync(syncing, caller, now))
-        return Effects((), [Reply(caller, SyncGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID))])
+            return _effects(group, group.sync(request, request_key, now))
+        return Effects(
+            (), [Reply(request_key, SyncGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID))]
+        )
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
         if not group_id:
@@ -202,7 +210,7 @@ class GroupCoordinator:
         heartbeat converts. Raises Rejected."""
         return self.consumers.heartbeat(beat, now)
 
-    def leave(self, group_id: str, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, Replies]]:
+    def leave(self, group_id: str, leaving: list[LeavingMember], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, Replies]]:
         """Remove the members that `leaving` names. Return one error code for each, and the records and replies. Raises
         Rejected(INVALID_GROUP_ID) for an empty group id."""
         if not group_id:
@@ -244,24 +252,26 @@ class GroupCoordinator:
         group is no longer a consumer group."""
         return self.consumers.end_resolution(resolution, now)
 
-    def abandon(self, group_id: str, now: Now) -> Replies:
+    def on_write_failed(self, group_id: str, now: Now) -> Replies:
         """Recover from a failed write of the last operation. Return the replies (errors) that make members rejoin."""
         group = self.groups.get(group_id)
         if isinstance(group, ModernGroup):
-            self._kinds[type(group)].abandon(group, now)
+            self._kinds[type(group)].on_write_failed(group, now)
             return []
         if group is None:
             return []
-        replies = group.abandon(now).replies
+        replies = group.on_write_failed(now).replies
         if group_id in self._unwritten:
             self._unwritten.discard(group_id)
             del self.groups[group_id]
-            replies += group.release_waiting(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies
+            replies += group.fail_all_pending_requests(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies
         return replies
 
-    def release_waiting(self, error: ErrorCode) -> Replies:
+    def fail_all_pending_requests(self, error: ErrorCode) -> Replies:
         """Complete every pending JoinGroup and SyncGroup with this error, because the broker shuts down. Return the replies."""
-        return [r for group in self.groups.values() if isinstance(group, ClassicGroup) for r in group.release_waiting(error).replies]
+        return [
+            r for group in self.groups.values() if isinstance(group, ClassicGroup) for r in group.fail_all_pending_requests(error).replies
+        ]
 
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
@@ -399,7 +409,7 @@ class GroupCoordinator:
             self._classic_group(key.group).apply(value)
         elif isinstance(gone := self.groups.get(key.group), ClassicGroup):
             del self.groups[key.group]
-            gone.die()
+            gone.mark_dead()
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Apply a transaction marker of the log: the producer's pending offsets become committed, or are discarded."""
@@ -435,12 +445,12 @@ class GroupCoordinator:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
-    def _join_refusal(self, group_id: str, joining: Joining) -> ErrorCode:
+    def _join_refusal(self, group_id: str, request: JoinRequest) -> ErrorCode:
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
-        if not self.config.min_session_timeout_ms <= joining.session_timeout_ms <= self.config.max_session_timeout_ms:
+        if not self.config.min_session_timeout_ms <= request.session_timeout_ms <= self.config.max_session_timeout_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        if joining.member_id and group_id not in self.groups:
+        if request.member_id and group_id not in self.groups:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE
 
@@ -451,7 +461,7 @@ class GroupCoordinator:
         if group is None:
             error = ErrorCode.NONE if commit.generation < 0 else commit.unknown_group_error
         elif isinstance(group, OffsetsGroup):
-            places = [
+            partitions = [
                 CommitPartition(wanted.topic, wanted.topic_id, wanted.partition)
                 for wanted in commit.offsets
                 if not self._is_too_long(wanted.metadata)
@@ -460,7 +470,7 @@ class GroupCoordinator:
                 commit.member_id,
                 commit.instance_id,
                 commit.generation,
-                places if self.config.accepts_late_commits else None,
+                partitions if self.config.accepts_late_commits else None,
                 transactional=commit.transactional,
                 knows_epochs=commit.knows_epochs,
             )
@@ -473,9 +483,9 @@ class GroupCoordinator:
 
     def _touch_by_commit(self, group: Group, member_id: str, now: Now) -> None:
         if isinstance(group, ConsumerGroup):
-            self.consumers.touch_by_commit(group, member_id, now)
+            self.consumers.extend_session_by_commit(group, member_id, now)
         elif isinstance(group, ClassicGroup) and group.state in {ClassicState.STABLE, ClassicState.PREPARING_REBALANCE}:
-            group.touch_by_commit(member_id, now)
+            group.extend_session_by_commit(member_id, now)
 
     def _is_too_long(self, metadata: str | None) -> bool:
         return metadata is not None and len(metadata.encode("utf-16-le")) > 2 * self.config.offset_metadata_max

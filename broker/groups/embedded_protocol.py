@@ -64,7 +64,7 @@ def read_assignment(data: Buffer, topics: TopicsView) -> Assignment:
     return _by_id(_read(ConsumerProtocolAssignment, data).assigned_partitions, topics) if len(data) else {}
 
 
-def assigned_places(data: Buffer) -> list[tuple[str, int]]:
+def assigned_partitions(data: Buffer) -> list[tuple[str, int]]:
     """Return the assigned (topic, partition) pairs, for display; none if the bytes are not a ConsumerProtocolAssignment."""
     try:
         listed = _read(ConsumerProtocolAssignment, data).assigned_partitions

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from ottla.broker.groups.consumer_draft import Draft
+from ottla.broker.groups.consumer_group_update import ConsumerGroupUpdate
 from ottla.broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, epochs_of
 from ottla.broker.groups.embedded_protocol import carries_user_data, read_assignment, read_subscription, write_assignment
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
@@ -31,13 +31,13 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
 
 
-def may_upgrade(group: ClassicGroup, draft: Draft) -> bool:
+def may_upgrade(group: ClassicGroup, update: ConsumerGroupUpdate) -> bool:
     """Return whether a consumer protocol member may join this classic group that has members, and so convert it to a consumer group."""
-    return draft.config.allows_upgrade and group.protocol_type == CONSUMER_PROTOCOL_TYPE and len(group.members) <= draft.config.max_size
+    return update.config.allows_upgrade and group.protocol_type == CONSUMER_PROTOCOL_TYPE and len(group.members) <= update.config.max_size
 
 
-def upgrade(group: ClassicGroup, draft: Draft) -> None:
-    """Write the members and assignments of the classic group to the draft's new consumer group, and the tombstone of the classic group.
+def upgrade(group: ClassicGroup, update: ConsumerGroupUpdate) -> None:
+    """Write the members and assignments of the classic group to the update's new consumer group, and the tombstone of the classic group.
 
     Raises Rejected(GROUP_ID_NOT_FOUND) if subscriptions or assignments cannot be decoded, or if an assignment has user data.
     """
@@ -49,46 +49,46 @@ def upgrade(group: ClassicGroup, draft: Draft) -> None:
                 f"{cannot} an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
                 "before re-attempting the upgrade.",
             )
-        members = [_consumer_member(group, member, draft) for member in group.members]
+        members = [_consumer_member(group, member, update) for member in group.members]
     except ProtocolError as error:
         raise Rejected(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"{cannot} the embedded consumer protocol is malformed: {error}.",
         ) from error
-    draft.end_classic_group()
+    update.end_classic_group()
     for member in members:
-        draft.put_member(member)
-    draft.put_epoch(group.generation, draft.metadata_hash())
+        update.put_member(member)
+    update.put_epoch(group.generation, update.metadata_hash())
     taken: set[tuple[bytes, int]] = set()
     for member in members:
         assigned = _without(member.assigned, taken)
         taken.update((topic_id, partition) for topic_id, partitions in assigned.items() for partition in partitions)
-        draft.put_target(member.member_id, assigned)
-        draft.put_assignment(replace(member, assigned=assigned, epochs=epochs_of(assigned, group.generation)))
-        draft.keep_session(member)
-    draft.put_unknown_target_epoch(group.generation)
+        update.put_target(member.member_id, assigned)
+        update.put_assignment(replace(member, assigned=assigned, epochs=epochs_of(assigned, group.generation)))
+        update.keep_session(member)
+    update.put_unknown_target_epoch(group.generation)
 
 
-def may_downgrade(draft: Draft) -> bool:
-    """Return whether the remaining members of the draft's group may become a classic group."""
-    members = draft.group.members.values()
-    fits = 0 < len(members) <= draft.config.classic_max_size
-    return draft.config.allows_downgrade and fits and all(member.classic is not None for member in members)
+def may_downgrade(update: ConsumerGroupUpdate) -> bool:
+    """Return whether the remaining members of the update's group may become a classic group."""
+    members = update.group.members.values()
+    fits = 0 < len(members) <= update.config.classic_max_size
+    return update.config.allows_downgrade and fits and all(member.classic is not None for member in members)
 
 
-def downgrade(draft: Draft, *, has_to_rebalance: bool) -> None:
+def downgrade(update: ConsumerGroupUpdate, *, has_to_rebalance: bool) -> None:
     """Write tombstones for the consumer group, and the record of the classic group. If the members' subscriptions cannot be decoded, the
     consumer group stays and only its epoch is bumped."""
     try:
-        value = _classic_group(draft)
+        value = _classic_group(update)
     except ProtocolError:
-        draft.bump_after_leave()
+        update.bump_after_leave()
         return
-    draft.records += [*draft.group.end(), GroupRecord(GroupMetadataKey(draft.group_id), value)]
-    draft.downgraded = has_to_rebalance
+    update.records += [*update.group.end(), GroupRecord(GroupMetadataKey(update.group_id), value)]
+    update.downgraded = has_to_rebalance
 
 
-def _consumer_member(group: ClassicGroup, member: Member, draft: Draft) -> ConsumerMember:
+def _consumer_member(group: ClassicGroup, member: Member, update: ConsumerGroupUpdate) -> ConsumerMember:
     chosen = group.protocol_name or member.protocols[0].name
     subscription = read_subscription(member.metadata(chosen))
     return ConsumerMember(
@@ -102,7 +102,7 @@ def _consumer_member(group: ClassicGroup, member: Member, draft: Draft) -> Consu
         classic=ClassicMember(member.session_timeout_ms, member.protocols),
         epoch=group.generation,
         previous_epoch=group.generation,
-        assigned=read_assignment(member.assignment, draft.topics),
+        assigned=read_assignment(member.assignment, update.topics),
     )
 
 
@@ -112,12 +112,12 @@ def _without(assignment: Assignment, taken: set[tuple[bytes, int]]) -> Assignmen
     return {topic_id: partitions for topic_id, partitions in left.items() if partitions}
 
 
-def _classic_group(draft: Draft) -> GroupMetadataValue:
-    """Return the record of the classic group that the draft's group becomes, with all assignments. Raises ProtocolError."""
+def _classic_group(update: ConsumerGroupUpdate) -> GroupMetadataValue:
+    """Return the record of the classic group that the update's group becomes, with all assignments. Raises ProtocolError."""
     roster = Roster()
-    for member in draft.group.members.values():
+    for member in update.group.members.values():
         assert member.classic is not None, "only members of the classic protocol form a classic group"
-        written = write_assignment(member.assigned, member.classic.protocols[0].metadata, draft.topics)
+        written = write_assignment(member.assigned, member.classic.protocols[0].metadata, update.topics)
         roster.add(
             Member(
                 member_id=member.member_id,
@@ -133,9 +133,9 @@ def _classic_group(draft: Draft) -> GroupMetadataValue:
     protocol = roster.select_protocol()
     return GroupMetadataValue(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        generation=draft.group.epoch,
+        generation=update.group.epoch,
         protocol=protocol,
         leader=roster.leader_id,
-        current_state_timestamp=draft.now.wall_ms,
+        current_state_timestamp=update.now.wall_ms,
         members=[member.written(protocol, member.assignment) for member in roster],
     )

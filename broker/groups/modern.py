@@ -3,7 +3,7 @@
 Invariants:
 
 * The state is persisted and changes only in `apply`, one record at a time; a replay of the log restores it. Timers and the last processed
-  version of the topics are not part of it (`deadlines`, `modern_draft`).
+  version of the topics are not part of it (`deadlines`, `group_update`).
 * The group's epoch counts changes of members, subscriptions and topics. The target assignment is computed for an epoch; each member then
   moves to that epoch by itself.
 """
@@ -120,7 +120,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return topic in self.subscribed_topics()
 
     def copy(self) -> Self:
-        """Return a copy of the group, to which a draft applies its records. Both share the members, which are immutable."""
+        """Return a copy of the group, to which an update applies its records. Both share the members, which are immutable."""
         group = type(self)(self.group_id)
         for name, value in vars(self).items():
             setattr(group, name, value.copy() if isinstance(value, dict) else value)
@@ -227,7 +227,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         member_id: str,
         instance_id: str | None,
         epoch: int,
-        places: Iterable[CommitPartition] | None,
+        partitions: Iterable[CommitPartition] | None,
         *,
         transactional: bool,
         knows_epochs: bool,
@@ -236,7 +236,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         `knows_epochs` is true for OffsetCommit from version 9 and TxnOffsetCommit from version 6 on.
 
         A transactional producer may send neither member id nor epoch, because it may know only the group id. A member may commit with an
-        older epoch than its own for partitions that it already had in that epoch (KIP-1251), unless `places` is None.
+        older epoch than its own for partitions that it already had in that epoch (KIP-1251), unless `partitions` is None.
         """
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
@@ -248,7 +248,9 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         if not transactional and not knows_epochs and self._sends_epochs(member):
             return ErrorCode.UNSUPPORTED_VERSION
         if epoch == member.epoch or (
-            epoch < member.epoch and places is not None and all(self._held_in_epoch(member, place, epoch) for place in places)
+            epoch < member.epoch
+            and partitions is not None
+            and all(self._held_in_epoch(member, partition, epoch) for partition in partitions)
         ):
             return ErrorCode.NONE
         return ErrorCode.ILLEGAL_GENERATION if transactional and not knows_epochs else self._stale(member)
@@ -263,7 +265,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         return ErrorCode.NONE if epoch == member.epoch else self._stale(member)
 
     @abstractmethod
-    def _held_in_epoch(self, member: ReconciledT, place: CommitPartition, epoch: int) -> bool:
+    def _held_in_epoch(self, member: ReconciledT, partition: CommitPartition, epoch: int) -> bool:
         """Return whether the member has had the partition since the group epoch `epoch` or an earlier one."""
 
     def _sends_epochs(self, member: ReconciledT) -> bool:

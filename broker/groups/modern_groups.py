@@ -2,8 +2,8 @@
 
 Invariants:
 
-* An operation makes a draft of the group. The runtime appends the draft's records and then calls `apply` for each.
-  If the draft raises Rejected, no record is written.
+* An operation begins an update (`group_update`) of the group. The runtime appends the update's records and then calls `apply` for each.
+  If the update raises Rejected, no record is written.
 * All kinds of groups are in the coordinator's one table of groups, because a group id names one group of any kind.
 """
 
@@ -17,8 +17,8 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.deadlines import Deadlines
 from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.group_update import GroupUpdate, ModernConfig
 from ottla.broker.groups.modern import FIRST_EPOCH, ModernGroup
-from ottla.broker.groups.modern_draft import ModernConfig, ModernDraft
 from ottla.broker.groups.results import Reply
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
@@ -26,16 +26,16 @@ from ottla.protocol.error_codes import ErrorCode
 
 GroupT = TypeVar("GroupT", bound=ModernGroup[Any, Any])
 ConfigT = TypeVar("ConfigT", bound=ModernConfig)
-DraftT = TypeVar("DraftT", bound=ModernDraft[Any, Any])
+UpdateT = TypeVar("UpdateT", bound=GroupUpdate[Any, Any])
 T = TypeVar("T")
 
 
-class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
+class ModernGroups(ABC, Generic[GroupT, ConfigT, UpdateT]):
     """Operations on groups of one kind (consumer, share or streams). `groups` is the coordinator's table of groups of all kinds;
     `config_of` returns a group's current settings by id."""
 
     GROUP: ClassVar[type[ModernGroup[Any, Any]]]
-    DRAFT: ClassVar[Callable[..., ModernDraft[Any, Any]]]
+    UPDATE: ClassVar[Callable[..., GroupUpdate[Any, Any]]]
     EPOCH_KEY: ClassVar[type[Any]]
     """The class of the key whose tombstone deletes a group."""
 
@@ -62,7 +62,7 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
         """Start all members' sessions anew after the group was loaded."""
 
     @abstractmethod
-    def abandon(self, group: GroupT, now: Now) -> None:
+    def on_write_failed(self, group: GroupT, now: Now) -> None:
         """Restore timers and other unpersisted state after the write of the last operation has failed."""
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
@@ -98,14 +98,14 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
     def _new(self, group_id: str) -> GroupT:
         return self.GROUP(group_id, FIRST_EPOCH if self._config_of(group_id).delays_assignments else 0)  # type: ignore[return-value] # as above
 
-    def _draft(self, group: GroupT, now: Now) -> DraftT:
-        """Return a draft (the copy on which an operation decides its changes) of the group. The deadlines of an existing group are stored
+    def _begin_update(self, group: GroupT, now: Now) -> UpdateT:
+        """Return an update (the operation that decides changes on a copy) of the group. The deadlines of an existing group are stored
         now, those of a new group only by `_effects`, because the operation may still be rejected."""
         deadlines = self.deadlines.get(group.group_id) or Deadlines()
         if self._groups.get(group.group_id) is group:
             self.deadlines[group.group_id] = deadlines
-        return self.DRAFT(group, deadlines, self._topics, self._config_of(group.group_id), now)  # type: ignore[return-value] # as above
+        return self.UPDATE(group, deadlines, self._topics, self._config_of(group.group_id), now)  # type: ignore[return-value] # as above
 
-    def _effects(self, draft: DraftT, response: T) -> Effects[GroupRecord, T]:
-        self.deadlines[draft.group_id] = draft.deadlines
-        return Effects(draft.records, response)
+    def _effects(self, update: UpdateT, response: T) -> Effects[GroupRecord, T]:
+        self.deadlines[update.group_id] = update.deadlines
+        return Effects(update.records, response)

@@ -1,6 +1,7 @@
 """The results of JoinGroup and SyncGroup requests, independent of wire versions.
 
-A request whose response may be delayed passes a `Caller`, any object, which the group returns later in a `Reply` with the result.
+A request whose response may be delayed passes a `PendingRequestKey`, any hashable object. The group returns it later in a `Reply` with the
+result.
 """
 
 from collections.abc import Hashable
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.protocol.error_codes import ErrorCode
 
-Caller = Hashable
+PendingRequestKey = Hashable
 
 
 class JoinedMember(NamedTuple):
@@ -45,5 +46,5 @@ class SyncGroupResult:
 
 
 class Reply(NamedTuple):
-    caller: Caller
+    request_key: PendingRequestKey
     result: JoinGroupResult | SyncGroupResult

@@ -6,7 +6,7 @@ Invariants:
 * `leader_id` is None or names a member.
 * A protocol can be chosen only if every member supports it; each member votes for the first such protocol in its own list (Kafka's
   ClassicGroup.selectProtocol).
-* A `Caller` identifies a request whose response is delayed; a member has at most one for its join and one for its sync.
+* A `PendingRequestKey` identifies a request whose response is delayed; a member has at most one for its join and one for its sync.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.groups.group_records import MemberMetadata
-from ottla.broker.groups.results import Caller
+from ottla.broker.groups.results import PendingRequestKey
 
 
 class JoinProtocol(NamedTuple):
@@ -39,8 +39,8 @@ class Member:
     assignment: bytes = b""
     is_new: bool = False
     session_deadline_ms: int | None = None
-    awaiting_join: Caller | None = None
-    awaiting_sync: Caller | None = None
+    awaiting_join: PendingRequestKey | None = None
+    awaiting_sync: PendingRequestKey | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return the member's subscription under `protocol`; empty if the member does not support the protocol."""

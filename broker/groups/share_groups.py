@@ -24,8 +24,8 @@ from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern_groups import ModernGroups
 from ottla.broker.groups.results import Reply
-from ottla.broker.groups.share_draft import ShareConfig, ShareDraft
 from ottla.broker.groups.share_group import SharedTopic, SharedTopics, ShareGroup, StatePartitions, record_of, subtracted, united
+from ottla.broker.groups.share_group_update import ShareConfig, ShareGroupUpdate
 from ottla.broker.groups.share_heartbeat import ShareHeartbeat
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
@@ -55,14 +55,14 @@ class Deletion(NamedTuple):
     unknown: Sequence[str] = ()
 
 
-class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
+class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareGroupUpdate]):
     """Operations on the share groups of one partition of `__consumer_offsets`."""
 
-    GROUP, DRAFT, EPOCH_KEY = ShareGroup, ShareDraft, records.ShareGroupMetadataKey
+    GROUP, UPDATE, EPOCH_KEY = ShareGroup, ShareGroupUpdate, records.ShareGroupMetadataKey
 
     def __init__(self, groups: dict[str, Any], config_of: Callable[[str], ShareConfig], topics: TopicsView) -> None:
         super().__init__(groups, config_of, topics)
-        self._begun: dict[str, dict[bytes, int]] = {}
+        self._initialization_begun_ms: dict[str, dict[bytes, int]] = {}
         """By group and topic id: when the initialization of partitions was last begun (monotonic ms)."""
 
     # --- membership -----------------------------------------------------------------------------------------------------------
@@ -71,59 +71,59 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         """Return the heartbeat's response, and the share partitions to initialize afterwards. Raises Rejected."""
         share_heartbeat.check(beat)
         if beat.epoch == LEAVE_EPOCH:
-            draft = self._draft(self.existing(beat.group_id), now)
-            return self._effects(draft, (share_heartbeat.leave(draft, beat.member_id), Initialization(draft.group.epoch, {})))
-        group = self._to_join(beat)
-        draft = self._draft(group, now)
-        result = share_heartbeat.heartbeat(draft, beat)
-        missing = draft.initialize(self._initializing(group, now))
-        self._begin(beat.group_id, missing, now)
+            update = self._begin_update(self.existing(beat.group_id), now)
+            return self._effects(update, (share_heartbeat.leave(update, beat.member_id), Initialization(update.group.epoch, {})))
+        group = self._existing_or_new_group(beat)
+        update = self._begin_update(group, now)
+        result = share_heartbeat.heartbeat(update, beat)
+        missing = update.initialize(self._initializing(group, now))
+        self._note_initialization_begun(beat.group_id, missing, now)
         offsets = {(topic_id, partition): -1 for topic_id, topic in missing.items() for partition in sorted(topic.partitions)}
-        return self._effects(draft, (result, Initialization(draft.group.epoch, offsets)))
+        return self._effects(update, (result, Initialization(update.group.epoch, offsets)))
 
     def expire(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
         """Remove the members whose sessions have expired. Return the records and replies."""
-        draft = self._draft(group, now)
-        for due in draft.deadlines.take_due(now.mono_ms):
-            if due.member_id in draft.group.members:
-                share_heartbeat.fence(draft, due.member_id)
-        return self._effects(draft, draft.replies)
+        update = self._begin_update(group, now)
+        for due in update.deadlines.take_due(now.mono_ms):
+            if due.member_id in update.group.members:
+                share_heartbeat.fence(update, due.member_id)
+        return self._effects(update, update.replies)
 
     def on_loaded(self, group: ShareGroup, now: Now) -> None:
         """Start every member's session anew after the group was loaded."""
-        draft = self._draft(group, now)
+        update = self._begin_update(group, now)
         for member_id in group.members:
-            draft.start_session(member_id, draft.config.session_timeout_ms)
+            update.start_session(member_id, update.config.session_timeout_ms)
 
-    def abandon(self, group: ShareGroup, now: Now) -> None:
+    def on_write_failed(self, group: ShareGroup, now: Now) -> None:
         """After a failed write, restart all sessions, and let a later heartbeat begin the initializations again."""
-        self._begun.pop(group.group_id, None)
+        self._initialization_begun_ms.pop(group.group_id, None)
         self.on_loaded(group, now)
 
     # --- share partitions -----------------------------------------------------------------------------------------------------
 
-    def initialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
+    def mark_initialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
         """Return the record that marks these share partitions as initialized, after the share coordinator has confirmed it. There is no
         record if the group was deleted."""
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup):
             return Effects((), None)
-        draft, known = self._draft(group, now), group.partitions
+        update, known = self._begin_update(group, now), group.partitions
         done = {topic_id: SharedTopic(self._name_of(topic_id), indexes) for topic_id, indexes in partitions.items()}
         initializing = subtracted(known.initializing, partitions)
-        draft.put_partitions(replace(known, initializing=initializing, initialized=united(known.initialized, done)))
-        return self._effects(draft, None)
+        update.put_partitions(replace(known, initializing=initializing, initialized=united(known.initialized, done)))
+        return self._effects(update, None)
 
-    def not_initialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
+    def mark_uninitialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
         """Return the record that marks these share partitions as not being initialized, after that failed. A later heartbeat begins their
         initialization again."""
         group = self._groups.get(group_id)
-        self._begun.pop(group_id, None)
+        self._initialization_begun_ms.pop(group_id, None)
         if not isinstance(group, ShareGroup) or not group.partitions.initializing:
             return Effects((), None)
-        draft = self._draft(group, now)
-        draft.put_partitions(replace(group.partitions, initializing=subtracted(group.partitions.initializing, partitions)))
-        return self._effects(draft, None)
+        update = self._begin_update(group, now)
+        update.put_partitions(replace(group.partitions, initializing=subtracted(group.partitions.initializing, partitions)))
+        return self._effects(update, None)
 
     def alter_offsets(self, group_id: str, offsets: Mapping[tuple[bytes, int], int], now: Now) -> Effects[GroupRecord, Initialization]:
         """Return the record that marks share partitions as being initialized, and their new start offsets, `offsets`, by (topic id,
@@ -135,14 +135,14 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         group = self._new(group_id) if group is None else self.existing(group_id)
         if not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
-        draft = self._draft(group, now)
+        update = self._begin_update(group, now)
         topics: dict[bytes, SharedTopic] = {}
         for topic_id, partition in offsets:
             before = topics.get(topic_id) or SharedTopic(self._name_of(topic_id), frozenset())
             topics[topic_id] = before._replace(partitions=before.partitions | {partition})
-        draft.put_initializing(topics)
-        self._begin(group_id, topics, now)
-        return self._effects(draft, Initialization(draft.group.epoch, offsets))
+        update.put_initializing(topics)
+        self._note_initialization_begun(group_id, topics, now)
+        return self._effects(update, Initialization(update.group.epoch, offsets))
 
     def delete_offsets(self, group_id: str, topics: Sequence[str], now: Now) -> Effects[GroupRecord, Deletion]:
         """Return the record that marks the share state of the named topics as being deleted, and the partitions concerned. Raises
@@ -166,19 +166,19 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
                 found[info.topic_id] = SharedTopic(name, frozenset(range(info.partitions)))
             else:
                 unknown.append(name)
-        draft = self._draft(group, now)
-        draft.put_partitions(StatePartitions(known.initializing, initialized, self._named(deleting)))
-        return self._effects(draft, Deletion(found, unknown))
+        update = self._begin_update(group, now)
+        update.put_partitions(StatePartitions(known.initializing, initialized, self._named(deleting)))
+        return self._effects(update, Deletion(found, unknown))
 
-    def deleted(self, group_id: str, topic_ids: Sequence[bytes], now: Now) -> Effects[GroupRecord, None]:
+    def mark_deleted(self, group_id: str, topic_ids: Sequence[bytes], now: Now) -> Effects[GroupRecord, None]:
         """Return the record that no longer lists these topics, because the share coordinator has deleted their state."""
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup) or not group.has_partitions_record:
             return Effects((), None)
         left = {topic_id: name for topic_id, name in group.partitions.deleting.items() if topic_id not in topic_ids}
-        draft = self._draft(group, now)
-        draft.put_partitions(replace(group.partitions, deleting=self._named(left)))
-        return self._effects(draft, None)
+        update = self._begin_update(group, now)
+        update.put_partitions(replace(group.partitions, deleting=self._named(left)))
+        return self._effects(update, None)
 
     def begin_deletion(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, SharedTopics]:
         """Begin to delete the share state of a group that is to be deleted. Return the record, and the topics whose state is to be deleted.
@@ -191,9 +191,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         infos = (self._topics.by_id(topic_id) for topic_id in known.deleting)
         again = {info.topic_id: SharedTopic(info.name, frozenset(range(info.partitions))) for info in infos if info is not None}
         topics = united(united(known.initialized, known.initializing), again)
-        draft = self._draft(group, now)
-        draft.put_partitions(StatePartitions(deleting={topic_id: topic.name for topic_id, topic in topics.items()}))
-        return self._effects(draft, topics)
+        update = self._begin_update(group, now)
+        update.put_partitions(StatePartitions(deleting={topic_id: topic.name for topic_id, topic in topics.items()}))
+        return self._effects(update, topics)
 
     def forget_topic(self, topic_id: bytes) -> list[GroupRecord]:
         """Return the records that remove a deleted topic from all share groups; the share coordinator deletes its state by itself."""
@@ -210,22 +210,22 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
 
     def forget(self, group_id: str) -> None:
         super().forget(group_id)
-        self._begun.pop(group_id, None)
+        self._initialization_begun_ms.pop(group_id, None)
 
     # --- internals ------------------------------------------------------------------------------------------------------------
 
-    def _to_join(self, beat: ShareHeartbeat) -> ShareGroup:
+    def _existing_or_new_group(self, beat: ShareHeartbeat) -> ShareGroup:
         if beat.epoch == JOIN_EPOCH and beat.group_id not in self._groups:
             return self._new(beat.group_id)
         return self.existing(beat.group_id)
 
-    def _begin(self, group_id: str, topics: SharedTopics, now: Now) -> None:
-        self._begun.setdefault(group_id, {}).update(dict.fromkeys(topics, now.mono_ms))
+    def _note_initialization_begun(self, group_id: str, topics: SharedTopics, now: Now) -> None:
+        self._initialization_begun_ms.setdefault(group_id, {}).update(dict.fromkeys(topics, now.mono_ms))
 
     def _initializing(self, group: ShareGroup, now: Now) -> SharedTopics:
         """Return the partitions whose initialization began less than `initialize_retry_interval_ms` ago and has not ended."""
         earliest_ms = now.mono_ms - self._config_of(group.group_id).initialize_retry_interval_ms
-        begun = self._begun.get(group.group_id, {})
+        begun = self._initialization_begun_ms.get(group.group_id, {})
         fresh = {topic_id for topic_id, begun_ms in begun.items() if begun_ms > earliest_ms}
         return {topic_id: topic for topic_id, topic in group.partitions.initializing.items() if topic_id in fresh}
 

@@ -18,8 +18,8 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer_heartbeat import ID_BYTES_MAX, HeartbeatResult, is_empty
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
 from ottla.broker.groups.deadlines import DeadlineKind
-from ottla.broker.groups.share_draft import ShareDraft
 from ottla.broker.groups.share_group import ShareMember
+from ottla.broker.groups.share_group_update import ShareGroupUpdate
 from ottla.protocol.error_codes import ErrorCode
 
 
@@ -49,16 +49,16 @@ def check(beat: ShareHeartbeat) -> None:
         raise Rejected(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
 
 
-def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatResult:
+def heartbeat(update: ShareGroupUpdate, beat: ShareHeartbeat) -> HeartbeatResult:
     """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. Raises Rejected."""
-    members = draft.group.members
-    if len(members) >= draft.config.max_size and beat.member_id not in members:
+    members = update.group.members
+    if len(members) >= update.config.max_size and beat.member_id not in members:
         raise Rejected(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The share group has reached its maximum capacity of {draft.config.max_size} members."
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The share group has reached its maximum capacity of {update.config.max_size} members."
         )
     before = members.get(beat.member_id) or ShareMember(member_id=beat.member_id)
     if beat.epoch != JOIN_EPOCH:
-        before = draft.group.existing_member(beat.member_id)
+        before = update.group.existing_member(beat.member_id)
         _check_epoch(before, beat.epoch)
     after = replace(
         before,
@@ -67,30 +67,30 @@ def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatResult:
         client_host=beat.client_host,
         topic_names=before.topic_names if beat.topic_names is None else beat.topic_names,
     )
-    epoch_bumped = draft.change_member(before, after)
-    draft.update_target()
-    member = draft.reconcile(beat.member_id, epoch_bumped=epoch_bumped)
-    draft.start_session(member.member_id, draft.config.session_timeout_ms)
+    epoch_bumped = update.change_member(before, after)
+    update.maybe_compute_target()
+    member = update.reconcile(beat.member_id, epoch_bumped=epoch_bumped)
+    update.start_session(member.member_id, update.config.session_timeout_ms)
     tells = beat.epoch == JOIN_EPOCH or beat.topic_names is not None or member.assigned != before.assigned
     return HeartbeatResult(
         member_id=beat.member_id,
         epoch=member.epoch,
-        heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
+        heartbeat_interval_ms=update.config.heartbeat_interval_ms,
         assignment=member.assigned if tells else None,
     )
 
 
-def leave(draft: ShareDraft, member_id: str) -> HeartbeatResult:
+def leave(update: ShareGroupUpdate, member_id: str) -> HeartbeatResult:
     """Remove the member from the share group, and return the response. Raises Rejected."""
-    fence(draft, draft.group.existing_member(member_id).member_id)
+    fence(update, update.group.existing_member(member_id).member_id)
     return HeartbeatResult(member_id=member_id, epoch=LEAVE_EPOCH)
 
 
-def fence(draft: ShareDraft, member_id: str) -> None:
+def fence(update: ShareGroupUpdate, member_id: str) -> None:
     """Remove a member from the share group, because its session has expired or it left."""
-    draft.remove_member(member_id)
-    draft.bump_after_leave()
-    draft.deadlines.cancel(DeadlineKind.SESSION, member_id)
+    update.remove_member(member_id)
+    update.bump_after_leave()
+    update.deadlines.cancel(DeadlineKind.SESSION, member_id)
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:

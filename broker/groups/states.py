@@ -3,8 +3,8 @@
 Invariants:
 
 * The names are those on the wire (ListGroups, DescribeGroups).
-* `MOVES` has all legal transitions (Kafka's ClassicGroupState.validPreviousStates). A group changes state only by them. A loaded group is
-  the exception, because its record is the result of transitions that were checked before it was written.
+* `VALID_TRANSITIONS` has all legal transitions (Kafka's ClassicGroupState.validPreviousStates). A group changes state only by them. A
+  loaded group is the exception, because its record is the result of transitions that were checked before it was written.
 """
 
 from enum import StrEnum
@@ -22,14 +22,14 @@ class ClassicState(StrEnum):
     DEAD = "Dead"
 
 
-MOVES: dict[ClassicState, frozenset[ClassicState]] = {
+VALID_TRANSITIONS: dict[ClassicState, frozenset[ClassicState]] = {
     ClassicState.EMPTY: frozenset({ClassicState.PREPARING_REBALANCE, ClassicState.DEAD}),
     ClassicState.PREPARING_REBALANCE: frozenset({ClassicState.COMPLETING_REBALANCE, ClassicState.EMPTY, ClassicState.DEAD}),
     ClassicState.COMPLETING_REBALANCE: frozenset({ClassicState.STABLE, ClassicState.PREPARING_REBALANCE, ClassicState.DEAD}),
     ClassicState.STABLE: frozenset({ClassicState.PREPARING_REBALANCE, ClassicState.DEAD}),
     ClassicState.DEAD: frozenset(),
 }
-assert MOVES.keys() == set(ClassicState), "every state has a row"
+assert VALID_TRANSITIONS.keys() == set(ClassicState), "every state has a row"
 
 
 class Now(NamedTuple):

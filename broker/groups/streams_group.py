@@ -104,10 +104,10 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         )
         return [GroupRecord(key, None) for key in keys]
 
-    def _held_in_epoch(self, member: StreamsMember, place: CommitPartition, epoch: int) -> bool:
+    def _held_in_epoch(self, member: StreamsMember, partition: CommitPartition, epoch: int) -> bool:
         subtopologies = () if self.topology is None else self.topology.subtopologies.values()
-        readers = [one.subtopology_id for one in subtopologies if place.topic in inputs_of(one)]
-        return bool(readers) and member.epochs.get((readers[-1], place.partition), epoch + 1) <= epoch
+        readers = [one.subtopology_id for one in subtopologies if partition.topic in inputs_of(one)]
+        return bool(readers) and member.epochs.get((readers[-1], partition.partition), epoch + 1) <= epoch
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
 

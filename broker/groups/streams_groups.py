@@ -22,18 +22,18 @@ from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern_groups import ModernGroups
 from ottla.broker.groups.results import Reply
 from ottla.broker.groups.states import Now
-from ottla.broker.groups.streams_draft import StreamsConfig, StreamsDraft
 from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_group_update import StreamsConfig, StreamsGroupUpdate
 from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatResult
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.protocol.streams_group_log import StreamsGroupMetadataKey
 
 
-class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
+class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsGroupUpdate]):
     """Operations on the streams groups of one partition of `__consumer_offsets`."""
 
-    GROUP, DRAFT, EPOCH_KEY = StreamsGroup, StreamsDraft, StreamsGroupMetadataKey
+    GROUP, UPDATE, EPOCH_KEY = StreamsGroup, StreamsGroupUpdate, StreamsGroupMetadataKey
 
     def heartbeat(
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, now: Now
@@ -42,46 +42,46 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
         Rejected."""
         streams_heartbeat.check(beat, is_extended=self._config_of(beat.group_id).is_extended)
         if beat.member_epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
-            draft = self._draft(self.existing(beat.group_id), now)
-            return self._effects(draft, streams_heartbeat.leave(draft, beat))
-        draft = self._draft_to_join(beat, now)
-        exists = draft.soft is self._groups.get(beat.group_id)
-        return self._effects(draft, streams_heartbeat.heartbeat(draft, beat, client_id, client_host, exists=exists))
+            update = self._begin_update(self.existing(beat.group_id), now)
+            return self._effects(update, streams_heartbeat.leave(update, beat))
+        update = self._begin_heartbeat_update(beat, now)
+        exists = update.original_group is self._groups.get(beat.group_id)
+        return self._effects(update, streams_heartbeat.heartbeat(update, beat, client_id, client_host, exists=exists))
 
     def expire(self, group: StreamsGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
         """Remove the members whose deadlines have passed. If the initial rebalance delay has ended, compute the first target assignment."""
-        draft = self._draft(group, now)
-        for due in draft.deadlines.take_due(now.mono_ms):
-            member = draft.group.members.get(due.member_id)
+        update = self._begin_update(group, now)
+        for due in update.deadlines.take_due(now.mono_ms):
+            member = update.group.members.get(due.member_id)
             if due.kind is DeadlineKind.INITIAL_REBALANCE:
-                if draft.group.members and draft.soft.configured is not None:
-                    draft.update_target()
+                if update.group.members and update.original_group.configured is not None:
+                    update.maybe_compute_target()
             elif member is not None and (due.kind is not DeadlineKind.REBALANCE or due.epoch == member.epoch):
-                streams_heartbeat.fence(draft, due.member_id)
-        return self._effects(draft, draft.replies)
+                streams_heartbeat.fence(update, due.member_id)
+        return self._effects(update, update.replies)
 
     def on_loaded(self, group: StreamsGroup, now: Now) -> None:
         """Start after loading: every member gets a full session, and its full time to revoke tasks."""
-        draft = self._draft(group, now)
+        update = self._begin_update(group, now)
         for member in group.members.values():
-            draft.start_session(member.member_id, draft.config.session_timeout_ms)
-            draft.watch_revocation(member)
+            update.start_session(member.member_id, update.config.session_timeout_ms)
+            update.watch_revocation(member)
 
-    def abandon(self, group: StreamsGroup, now: Now) -> None:
+    def on_write_failed(self, group: StreamsGroup, now: Now) -> None:
         """After a failed write, restart all sessions and revocation deadlines, and let the next heartbeat configure the topology again."""
         group.configured = None
         self.on_loaded(group, now)
 
-    def _draft_to_join(self, beat: StreamsGroupHeartbeatRequest, now: Now) -> StreamsDraft:
-        """Return a draft (the copy on which an operation decides its changes) of the existing group, or of a new one for a joining member.
+    def _begin_heartbeat_update(self, beat: StreamsGroupHeartbeatRequest, now: Now) -> StreamsGroupUpdate:
+        """Return an update (the operation that decides changes on a copy) of the existing group, or of a new one for a joining member.
         Raises Rejected(GROUP_ID_NOT_FOUND)."""
         group = self._groups.get(beat.group_id)
         if group is None and beat.member_epoch != JOIN_EPOCH:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")
         replaces = isinstance(group, ClassicGroup) and group.is_empty and beat.member_epoch == JOIN_EPOCH
         if group is not None and not replaces:
-            return self._draft(self.existing(beat.group_id), now)
-        draft = self._draft(self._new(beat.group_id), now)
+            return self._begin_update(self.existing(beat.group_id), now)
+        update = self._begin_update(self._new(beat.group_id), now)
         if replaces:
-            draft.end_classic_group()
-        return draft
+            update.end_classic_group()
+        return update

@@ -28,8 +28,8 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer_heartbeat import ID_BYTES_MAX
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_STATIC_EPOCH
 from ottla.broker.groups.deadlines import DeadlineKind
-from ottla.broker.groups.streams_draft import StreamsDraft
 from ottla.broker.groups.streams_group import OffsetReport
+from ottla.broker.groups.streams_group_update import StreamsGroupUpdate
 from ottla.broker.groups.streams_member import StreamsMember
 from ottla.broker.streams.endpoints import input_partitions
 from ottla.broker.streams.internal_topics import InternalTopic, Status
@@ -129,109 +129,111 @@ def _check_changelogs(beat: StreamsGroupHeartbeatRequest) -> None:
 
 
 def heartbeat(
-    draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, exists: bool
+    update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, exists: bool
 ) -> StreamsHeartbeatResult:
     """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. `exists` is false if this heartbeat creates
     the group. Raises Rejected."""
-    before = _member(draft, beat)
+    before = _member(update, beat)
     status: list[tuple[int, str]] = []
-    after = _changed(before, beat, client_id, client_host, is_extended=draft.config.is_extended)
-    member_changed = draft.put_member(before, after, names_instance=beat.instance_id is not None)
+    after = _changed(before, beat, client_id, client_host, is_extended=update.config.is_extended)
+    member_changed = update.put_member(before, after, names_instance=beat.instance_id is not None)
     if beat.topology is not None:
-        draft.put_topology(topology_value(beat.topology))
-    metadata_hash = draft.check_topology()
-    _note_stale_topology(draft, beat.member_id, status)
-    _check_tasks(draft, beat)
-    _note_offsets(draft, beat)
-    was_empty = draft.soft.is_empty
-    draft.refresh(metadata_hash, member_changed=member_changed)
-    if was_empty and draft.config.initial_rebalance_delay_ms > 0:
-        due_ms = draft.now.mono_ms + draft.config.initial_rebalance_delay_ms
-        draft.deadlines.set_if_absent(DeadlineKind.INITIAL_REBALANCE, "", due_ms)
-    _assign(draft, status)
+        update.put_topology(topology_value(beat.topology))
+    metadata_hash = update.check_topology()
+    _note_stale_topology(update, beat.member_id, status)
+    _check_tasks(update, beat)
+    _note_offsets(update, beat)
+    was_empty = update.original_group.is_empty
+    update.refresh(metadata_hash, member_changed=member_changed)
+    if was_empty and update.config.initial_rebalance_delay_ms > 0:
+        due_ms = update.now.mono_ms + update.config.initial_rebalance_delay_ms
+        update.deadlines.set_if_absent(DeadlineKind.INITIAL_REBALANCE, "", due_ms)
+    _assign(update, status)
     owned = _owned(beat)
-    member = draft.reconcile(beat.member_id, owned)
-    draft.start_session(member.member_id, draft.config.session_timeout_ms)
+    member = update.reconcile(beat.member_id, owned)
+    update.start_session(member.member_id, update.config.session_timeout_ms)
     if beat.shutdown_application:
-        request_shutdown(draft, beat.member_id)
+        request_shutdown(update, beat.member_id)
     is_changed = beat.member_epoch == JOIN_EPOCH or member.assigned != before.assigned
-    _count_endpoint_changes(draft, beat, before, member)
-    _note_problems(draft, member, status)
+    _count_endpoint_changes(update, beat, before, member)
+    _note_problems(update, member, status)
     return StreamsHeartbeatResult(
         member_id=member.member_id,
         epoch=member.epoch,
-        heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
-        task_offset_interval_ms=draft.config.task_offset_interval_ms,
-        acceptable_recovery_lag=draft.config.acceptable_recovery_lag,
+        heartbeat_interval_ms=update.config.heartbeat_interval_ms,
+        task_offset_interval_ms=update.config.task_offset_interval_ms,
+        acceptable_recovery_lag=update.config.acceptable_recovery_lag,
         status=status,
         tasks=member.assigned if is_changed or owned is not None else None,
-        endpoint_epoch=draft.soft.endpoint_epoch if exists else 0,
-        endpoints=_endpoints(draft, member) if draft.soft.endpoint_epoch != beat.endpoint_information_epoch else None,
-        topics_to_create=draft.configured.internal_topics_to_create,
+        endpoint_epoch=update.original_group.endpoint_epoch if exists else 0,
+        endpoints=_endpoints(update, member) if update.original_group.endpoint_epoch != beat.endpoint_information_epoch else None,
+        topics_to_create=update.configured.internal_topics_to_create,
     )
 
 
-def _count_endpoint_changes(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest, before: StreamsMember, after: StreamsMember) -> None:
-    joins = beat.member_epoch == JOIN_EPOCH and not draft.config.is_extended
-    endpoint_changed = draft.config.is_extended and before.user_endpoint != after.user_endpoint
+def _count_endpoint_changes(
+    update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest, before: StreamsMember, after: StreamsMember
+) -> None:
+    joins = beat.member_epoch == JOIN_EPOCH and not update.config.is_extended
+    endpoint_changed = update.config.is_extended and before.user_endpoint != after.user_endpoint
     if endpoint_changed or (after.user_endpoint is not None and (joins or after.assigned != before.assigned)):
-        draft.soft.endpoint_epoch += 1
+        update.original_group.endpoint_epoch += 1
 
 
-def _note_problems(draft: StreamsDraft, member: StreamsMember, status: list[tuple[int, str]]) -> None:
+def _note_problems(update: StreamsGroupUpdate, member: StreamsMember, status: list[tuple[int, str]]) -> None:
     """Add to `status` the problem of the topics, a shutdown that a member has requested, and client tags that this member lacks."""
-    if draft.configured.problem is not None:
-        status.append(draft.configured.problem)
-    member_id = draft.soft.shutdown_requested_by
+    if update.configured.problem is not None:
+        status.append(update.configured.problem)
+    member_id = update.original_group.shutdown_requested_by
     if member_id is not None:
         reason = f"Streams group member {member_id} encountered a fatal error and requested a shutdown for the entire application."
         status.append((Status.SHUTDOWN_APPLICATION, reason))
-    lacking = ", ".join(tag for tag in draft.config.rack_tags if tag not in member.client_tags)
+    lacking = ", ".join(tag for tag in update.config.rack_tags if tag not in member.client_tags)
     if lacking:
         configure = "Configure them via 'client.tag.<tagKey>' in your Streams config."
         reason = f"Missing required client tags for rack-aware standby assignment: [{lacking}]. {configure}"
         status.append((Status.MISSING_CLIENT_TAGS, reason))
 
 
-def leave(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatResult:
+def leave(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatResult:
     """Remove the member for good or, if it is a static member that will return, temporarily; return the response. Raises Rejected."""
     if beat.shutdown_application:
-        request_shutdown(draft, beat.member_id)
-    member = draft.group.existing_member(beat.member_id, beat.instance_id)
+        request_shutdown(update, beat.member_id)
+    member = update.group.existing_member(beat.member_id, beat.instance_id)
     if beat.member_epoch == LEAVE_STATIC_EPOCH:
         epochs = dict.fromkeys(member.epochs, 0)
-        draft.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation=TaskSet(), epochs=epochs))
-        draft.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)
+        update.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation=TaskSet(), epochs=epochs))
+        update.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)
     else:
-        fence(draft, member.member_id)
+        fence(update, member.member_id)
     return StreamsHeartbeatResult(member_id=beat.member_id, epoch=beat.member_epoch)
 
 
-def request_shutdown(draft: StreamsDraft, member_id: str) -> None:
+def request_shutdown(update: StreamsGroupUpdate, member_id: str) -> None:
     """Note that a member requested the shutdown of the application; the next response to every member has status SHUTDOWN_APPLICATION."""
-    draft.soft.shutdown_requested_by = draft.soft.shutdown_requested_by or member_id
+    update.original_group.shutdown_requested_by = update.original_group.shutdown_requested_by or member_id
 
 
-def fence(draft: StreamsDraft, member_id: str) -> None:
+def fence(update: StreamsGroupUpdate, member_id: str) -> None:
     """Remove a member from the streams group, because it left or missed a deadline."""
-    draft.remove_member(member_id)
-    draft.bump_after_leave()
-    draft.deadlines.cancel(DeadlineKind.SESSION, member_id)
-    draft.deadlines.cancel(DeadlineKind.REBALANCE, member_id)
+    update.remove_member(member_id)
+    update.bump_after_leave()
+    update.deadlines.cancel(DeadlineKind.SESSION, member_id)
+    update.deadlines.cancel(DeadlineKind.REBALANCE, member_id)
 
 
-def _member(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsMember:
+def _member(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> StreamsMember:
     """Return the member as it was before this heartbeat. A new member has only an id. A static member that returns under a new id has its
     former assignment. Raises Rejected."""
     if beat.member_epoch != JOIN_EPOCH:
-        member = draft.group.existing_member(beat.member_id, beat.instance_id)
+        member = update.group.existing_member(beat.member_id, beat.instance_id)
         _check_epoch(member, beat)
         return member
-    group, holder = draft.group, draft.group.static_member(beat.instance_id)
+    group, holder = update.group, update.group.static_member(beat.instance_id)
     if holder is None:
-        if len(group.members) >= draft.config.max_size and not (draft.config.is_extended and beat.member_id in group.members):
+        if len(group.members) >= update.config.max_size and not (update.config.is_extended and beat.member_id in group.members):
             raise Rejected(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, f"The streams group has reached its maximum capacity of {draft.config.max_size} members."
+                ErrorCode.GROUP_MAX_SIZE_REACHED, f"The streams group has reached its maximum capacity of {update.config.max_size} members."
             )
         return group.members.get(beat.member_id) or StreamsMember(member_id=beat.member_id)
     if holder.epoch != LEAVE_STATIC_EPOCH:
@@ -240,7 +242,7 @@ def _member(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsM
             f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the instance id is owned by "
             f"{holder.member_id} member.",
         )
-    return draft.replace_member(holder, beat.member_id)
+    return update.replace_member(holder, beat.member_id)
 
 
 def _check_epoch(member: StreamsMember, beat: StreamsGroupHeartbeatRequest) -> None:
@@ -284,24 +286,24 @@ def _owned(beat: StreamsGroupHeartbeatRequest) -> TaskSet | None:
     return TaskSet(tasks_from(beat.active_tasks), tasks_from(beat.standby_tasks), tasks_from(beat.warmup_tasks))
 
 
-def _note_stale_topology(draft: StreamsDraft, member_id: str, status: list[tuple[int, str]]) -> None:
-    topology, sent = draft.group.topology, draft.group.members[member_id].topology_epoch
+def _note_stale_topology(update: StreamsGroupUpdate, member_id: str, status: list[tuple[int, str]]) -> None:
+    topology, sent = update.group.topology, update.group.members[member_id].topology_epoch
     if topology is not None and sent < topology.epoch:
         detail = f"The member's topology epoch {sent} is behind the group's topology epoch {topology.epoch}."
         status.append((Status.STALE_TOPOLOGY, detail))
 
 
-def _check_tasks(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> None:
+def _check_tasks(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> None:
     """Raise Rejected(INVALID_REQUEST) if the request lists a task that the topology does not have, unless the topology is not ready."""
-    if not draft.configured.is_ready:
+    if not update.configured.is_ready:
         return
     for kind in (beat.active_tasks, beat.standby_tasks, beat.warmup_tasks):
         for tasks in kind or ():
-            _check_task(draft, tasks)
+            _check_task(update, tasks)
 
 
-def _check_task(draft: StreamsDraft, tasks: TaskIds) -> None:
-    subtopology = (draft.configured.subtopologies or {}).get(tasks.subtopology_id)
+def _check_task(update: StreamsGroupUpdate, tasks: TaskIds) -> None:
+    subtopology = (update.configured.subtopologies or {}).get(tasks.subtopology_id)
     if subtopology is None:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Subtopology {tasks.subtopology_id} does not exist in the topology.")
     for partition in tasks.partitions:
@@ -313,21 +315,21 @@ def _check_task(draft: StreamsDraft, tasks: TaskIds) -> None:
             )
 
 
-def _note_offsets(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> None:
+def _note_offsets(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> None:
     """Store the offsets that the member reports for tasks of the topology. Raises Rejected if a task is listed twice."""
     if beat.task_offsets is None and beat.task_end_offsets is None:
         return
-    reports = draft.soft.reports
+    reports = update.original_group.reports
     report = reports.get(beat.member_id, OffsetReport())
     if beat.task_offsets is not None:
-        report = report._replace(offsets=_by_task(draft, beat.task_offsets))
+        report = report._replace(offsets=_by_task(update, beat.task_offsets))
     if beat.task_end_offsets is not None:
-        report = report._replace(end_offsets=_by_task(draft, beat.task_end_offsets))
-    kept = {member_id: one for member_id, one in reports.items() if member_id in draft.group.members}
-    draft.soft.reports = {**kept, beat.member_id: report}
+        report = report._replace(end_offsets=_by_task(update, beat.task_end_offsets))
+    kept = {member_id: one for member_id, one in reports.items() if member_id in update.group.members}
+    update.original_group.reports = {**kept, beat.member_id: report}
 
 
-def _by_task(draft: StreamsDraft, offsets: Sequence[TaskOffset]) -> dict[tuple[str, int], int]:
+def _by_task(update: StreamsGroupUpdate, offsets: Sequence[TaskOffset]) -> dict[tuple[str, int], int]:
     found: dict[tuple[str, int], int] = {}
     for one in offsets:
         task = one.subtopology_id, one.partition
@@ -335,33 +337,34 @@ def _by_task(draft: StreamsDraft, offsets: Sequence[TaskOffset]) -> dict[tuple[s
             text = f"Task offsets contain a duplicate entry for subtopology {one.subtopology_id} and partition {one.partition}."
             raise Rejected(ErrorCode.INVALID_REQUEST, text)
         found[task] = one.offset
-    tasks = {name: one.number_of_tasks for name, one in (draft.configured.subtopologies or {}).items()}
+    tasks = {name: one.number_of_tasks for name, one in (update.configured.subtopologies or {}).items()}
     return {task: offset for task, offset in found.items() if 0 <= task[1] < tasks.get(task[0], 0)}
 
 
-def _assign(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
+def _assign(update: StreamsGroupUpdate, status: list[tuple[int, str]]) -> None:
     """Compute the target assignment if it is older than the group epoch. If a delay or the assignment interval forbids that, add the
     reason to `status`."""
-    if draft.is_delayed:
+    if update.is_delayed:
         status.append((Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."))
         return
-    if draft.group.assignment_epoch < draft.group.epoch and draft.next_epoch == draft.group.assignment_epoch:
+    if update.group.assignment_epoch < update.group.epoch and update.next_epoch == update.group.assignment_epoch:
         status.append((Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval."))
-    draft.update_target()
+    update.maybe_compute_target()
 
 
-def _endpoints(draft: StreamsDraft, member: StreamsMember) -> list[EndpointToPartitions]:
+def _endpoints(update: StreamsGroupUpdate, member: StreamsMember) -> list[EndpointToPartitions]:
     """Return the endpoint of each member that has one, with the input partitions of its active and standby tasks. The endpoint of `member`
     comes last. While the existing topics do not fit the topology, the endpoints have no partitions.
     """
-    subtopologies = draft.configured.subtopologies
-    others = [one for member_id, one in draft.group.members.items() if member_id != member.member_id]
+    subtopologies = update.configured.subtopologies
+    others = [one for member_id, one in update.group.members.items() if member_id != member.member_id]
     found = []
     for one in [*others, member]:
         if one.user_endpoint is not None:
             kinds = () if subtopologies is None else (one.assigned.active, one.assigned.standby)
             partitions = [
-                input_partitions(tasks, subtopologies or {}, draft.partitions_of, only_existing=draft.config.is_extended) for tasks in kinds
+                input_partitions(tasks, subtopologies or {}, update.partitions_of, only_existing=update.config.is_extended)
+                for tasks in kinds
             ]
             found.append(EndpointToPartitions(Endpoint(*one.user_endpoint), *partitions))
     return found

@@ -56,18 +56,18 @@ class ClientSecurity:
 
 
 @dataclass(frozen=True, slots=True)
-class DialingNode:
+class ClientEnvironment:
     """The random numbers and the wall clock (ms) of the broker that connects to other nodes, for its credentials."""
 
     random_bytes: Callable[[int], bytes]
     now_ms: Callable[[], int]
 
 
-def client_security(settings: BrokerSettings, at: InterNodeListener, me: DialingNode) -> ClientSecurity:
+def client_security(settings: BrokerSettings, at: InterNodeListener, environment: ClientEnvironment) -> ClientSecurity:
     """Return the client security for a secured listener of other nodes. Raises SettingsError."""
     security = ListenerSecurity(settings, at.name)
     tls = _tls(at, security) if at.protocol.uses_tls else None
-    return ClientSecurity(tls, _sasl(settings, at, security, me) if at.protocol.uses_sasl else None)
+    return ClientSecurity(tls, _sasl(settings, at, security, environment) if at.protocol.uses_sasl else None)
 
 
 def _tls(at: InterNodeListener, security: ListenerSecurity) -> ClientTls:
@@ -79,7 +79,7 @@ def _tls(at: InterNodeListener, security: ListenerSecurity) -> ClientTls:
         raise SettingsError(f"{at.setting}: TLS for connections to {at.name} cannot be configured: {error}") from error
 
 
-def _sasl(settings: BrokerSettings, at: InterNodeListener, security: ListenerSecurity, me: DialingNode) -> ClientSasl:
+def _sasl(settings: BrokerSettings, at: InterNodeListener, security: ListenerSecurity, environment: ClientEnvironment) -> ClientSasl:
     mechanism = at.mechanism
     where = f"listener.name.{at.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
     if mechanism not in {"PLAIN", *SCRAM_KINDS, _BEARER, _KERBEROS}:
@@ -90,11 +90,11 @@ def _sasl(settings: BrokerSettings, at: InterNodeListener, security: ListenerSec
         return _kerberos(settings, at, security, login_file)
     entries = login_entries(at.name, mechanism, security, login_file)
     if mechanism == _BEARER:
-        return ClientSasl(mechanism, _bearer(where, security, entries, me))
+        return ClientSasl(mechanism, _bearer(where, security, entries, environment))
     user, password = _option(entries, "username"), _option(entries, "password")
     if not user or not password:
         raise SettingsError(f"{where} needs username and password, with which this node authenticates at listener {at.name} of other nodes")
-    tokens = partial(tokens_of, mechanism, user, password, me.random_bytes)
+    tokens = partial(tokens_of, mechanism, user, password, environment.random_bytes)
     if mechanism not in SCRAM_KINDS:
         return ClientSasl(mechanism, lambda _: tokens())
     return ClientSasl(mechanism, lambda _: tokens(), takes_long=lambda challenge: challenge is not None and takes_long(challenge))
@@ -117,8 +117,10 @@ def _option(entries: Sequence[LoginModule], name: str) -> str | None:
     return next((entry.options[name] for entry in entries if name in entry.options), None)
 
 
-def _bearer(where: str, security: ListenerSecurity, entries: Sequence[LoginModule], me: DialingNode) -> Callable[[str], Tokens]:
-    from ottla.broker.security.own_tokens import OwnTokens  # noqa: PLC0415 # rarely used
+def _bearer(
+    where: str, security: ListenerSecurity, entries: Sequence[LoginModule], environment: ClientEnvironment
+) -> Callable[[str], Tokens]:
+    from ottla.broker.security.unsecured_token_issuer import UnsecuredTokenIssuer  # noqa: PLC0415 # rarely used
 
     for name in _HANDLERS:
         if (given := security.of_mechanism(_BEARER, name) or security.value(name)) not in {None, "", _UNSECURED}:
@@ -126,7 +128,7 @@ def _bearer(where: str, security: ListenerSecurity, entries: Sequence[LoginModul
     if len(entries) != 1:
         raise SettingsError(f"{where}: Must supply exactly 1 non-null JAAS mechanism configuration (size was {len(entries)})")
     try:
-        own = OwnTokens(entries[0].options, me.now_ms)
+        own = UnsecuredTokenIssuer(entries[0].options, environment.now_ms)
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from error
-    return lambda _: bearer_tokens(own.make())
+    return lambda _: bearer_tokens(own.issue())

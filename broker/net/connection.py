@@ -57,10 +57,10 @@ def connection_limits(settings: BrokerSettings, between_brokers: str | None = No
     )
 
 
-class Shared:
+class SharedConnectionState:
     """The state that all connections of a broker share: the dispatcher, the limits and the open connections."""
 
-    _in_process: ClassVar[tuple[ref[Shared], ...]] = ()
+    _in_process: ClassVar[tuple[ref[SharedConnectionState], ...]] = ()
     """All objects of this class: a process may contain brokers and controllers, also on several threads."""
 
     def __init__(
@@ -76,27 +76,27 @@ class Shared:
             self.budget, max(max_request_bytes, limits.FETCH_PARTITION_READ_BYTES), timers, self.mono_ms, self.wake_starved
         )
         self.max_connections: Callable[[str, str], MaxConnections] = lambda _listener, _host: MaxConnections()
-        """Returns the limits of a connection from its listener and address. They may change while the broker runs."""
+        """A function that returns the connection limits for a listener's name and a client's address. They may change at run time."""
         self.check_connection: Callable[[str, str], ConnectionDecision | None] = lambda _listener, _host: None
-        """Returns how long quotas delay a connection, from its listener and address; None if no quota applies."""
+        """A function that returns how long quotas delay a new connection (None: no quota), for a listener's name and a client's address."""
         self.connections: dict[Connection, None] = {}
-        """In the order of acceptance, like `starved`: the order of a set would differ from run to run."""
+        """The open connections, in the order of acceptance (like `starved`): the order of a set would differ from run to run."""
         self.per_listener: Counter[str] = Counter()
         self.per_ip: Counter[str] = Counter()
         self.starved: dict[Connection, None] = {}
         self.refused_by_script: Callable[[], bool] | None = None
-        """Called for each new connection when faults are scripted."""
+        """A function that returns whether a fault rule refuses a new connection; None if no faults are scripted."""
         self.stopping = False
-        """Set at the stop. Connections that the listener has accepted but not yet handed over are then refused."""
+        """True once the broker stops. Connections that the operating system hands over after that are refused."""
         self.made = 0
         """The number of connections ever accepted."""
         self._empty: asyncio.Future[None] | None = None
-        Shared._in_process = (*(each for each in Shared._in_process if each() is not None), ref(self))
+        SharedConnectionState._in_process = (*(each for each in SharedConnectionState._in_process if each() is not None), ref(self))
 
     @staticmethod
     def count_in_process() -> int:
         """Return the number of open connections of all brokers and controllers in this process."""
-        return sum(len(shared.connections) for each in Shared._in_process if (shared := each()) is not None)
+        return sum(len(shared.connections) for each in SharedConnectionState._in_process if (shared := each()) is not None)
 
     def until_empty(self) -> asyncio.Future[None]:
         """Return a future that is done when no connection is left."""
@@ -155,7 +155,7 @@ class Shared:
 class Connection(asyncio.Protocol):
     """One client connection. Reading pauses when the session requires it; responses are written as lists of buffers."""
 
-    def __init__(self, shared: Shared, listener: Listener) -> None:
+    def __init__(self, shared: SharedConnectionState, listener: Listener) -> None:
         self._shared = shared
         self.listener = listener
         self._reading = True
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         self.last_active_ms = 0
         self.peer: Peer | None = None
         self._throttle_end: TimerHandle | None = None
-        """Set while a quota throttles the connection and no request is handled."""
+        """The timer that ends a throttling by a quota; while it is set, no request is handled."""
         self._linger_end: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
             self._answered,
             shared.budget,
             shared.max_request_bytes,
-            partial(dispatcher.at_once, peer),
+            partial(dispatcher.try_fast_path, peer),
             spent_ns=shared.clock.spent_ns,
         )
         reason = shared.refusal(self.listener.name, host)

@@ -88,7 +88,7 @@ class Gateway:
         self._port = settings.port
         self._quiet = quiet
         self._ready_text = ready_text
-        """Returns further lines of the greeting, from the address."""
+        """A function that takes the gateway's address and returns further lines of the greeting."""
 
     async def start(self) -> None:
         """Open the port for any broker, and accept clients. Raises OSError if the port is in use."""

@@ -1,5 +1,5 @@
-"""One client's connection through a gateway: a transport to the client, a transport to a broker, and a `gateway.passage.Passage`, which
-turns the bytes of one side into those of the other.
+"""One client's connection through a gateway: a transport to the client, a transport to a broker, and a
+`gateway.session.GatewaySession`, which turns the bytes of one side into those of the other.
 
 Rules:
 - While one peer (client or broker) does not read, the gateway does not read from the other one, so its buffers are limited.
@@ -29,7 +29,7 @@ from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.timers import TimerHandle
 from ottla.broker.gateway.address_book import Address, AddressBook, ClientsView
 from ottla.broker.gateway.interception import Interception, on_thread
-from ottla.broker.gateway.passage import Passage
+from ottla.broker.gateway.session import GatewaySession
 from ottla.broker.net.network import host_and_port, plain_address
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.net.shedding import Shedding
@@ -40,7 +40,7 @@ from ottla.protocol.errors import ProtocolError
 peer_logger = logging.getLogger(PEERS)
 
 _IDLE_SWEEPS = 10
-"""Checks in one idle time: a connection is closed at most a tenth later."""
+"""The number of checks in one idle time: an idle connection is closed at most a tenth of that time later."""
 
 
 class GatewayConnections:
@@ -147,13 +147,13 @@ class _Side(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.is_full = True
         if self._connection is not None:
-            self._connection.settle()
+            self._connection.update_reading()
 
     def resume_writing(self) -> None:
         self.is_full = False
         if self._connection is not None:
-            self._connection.moved()
-            self._connection.settle()
+            self._connection.record_activity()
+            self._connection.update_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -211,13 +211,13 @@ class GatewayConnection:
         self._shared = shared
         self._node_id = node_id
         self._accounted = self._last_held = 0
-        self.moved()
+        self.record_activity()
         self._dialling: asyncio.Task[None] | None = None
         self._rewriting: asyncio.Task[None] | None = None
         self._ending: TimerHandle | None = None
         self.client = _Side(self)
         self._cluster = _Side(self)
-        self._passage: Passage
+        self._session: GatewaySession
 
     def made(self, side: _Side) -> None:
         """Handle an established transport: for a client, start to connect to a broker; for the broker, start to read from the client."""
@@ -229,31 +229,31 @@ class GatewayConnection:
         shared.made += 1
         local = transport.get_extra_info("sockname")
         view = ClientsView(shared.book, shared.own_host or plain_address(local[0]))
-        self._passage = Passage(view, shared.interception, shared.made, self._changed)
+        self._session = GatewaySession(view, shared.interception, shared.made, self._changed)
         refusal = shared.refusal()
         shared.open[self] = None
         if refusal is not None:
             peer_logger.warning("Refused a connection from %s: %s", (transport.get_extra_info("peername") or ("?",))[0], refusal)
             transport.abort()
             return
-        # uvloop ignores a pause in this method, so `settle` pauses reading when the first bytes are there.
+        # uvloop ignores a pause in this method, so `update_reading` pauses reading when the first bytes are there.
         self._dialling = shared.start(self._dial())
 
-    def moved(self) -> None:
+    def record_activity(self) -> None:
         """Record that a byte was transferred now, for `is_idle`."""
         self._last_moved_ms = self._shared.clock.mono_ms()
 
     def is_idle(self, since_ms: int) -> bool:
         """Return whether no byte was transferred after `since_ms` (monotonic), and no fault rule holds a request."""
-        return self._last_moved_ms <= since_ms and not self._passage.is_held
+        return self._last_moved_ms <= since_ms and not self._session.is_held
 
     def received(self, side: _Side, data: bytes) -> None:
         """Process bytes that arrived at `side`: from the client or from the broker."""
-        self.moved()
-        self._process(self._passage.from_client if side is self.client else self._passage.from_cluster, data)
+        self.record_activity()
+        self._process(self._session.from_client if side is self.client else self._session.from_cluster, data)
 
     def _process(self, process: Callable[..., None], *data: bytes) -> None:
-        """Call `process`, a method of the passage (which turns the bytes of one side into those of the other), with `data`, and write its
+        """Call `process`, a method of the session (which turns the bytes of one side into those of the other), with `data`, and write its
         output. If it raises ProtocolError, end the connection.
         """
         try:
@@ -272,39 +272,39 @@ class GatewayConnection:
     def _changed(self) -> None:
         """Continue with the client's requests when a fault rule releases one that it held back."""
         try:
-            self._passage.resume()
+            self._session.resume()
         except ProtocolError as error:
             self._refuse(error)
             self._end()
         self.flush()
 
     def flush(self) -> None:
-        """Write ready requests and responses, end the connection if it must end, and pause or resume reading (`settle`)."""
+        """Write ready requests and responses, end the connection if it must end, and pause or resume reading (`update_reading`)."""
         if self.client.transport is not None:
-            self.client.write(self._passage.take_to_client())
+            self.client.write(self._session.take_to_client())
         if self._cluster.transport is not None:
-            self._cluster.write(self._passage.take_to_cluster())
-        if self._passage.ends or self.client.is_lost or self._cluster.is_lost:
+            self._cluster.write(self._session.take_to_cluster())
+        if self._session.ends or self.client.is_lost or self._cluster.is_lost:
             self._end()
-        if self._passage.is_rewriting and self._rewriting is None:
+        if self._session.is_rewriting and self._rewriting is None:
             self._rewriting = self._shared.start(self._rewrite())
-        self.settle()
+        self.update_reading()
 
-    def settle(self) -> None:
+    def update_reading(self) -> None:
         """Read from the client only while the broker reads the forwarded bytes, and from the broker only while the client does; pause
         reading otherwise.
         """
-        self.client.read(self._cluster.transport is not None and not self._cluster.is_full and not self._passage.is_full)
-        self._cluster.read(not self.client.is_full and not self._passage.is_rewriting)
+        self.client.read(self._cluster.transport is not None and not self._cluster.is_full and not self._session.is_full)
+        self._cluster.read(not self.client.is_full and not self._session.is_rewriting)
         self._account()
 
     def lost(self) -> None:
         """End the connection, because a transport has ended. Requests that were received are still sent to the broker, also if it is not
         connected yet or a fault rule delays them."""
         if self._cluster.is_lost:
-            self._passage.lose_cluster()
+            self._session.lose_cluster()
         self._end()
-        is_unconnected = self._cluster.transport is None and not self._passage.needs_cluster
+        is_unconnected = self._cluster.transport is None and not self._session.needs_cluster
         if self.client.is_lost and (self._cluster.is_lost or is_unconnected):
             self._shared.open.pop(self, None)
             self._release()
@@ -318,11 +318,11 @@ class GatewayConnection:
         self._ending = self._dialling = self._rewriting = None
         for side in (self.client, self._cluster):
             side.release()
-        self._passage.release()
+        self._session.release()
 
     def held_bytes(self) -> int:
         """Return the number of buffered and unsent bytes of this connection."""
-        return self._passage.held_bytes + self.client.unsent() + self._cluster.unsent()
+        return self._session.held_bytes + self.client.unsent() + self._cluster.unsent()
 
     def moved_bytes(self) -> int:
         """Return by how much `held_bytes` changed since the last call of this method."""
@@ -338,7 +338,7 @@ class GatewayConnection:
             side.abort()
 
     def _end(self) -> None:
-        sides = [self.client] if self._passage.needs_cluster and not self._cluster.is_lost else [self.client, self._cluster]
+        sides = [self.client] if self._session.needs_cluster and not self._cluster.is_lost else [self.client, self._cluster]
         for side in sides:
             if side.transport is not None and not side.transport.is_closing():
                 side.transport.close()
@@ -374,20 +374,20 @@ class GatewayConnection:
 
     async def _rewrite(self) -> None:
         """Rewrite large responses in parts, with turns of other connections in between, until none is left to rewrite."""
-        while self._passage.is_rewriting:
-            if self._passage.has_work:
+        while self._session.is_rewriting:
+            if self._session.has_work:
                 async with self._shared.interception.decoding:
-                    while self._passage.has_work:
-                        await on_thread(self._passage.compute)
+                    while self._session.has_work:
+                        await on_thread(self._session.compute)
                         await self._rewrite_more()
             else:
                 await self._rewrite_more()
         self._rewriting = None
 
     async def _rewrite_more(self) -> None:
-        await self._shared.turns.mine()
-        self.moved()
-        self._process(self._passage.rewrite_more)
+        await self._shared.turns.wait_for_turn()
+        self.record_activity()
+        self._process(self._session.rewrite_more)
 
     async def _dial(self) -> None:
         """Connect to the first reachable broker among the candidates. If none is reachable, reset the client's connection: if the

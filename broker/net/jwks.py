@@ -48,10 +48,10 @@ class FileKeys:
         self._path = path
         self._changed_ns = -1
         self._keys: Sequence[SigningKey] = ()
-        self.known()
+        self.current_keys()
 
-    def known(self) -> Sequence[SigningKey]:
-        """Return the keys in the file, as it is now (`KeySource.known`). Raises OSError or ValueError."""
+    def current_keys(self) -> Sequence[SigningKey]:
+        """Return the keys in the file, as it is now (`KeySource.current_keys`). Raises OSError or ValueError."""
         changed_ns = self._path.stat().st_mtime_ns
         if changed_ns != self._changed_ns:
             with self._path.open("rb") as file:
@@ -59,8 +59,8 @@ class FileKeys:
             self._changed_ns = changed_ns
         return self._keys
 
-    def missed(self, kid: str) -> None:
-        """Do nothing for an unknown key id: `known` reads a changed file in any case."""
+    def maybe_expedite_refresh(self, kid: str) -> None:
+        """Do nothing for an unknown key id: `current_keys` reads a changed file in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +84,18 @@ class FetchedKeys:
         self._retry_at: dict[str, int] = {}
         self._paused_until = mono_ms()
         self._gives_up_at: int | None = None
-        """While a fetch is in progress: when its retries end."""
+        """The monotonic time (ms) at which the current fetch gives up its retries; None if no fetch is in progress."""
         self._tries = 0
         self._latest: object = None
-        """The newest attempt. The result of an older, abandoned one is ignored."""
+        """Identifies the newest attempt to fetch: the result of an older, abandoned attempt is ignored."""
         self._later()
 
-    def known(self) -> Sequence[SigningKey]:
-        """Return the keys of the last successful fetch (`KeySource.known`)."""
+    def current_keys(self) -> Sequence[SigningKey]:
+        """Return the keys of the last successful fetch (`KeySource.current_keys`)."""
         return self._keys
 
-    def missed(self, kid: str) -> None:
-        """Fetch the keys for an unknown key id (`KeySource.missed`), unless that happened recently."""
+    def maybe_expedite_refresh(self, kid: str) -> None:
+        """Fetch the keys for an unknown key id (`KeySource.maybe_expedite_refresh`), unless that happened recently."""
         now_ms = self._mono_ms()
         if len(kid) > limits.JWKS_KID_CHARS or now_ms < max(self._retry_at.get(kid, 0), self._paused_until):
             return

@@ -57,13 +57,13 @@ def links_of(
     def to(at: InterNodeListener, timeouts: ConnectTimeouts = usual) -> Connect:
         if not at.protocol:
             return partial(NodeClient, timeouts=timeouts, **common)
-        from ottla.broker.net.client_security import DialingNode, client_security  # noqa: PLC0415 # a broker with PLAINTEXT listeners does not load it
+        from ottla.broker.net.client_security import ClientEnvironment, client_security  # noqa: PLC0415 # a broker with PLAINTEXT listeners does not load it
         from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # a broker with PLAINTEXT listeners does not load it
 
-        way = client_security(settings, at, DialingNode(random.randbytes, clock.now_ms))
-        if way.tls is not None:
-            client_tls[at.name] = way.tls
-        return partial(SecuredNodeClient, client_security=way, timeouts=timeouts, **common)
+        security = client_security(settings, at, ClientEnvironment(random.randbytes, clock.now_ms))
+        if security.tls is not None:
+            client_tls[at.name] = security.tls
+        return partial(SecuredNodeClient, client_security=security, timeouts=timeouts, **common)
 
     brokers, controllers = of_brokers(settings), of_controllers(settings)
     links = NodeLinks(to(brokers), to(brokers, to_leaders), to(controllers), client_tls)

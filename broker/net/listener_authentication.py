@@ -54,10 +54,10 @@ _OF_SIGNED_TOKENS: Final = (
     "sasl.oauthbearer.expected.audience",
     "sasl.oauthbearer.expected.issuer",
 )
-"""Kafka ignores these settings unless the handler that validates signed tokens is configured."""
+"""The settings of signed tokens, which Kafka ignores unless the handler that validates signed tokens is configured."""
 
 FindCredential = Callable[[ScramKind, str, bool], Credential | None]
-"""Returns the SCRAM credential of a user or, with True, of the delegation token with this id."""
+"""A function that returns the SCRAM credential of a user, or of the delegation token with this id if its last argument is true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def _bearer(listener: Listener, security: ListenerSecurity, around: Authenticati
     """Return the OAUTHBEARER mechanism of a listener, with a validator of unsigned or of signed tokens. Raises SettingsError, also if there
     are settings for signed tokens but no handler for them: otherwise the listener would accept unsigned tokens by mistake.
     """
-    from ottla.broker.security.oauthbearer import OAuthBearer, UnsecuredTokens  # noqa: PLC0415 # rarely used
+    from ottla.broker.security.oauthbearer import OAuthBearer, UnsecuredTokenValidator  # noqa: PLC0415 # rarely used
 
     if len(entries) != 1:
         raise SettingsError(f"{listener.name}: Must supply exactly 1 non-null JAAS mechanism configuration (size was {len(entries)})")
@@ -210,7 +210,7 @@ def _bearer(listener: Listener, security: ListenerSecurity, around: Authenticati
         where = f"listener.name.{listener.name.lower()}.oauthbearer.{_HANDLER}"
         raise SettingsError(f"{', '.join(validated)}: signed tokens are not validated at {listener.name}: set {where} to {TOKEN_HANDLER}")
     try:
-        return partial(OAuthBearer, UnsecuredTokens(entries[0].options, around.clock.now_ms).validate)
+        return partial(OAuthBearer, UnsecuredTokenValidator(entries[0].options, around.clock.now_ms).validate)
     except ValueError as error:
         raise SettingsError(f"sasl.jaas.config of {listener.name}: {error}") from error
 

@@ -86,7 +86,7 @@ class NodeClient:
         self._random = random
         self._client_id = client_id
         self._timeouts = timeouts or ConnectTimeouts()
-        self._wire: Wire | None = None
+        self._connection: NodeConnection | None = None
         self._opening: asyncio.Task[None] | None = None
         self._unsent: list[_PendingRequest] = []
         self._versions: Versions = {}
@@ -105,8 +105,8 @@ class NodeClient:
         why = f"{self._address} did not answer {type(request).__name__} in {timeout_ms} ms"
         timer = Deadline(self._timers, self._clock, timeout_ms, partial(self._break, why))
         try:
-            if self._wire is not None and self._opening is None:
-                self._send(self._wire, pending)
+            if self._connection is not None and self._opening is None:
+                self._send(self._connection, pending)
             else:
                 self._unsent.append(pending)
                 if self._opening is None:
@@ -138,11 +138,11 @@ class NodeClient:
             await pause(self._timers, self._clock, self._dial_from_ms - self._clock.mono_ms())
         setup_ms = self._timeouts.after(self._slow, self._jitter()) if self._slow else self._timeouts.setup_ms
         timer = Deadline(self._timers, self._clock, setup_ms, partial(self._too_slow, setup_ms))
-        wire = Wire(self._address, self._client_id, self._closed_by_peer)
+        connection = NodeConnection(self._address, self._client_id, self._closed_by_peer)
         try:
-            await self._reach(wire)
-            self._wire = wire
-            self._versions = await _versions_of(wire)
+            await self._reach(connection)
+            self._connection = connection
+            self._versions = await _versions_of(connection)
         except OSError as error:
             self._opening = None
             self._break(f"{self._address}: {error}")
@@ -153,21 +153,21 @@ class NodeClient:
             return
         finally:
             timer.cancel()
-            if self._wire is not wire:
-                wire.end("given up")
+            if self._connection is not connection:
+                connection.end("given up")
         self._failures = self._slow = 0
-        self._opened(wire)
+        self._opened(connection)
 
-    async def _reach(self, wire: Wire) -> None:
-        """Establish the connection of `wire`. Raises OSError or LinkBroken."""
-        await self._network.connect(self.node.host, self.node.port, lambda: wire)
+    async def _reach(self, connection: NodeConnection) -> None:
+        """Connect to the node, with `connection` as the protocol. Raises OSError or LinkBroken."""
+        await self._network.connect(self.node.host, self.node.port, lambda: connection)
 
-    def _opened(self, wire: Wire) -> None:
+    def _opened(self, connection: NodeConnection) -> None:
         """Send the requests that waited for the connection, which is established now."""
         self._opening = None
         unsent, self._unsent = self._unsent, []
         for pending in unsent:
-            self._send(wire, pending)
+            self._send(connection, pending)
 
     def _closed_by_peer(self, why: str) -> None:
         self._break(why)
@@ -179,7 +179,7 @@ class NodeClient:
     def _jitter(self) -> float:
         return self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
-    def _send(self, wire: Wire, pending: _PendingRequest) -> None:
+    def _send(self, connection: NodeConnection, pending: _PendingRequest) -> None:
         """Send a pending request at the highest version that both nodes support. If there is none, fail the request at once."""
         if pending.answer.done():
             return
@@ -191,19 +191,19 @@ class NodeClient:
                 UnsupportedByPeer(f"{self._address} supports {type(request).__name__} in versions {first} to {last}")
             )
             return
-        wire.ask(pending, version)
+        connection.ask(pending, version)
 
     def _break(self, why: str, kind: type[LinkBroken] = LinkBroken) -> None:
         """Close the connection because of `why`: every pending call fails with an error of type `kind`. The next call connects again, after
         the backoff.
         """
         opening, self._opening = self._opening, None
-        wire, self._wire = self._wire, None
+        connection, self._connection = self._connection, None
         unsent, self._unsent = self._unsent, []
         if opening is not None:
             opening.cancel()
-        if wire is not None:
-            wire.end(why)
+        if connection is not None:
+            connection.end(why)
         for pending in unsent:
             _fail(pending, why, kind)
         backoff_ms = min(limits.LINK_BACKOFF_MS << min(self._failures, 10), limits.LINK_BACKOFF_MS_MAX)
@@ -211,7 +211,7 @@ class NodeClient:
         self._dial_from_ms = self._clock.mono_ms() + round(backoff_ms * self._jitter())
 
 
-class Wire(asyncio.Protocol):
+class NodeConnection(asyncio.Protocol):
     """One TCP connection to another node: sends requests and receives their responses in order. `broke` is called once with the reason if
     the peer closes the connection or sends an invalid response, but not after `end`.
     """
@@ -298,16 +298,16 @@ def _fail(pending: _PendingRequest, why: str, kind: type[LinkBroken] = LinkBroke
         pending.answer.set_exception(kind(why))
 
 
-async def _versions_of(wire: Wire) -> Versions:
+async def _versions_of(connection: NodeConnection) -> Versions:
     """Request and return the API versions that the peer supports. A peer that does not support our ApiVersions version answers with version
     0 and its own maximum (KIP-511). Raises LinkBroken.
     """
     version = OPENING_VERSION
     while True:
-        response: ApiVersionsResponse = await wire.call(ApiVersionsRequest(_SOFTWARE_NAME, _SOFTWARE_VERSION), version)
+        response: ApiVersionsResponse = await connection.call(ApiVersionsRequest(_SOFTWARE_NAME, _SOFTWARE_VERSION), version)
         if response.error_code == ErrorCode.NONE:
             return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
-            raise LinkBroken(f"{wire.address}: ApiVersions failed with error code {response.error_code}")
+            raise LinkBroken(f"{connection.address}: ApiVersions failed with error code {response.error_code}")
         known = [api.max_version for api in response.api_keys if api.api_key == ApiKey.API_VERSIONS]
         version = max(0, min([version - 1, *known]))

@@ -27,7 +27,7 @@ from ottla.broker.core.security_keys import ALLOWED_URLS
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.jwks import FetchedKeys, FileKeys, RefreshIntervals, fetcher
-from ottla.broker.security.signed_tokens import ClaimRules, KeySource, SignedTokens
+from ottla.broker.security.signed_tokens import ClaimRules, KeySource, SignedTokenValidator
 
 logger, peer_logger = logging.getLogger(__name__), logging.getLogger(PEERS)
 
@@ -61,7 +61,9 @@ class _Settings:
         return found
 
 
-def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers) -> SignedTokens:
+def signed_tokens(
+    listener: str, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers
+) -> SignedTokenValidator:
     """Return the validator of a listener's signed tokens. Blocks while it fetches keys. Raises SettingsError, also for a failed fetch."""
     settings = _Settings(listener, security)
     audiences, issuer = settings.value("expected.audience"), settings.text("expected.issuer")
@@ -90,7 +92,7 @@ def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[st
         logger.warning(
             "%s at %s is empty: tokens of any issuer whose key is in the key set are accepted", f"{_PREFIX}expected.issuer", listener
         )
-    return SignedTokens(source, rules, clock.now_ms, partial(peer_logger.info, "Rejected an OAUTHBEARER token at %s: %s", listener))
+    return SignedTokenValidator(source, rules, clock.now_ms, partial(peer_logger.info, "Rejected an OAUTHBEARER token at %s: %s", listener))
 
 
 def _check_claim(settings: _Settings, claim: str, *, is_expected: bool) -> None:

@@ -26,7 +26,7 @@ from ottla.broker.api.reply import CLOSE, Buffer, FinalResponse, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.principal import ANONYMOUS, USER, Principal
-from ottla.broker.net.connection import Connection, Shared
+from ottla.broker.net.connection import Connection, SharedConnectionState
 from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.broker.net.session import PendingReply
 from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, ClockReading, ListenerSasl, SaslExchange, SaslSession, Step
@@ -43,7 +43,7 @@ peer_logger = logging.getLogger(PEERS)
 class SecuredConnection(Connection):
     """One client connection of a secured listener. `at_listener` is the listener's security."""
 
-    def __init__(self, shared: Shared, listener: Listener, at_listener: ListenerAuthentication) -> None:
+    def __init__(self, shared: SharedConnectionState, listener: Listener, at_listener: ListenerAuthentication) -> None:
         super().__init__(shared, listener)
         self._authentication = at_listener
         self._awaits_tls = at_listener.tls is not None
@@ -231,7 +231,7 @@ def _reason(error: Exception) -> str:
 class _SaslGate:
     """A filter between a connection's session and the dispatcher that performs SASL authentication."""
 
-    def __init__(self, connection: SecuredConnection, shared: Shared, peer: Peer, at_listener: ListenerSasl) -> None:
+    def __init__(self, connection: SecuredConnection, shared: SharedConnectionState, peer: Peer, at_listener: ListenerSasl) -> None:
         self._connection, self._shared, self._peer, self._sasl, self._session = connection, shared, peer, at_listener, connection.session
         self._cancel_timer: Callable[[], None] = lambda: None
         self._exchange: SaslExchange | None = SaslExchange(at_listener, shared.dispatcher.decode, error_response, is_valid)
@@ -241,7 +241,7 @@ class _SaslGate:
     def install(self) -> None:
         """Become the session's handler: until authentication, reject every request except ApiVersions and those of SASL."""
         self._peer.has_to_log_in = True
-        self._session.serve(self._handle, self._at_once, self._sasl.max_receive_bytes)
+        self._session.serve(self._handle, self._try_fast_path, self._sasl.max_receive_bytes)
         self._start_timeout()
 
     def _start_timeout(self) -> None:
@@ -279,10 +279,10 @@ class _SaslGate:
             return self._refuse(step)
         return self._shared.dispatcher.handle(self._peer, frame) if step.to_dispatcher else step.response
 
-    def _at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
+    def _try_fast_path(self, data: bytes, at: int) -> tuple[Reply, int] | None:
         if self._exchange is not None or self._is_expired(self._shared.mono_ms()):
             return None
-        return self._shared.dispatcher.at_once(self._peer, data, at)
+        return self._shared.dispatcher.try_fast_path(self._peer, data, at)
 
     def _authenticated(self, session: SaslSession) -> None:
         self._sasl_session, self._exchange = session, None
@@ -295,9 +295,9 @@ class _SaslGate:
         self._peer.principal, self._peer.by_token = Principal(USER, session.user), session.by_token
         dispatcher, max_bytes = self._shared.dispatcher, self._shared.max_request_bytes
         if session.expires_mono_ms is None:
-            self._session.serve(partial(dispatcher.handle, self._peer), partial(dispatcher.at_once, self._peer), max_bytes)
+            self._session.serve(partial(dispatcher.handle, self._peer), partial(dispatcher.try_fast_path, self._peer), max_bytes)
         else:
-            self._session.serve(self._handle, self._at_once, max_bytes)
+            self._session.serve(self._handle, self._try_fast_path, max_bytes)
 
     def _is_expired(self, now_ms: int) -> bool:
         session = self._sasl_session

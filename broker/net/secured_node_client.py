@@ -22,7 +22,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.timers import TimerHandle
 from ottla.broker.net.client_security import ClientSasl, ClientSecurity
-from ottla.broker.net.node_client import NodeClient, Wire
+from ottla.broker.net.node_client import NodeClient, NodeConnection
 from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
 from ottla.protocol.error_codes import ErrorCode
@@ -50,23 +50,23 @@ class SecuredNodeClient(NodeClient):
         self._client_security = client_security
         self._renewal: TimerHandle | None = None
 
-    async def _reach(self, wire: Wire) -> None:
+    async def _reach(self, connection: NodeConnection) -> None:
         try:
             if self._client_security.tls is None:
-                await super()._reach(wire)
+                await super()._reach(connection)
             else:
-                await self._perform_handshake(wire, self._client_security.tls.context)
+                await self._perform_handshake(connection, self._client_security.tls.context)
             if self._client_security.sasl is not None:
-                await self._authenticate(wire, self._client_security.sasl)
+                await self._authenticate(connection, self._client_security.sasl)
         except AuthenticationFailed as error:
             self._log_failure(error)
             raise
 
-    async def _perform_handshake(self, wire: Wire, context: ssl.SSLContext) -> None:
+    async def _perform_handshake(self, connection: NodeConnection, context: ssl.SSLContext) -> None:
         plain = await self._network.connect(self.node.host, self.node.port, asyncio.Protocol)
         try:
             transport = await asyncio.get_running_loop().start_tls(
-                plain, wire, context, server_hostname=self.node.host, ssl_handshake_timeout=limits.TLS_HANDSHAKE_MS / 1000
+                plain, connection, context, server_hostname=self.node.host, ssl_handshake_timeout=limits.TLS_HANDSHAKE_MS / 1000
             )
         except ssl.SSLError as error:
             plain.abort()
@@ -79,10 +79,10 @@ class SecuredNodeClient(NodeClient):
             raise
         if transport is None or transport.is_closing():
             raise ConnectionResetError(_CUT_OFF)
-        wire.connection_made(transport)
+        connection.connection_made(transport)
 
-    async def _authenticate(self, wire: Wire, sasl: ClientSasl) -> None:
-        handshake = await wire.call(SaslHandshakeRequest(sasl.mechanism), _HANDSHAKE_VERSION)
+    async def _authenticate(self, connection: NodeConnection, sasl: ClientSasl) -> None:
+        handshake = await connection.call(SaslHandshakeRequest(sasl.mechanism), _HANDSHAKE_VERSION)
         if handshake.error_code:
             error = "not enabled in the server" if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else "not expected there"
             raise AuthenticationFailed(
@@ -92,7 +92,7 @@ class SecuredNodeClient(NodeClient):
         answered: bytes | None = None
         try:
             while (token := await _next_token(sasl, tokens, answered)) is not None:
-                answer = await wire.call(SaslAuthenticateRequest(token), _AUTHENTICATE_VERSION)
+                answer = await connection.call(SaslAuthenticateRequest(token), _AUTHENTICATE_VERSION)
                 if answer.error_code:
                     raise AuthenticationFailed(f"{self._address}: {_quoted(answer.error_message or ErrorCode.of(answer.error_code).name)}")
                 answered, lifetime_ms = bytes(answer.auth_bytes), answer.session_lifetime_ms
@@ -100,23 +100,23 @@ class SecuredNodeClient(NodeClient):
             raise AuthenticationFailed(f"{self._address}: {error}") from error
         if lifetime_ms > 0:
             in_ms = round(lifetime_ms * self._random.uniform(*_RENEWED))
-            self._renewal = self._timers.schedule(self._clock.mono_ms() + in_ms, partial(self._renew, wire, sasl))
+            self._renewal = self._timers.schedule(self._clock.mono_ms() + in_ms, partial(self._renew, connection, sasl))
 
-    def _renew(self, wire: Wire, sasl: ClientSasl) -> None:
-        if self._wire is wire and self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._reauthenticate(wire, sasl))
+    def _renew(self, connection: NodeConnection, sasl: ClientSasl) -> None:
+        if self._connection is connection and self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._reauthenticate(connection, sasl))
 
-    async def _reauthenticate(self, wire: Wire, sasl: ClientSasl) -> None:
+    async def _reauthenticate(self, connection: NodeConnection, sasl: ClientSasl) -> None:
         """Re-authenticate on the open connection (KIP-368). Calls made meanwhile wait. If it fails, break the connection."""
         try:
-            await self._authenticate(wire, sasl)
+            await self._authenticate(connection, sasl)
         except LinkBroken as error:
             self._opening = None
             if isinstance(error, AuthenticationFailed):
                 self._log_failure(error)
             self._break(str(error), type(error))
             return
-        self._opened(wire)
+        self._opened(connection)
 
     def _closed_by_peer(self, why: str) -> None:
         """Break the connection, because the peer has closed it; during the setup only in the loop's next turn, after the peer's last

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.api.context import Listener
 from ottla.broker.core.peer_log import PEERS
-from ottla.broker.net.connection import Connection, Shared
+from ottla.broker.net.connection import Connection, SharedConnectionState
 from ottla.broker.net.network import BoundAddress, MakeProtocol, Network
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 
@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)
 
 _IDLE_SWEEPS = 10
-"""Checks in one idle time: a connection is closed at most a tenth later than connections.max.idle.ms."""
+"""The number of checks in connections.max.idle.ms: an idle connection is closed at most a tenth of that time later."""
 
 
 NO_AUTHENTICATION: Final[Mapping[str, ListenerAuthentication]] = MappingProxyType({})
 
 
-def _maker(shared: Shared, listener: Listener, at_listener: ListenerAuthentication | None) -> MakeProtocol:
+def _maker(shared: SharedConnectionState, listener: Listener, at_listener: ListenerAuthentication | None) -> MakeProtocol:
     if at_listener is None:
         assert not listener.protocol, "a secured listener must have its security configuration"
         return partial(Connection, shared, listener)
@@ -46,7 +46,7 @@ class Server:
         self.listeners: list[Listener] = list(listeners)
         self._backlog = backlog
         self._places: list[BoundAddress] = []
-        self._shared: Shared | None = None
+        self._shared: SharedConnectionState | None = None
 
     def bind(self) -> None:
         """Bind every listener's address without accepting connections. Raises OSError with the name of the listener that fails."""
@@ -59,7 +59,7 @@ class Server:
             self.close()
             raise
 
-    async def start(self, shared: Shared, authentication: Mapping[str, ListenerAuthentication] = NO_AUTHENTICATION) -> None:
+    async def start(self, shared: SharedConnectionState, authentication: Mapping[str, ListenerAuthentication] = NO_AUTHENTICATION) -> None:
         """Accept connections. `authentication` is the security of listeners that are not PLAINTEXT, by name."""
         self._shared = shared
         for place, listener in zip(self._places, self.listeners, strict=True):

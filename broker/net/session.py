@@ -38,8 +38,9 @@ class PendingReply(Protocol):
 
 _SLICE_NS: Final = limits.SLICE_MS * 1_000_000
 Handle = Callable[[Buffer], "Reply | PendingReply"]
-AtOnce = Callable[[bytes, int], "tuple[Reply, int] | None"]
-"""Returns the reply to the frame at a position of the data and the position of the next frame; None if the frame must go to Handle."""
+TryFastPath = Callable[[bytes, int], "tuple[Reply, int] | None"]
+"""The fast path (`dispatch.try_fast_path`): takes received data and the position of a frame in it; returns the reply to that frame and the
+position of the next one. Returns None if the frame is incomplete or needs `Handle`, the ordinary path."""
 
 
 class ByteBudget:
@@ -60,7 +61,7 @@ def _closed(_frame: Buffer) -> Action:
     return CLOSE
 
 
-def _never_at_once(_data: bytes, _at: int) -> None:
+def _no_fast_path(_data: bytes, _at: int) -> None:
     return None
 
 
@@ -69,8 +70,8 @@ def _nothing() -> None:
 
 
 class Session:
-    """The requests and responses of one connection. `on_answered` is called when a pending reply is ready; `at_once` is tried first for
-    frames that arrive while no request is pending; `spent_ns` is the clock that limits a turn.
+    """The requests and responses of one connection. `on_answered` is called when a pending reply is ready; `try_fast_path` is called
+    first for frames that arrive while no request is pending; `spent_ns` is the clock that limits a turn.
     """
 
     def __init__(
@@ -79,26 +80,26 @@ class Session:
         on_answered: Callable[[], None],
         budget: ByteBudget,
         max_request_bytes: int,
-        at_once: AtOnce = _never_at_once,
+        try_fast_path: TryFastPath = _no_fast_path,
         *,
         spent_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         self._handle = handle
-        self._at_once = at_once
+        self._try_fast_path = try_fast_path
         self._spent_ns = spent_ns
         self._on_answered = on_answered
         self._budget = budget
         self._reader = FrameReader(max_request_bytes)
         self._backlog: deque[Buffer] = deque()
         self._untrusted: FrameTooLarge | None = None
-        """The error in the bytes after the backlog."""
+        """The error in the received bytes after the backlog: the session ends when the backlog is handled."""
         self._pending: PendingReply | None = None
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._accounted = 0
         self._ending = False
         self.unhandled = 0
-        """Received bytes that were not handled: the backlog, and the incomplete frame."""
+        """The number of received bytes that were not handled: those of the backlog and of the incomplete frame."""
         self._begun_late = False
         """Whether the incomplete frame was begun while the budget was exhausted."""
         self.write_blocked = False
@@ -106,9 +107,9 @@ class Session:
         self.throttled = False
         """Set by the shell while a quota throttles the client (KIP-219)."""
 
-    def serve(self, handle: Handle, at_once: AtOnce, max_request_bytes: int) -> None:
+    def serve(self, handle: Handle, try_fast_path: TryFastPath, max_request_bytes: int) -> None:
         """Replace the session's handlers and its limit for a frame's size, from the next frame on."""
-        self._handle, self._at_once = handle, at_once
+        self._handle, self._try_fast_path = handle, try_fast_path
         self._reader.max_bytes = max_request_bytes
 
     @property
@@ -151,7 +152,7 @@ class Session:
             return
         in_front = self.unhandled or self._pending is not None or self.throttled or self.write_blocked
         if not in_front and type(data) is bytes:
-            data = self._answer_at_once(data)
+            data = self._answer_by_fast_path(data)
             if not data:
                 return
         self.unhandled += len(data)
@@ -171,15 +172,15 @@ class Session:
         elif frames or not goes_on:
             self._begun_late = bool(reader.held_bytes)
 
-    def _answer_at_once(self, data: bytes) -> Buffer:
-        """Answer requests in `data` with the fast path `at_once`, until it returns None for a request, output is at its limit, or the turn
-        is over. Return the bytes that were not handled.
+    def _answer_by_fast_path(self, data: bytes) -> Buffer:
+        """Answer requests in `data` with `try_fast_path`, until it returns None for a request, output is at its limit, or the turn is over.
+        Return the bytes that were not handled.
         """
         at, end, turn_end_ns = 0, len(data), 0
         for _ in range(limits.REQUESTS_PER_TURN):
             if self._out_bytes >= limits.WRITE_HIGH_BYTES or self.throttled:
                 break
-            found = self._at_once(data, at)
+            found = self._try_fast_path(data, at)
             if found is None:
                 break
             reply, at = found
@@ -249,7 +250,7 @@ class Session:
         self.stop_reading()
         self._pending = None
         self._out.clear()
-        self._handle, self._at_once, self._on_answered = _closed, _never_at_once, _nothing
+        self._handle, self._try_fast_path, self._on_answered = _closed, _no_fast_path, _nothing
 
     def _take(self, reply: Reply | PendingReply) -> None:
         if isinstance(reply, list):

@@ -1,7 +1,7 @@
 """The usage of each client under one kind of quota, and the throttle time of a client that exceeds it.
 
 Rules:
-* All connections that share a quota share one rate. If no quota of a kind is configured, nothing is measured. `Recent` removes
+* All connections that share a quota share one rate. If no quota of a kind is configured, nothing is measured. `LruCache` removes
   idle entries.
 * A changed quota applies immediately, also to usage that was measured before the change.
 
@@ -16,8 +16,8 @@ from typing import Final, Generic, TypeVar
 from ottla.broker.cluster.image import QuotaTarget
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.quotas.limits_of_clients import NO_LIMIT, Limits, Sharers
+from ottla.broker.quotas.lru_cache import LruCache
 from ottla.broker.quotas.rates import INT32_MAX, Rate, TokenBucket, Windows
-from ottla.broker.quotas.recent import Recent
 from ottla.protocol.error_codes import ErrorCode
 
 NANOS_TO_PERCENT: Final = 100.0 / 1_000_000_000
@@ -34,7 +34,7 @@ class Meters(Generic[MeterT]):
         """The number of requests that were throttled."""
         self.waited_ms = 0
         """The sum of all throttle times."""
-        self._meters: Recent[Sharers, MeterT] = Recent(make, _name_bytes)
+        self._meters: LruCache[Sharers, MeterT] = LruCache(make, _name_bytes)
 
     def __bool__(self) -> bool:
         """Return whether any quota of this kind is configured."""
@@ -54,7 +54,7 @@ class Meters(Generic[MeterT]):
         sharers = self.limits.sharers(user, client_id)
         return self._meters.of(sharers, now_ms), self.limits.limit(sharers)
 
-    def waits(self, wait_ms: int) -> int:
+    def count_throttled(self, wait_ms: int) -> int:
         """Count a throttled request in the statistics if its throttle time `wait_ms` is positive; return `wait_ms`."""
         if wait_ms > 0:
             self.throttled += 1
@@ -67,7 +67,7 @@ def _name_bytes(sharers: Sharers) -> int:
     return len(user) + len(client_id)
 
 
-class UseQuota(Meters[Rate]):
+class UsageQuota(Meters[Rate]):
     """A quota on bytes or on request time, as a rate per second. A throttle time is at most `wait_ms_max`."""
 
     def __init__(self, key: str, windows: Windows, wait_ms_max: int = INT32_MAX) -> None:
@@ -75,7 +75,7 @@ class UseQuota(Meters[Rate]):
         self._windows = windows
         self._wait_ms_max = wait_ms_max
 
-    def use(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
+    def record(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
         """Record usage and return the client's throttle time in milliseconds; 0 if it is not throttled."""
         if not self.limits:
             return 0
@@ -83,12 +83,12 @@ class UseQuota(Meters[Rate]):
         rate.record(amount, now_ms)
         return min(rate.wait_ms(limit, now_ms), self._wait_ms_max)
 
-    def take_back(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
-        """Subtract usage that was recorded with `use` and did not take place."""
+    def unrecord(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
+        """Subtract usage that was recorded with `record` and did not take place."""
         if self.limits:
             self.of(user, client_id, now_ms)[0].record(-amount, now_ms)
 
-    def max_at_once(self, user: str, client_id: str, now_ms: int) -> float:
+    def max_unthrottled_usage(self, user: str, client_id: str, now_ms: int) -> float:
         """Return the largest amount of a single use for which a client that was idle before is not throttled."""
         if not self.limits:
             return NO_LIMIT
@@ -134,4 +134,4 @@ class Mutations:
 
     def wait_ms(self) -> int:
         """Return the client's remaining throttle time in milliseconds (0: none), and count it in the statistics."""
-        return self._quota.waits(max(0, self._wait_ms - (self._mono_ms() - self._since_ms))) if self._wait_ms else 0
+        return self._quota.count_throttled(max(0, self._wait_ms - (self._mono_ms() - self._since_ms))) if self._wait_ms else 0

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 from ottla.broker.cluster.image import QuotaTarget
 from ottla.broker.core import limits
+from ottla.broker.quotas.lru_cache import LruCache
 from ottla.broker.quotas.rates import INT32_MAX, Rate, Windows
-from ottla.broker.quotas.recent import Recent
 
 KEY: Final = "connection_creation_rate"
 
@@ -40,7 +40,7 @@ class ConnectionQuota:
         self._windows = windows
         self._broker = Rate(windows)
         self._listeners: dict[str, Rate] = {}
-        self._addresses: Recent[str, Rate] = Recent(lambda: Rate(windows), len)
+        self._addresses: LruCache[str, Rate] = LruCache(lambda: Rate(windows), len)
         self._limits: Mapping[str | None, float] = {}
         self._free_ms: dict[str, int] = {}
         """The time at which each listener accepts its next connection."""

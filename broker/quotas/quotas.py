@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.broker.cluster.image import QuotaTarget
-from ottla.broker.quotas.clients import MutationQuota, UseQuota
+from ottla.broker.quotas.clients import MutationQuota, UsageQuota
 from ottla.broker.quotas.connections import ConnectionQuota
 from ottla.broker.quotas.rates import Windows
 
@@ -16,9 +16,9 @@ class Quotas:
     """
 
     def __init__(self, windows: Windows, controller_windows: Windows) -> None:
-        self.produce = UseQuota("producer_byte_rate", windows)
-        self.fetch = UseQuota("consumer_byte_rate", windows)
-        self.request = UseQuota("request_percentage", windows, wait_ms_max=windows.ms)
+        self.produce = UsageQuota("producer_byte_rate", windows)
+        self.fetch = UsageQuota("consumer_byte_rate", windows)
+        self.request = UsageQuota("request_percentage", windows, wait_ms_max=windows.ms)
         self.mutation = MutationQuota(controller_windows)
         self.connection = ConnectionQuota(windows)
 

@@ -5,7 +5,7 @@ Rules:
 - Only clients see the difference. Files have the formats of the feature levels in the metadata log, whatever release the broker is like.
 - Nothing is offered that Ottla does not implement: versions that 4.0 removed (KIP-896) and APIs of ZooKeeper clusters are left out.
 - A setting that the release does not have is not described, and has the default of the first release that had it, because with this default
-  the later release behaved as before. The exceptions are in `_BEFORE_ITS_TIME`.
+  the later release behaved as before. The exceptions are in `_BEFORE_THE_SETTING`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ GROUP_VERSION: Final = "group.version"
 METADATA_VERSION: Final = "metadata.version"
 SHARE_VERSION: Final = "share.version"
 TRANSACTION_VERSION: Final = "transaction.version"
-"""A feature, and in Ottla also the setting of its level."""
+"""The name of a feature, and of Ottla's setting for its level."""
 
 ADDRESS_RANGES: Final = 32
 """4.4-IV1, the metadata.version from which on ACLs can name hosts by address ranges."""
 
+# The first release with each behaviour, as (major, minor); the properties of `Likeness` describe the behaviours.
 _LATE_COMMITS: Final = (4, 3)
 _REMOVED_EXPRESSIONS_END: Final = (4, 1)
 _SUBSCRIPTIONS_END_AT_ONCE: Final = (4, 2)
@@ -34,7 +35,7 @@ _UNFENCED_READS: Final = (4, 3)
 _ABSENT_GROUPS: Final = (4, 0)
 _BROKER_CHANGES_AUTHORIZED_FIRST: Final = (4, 4)
 _FEATURES_TOGETHER: Final = (4, 0)
-_TELEMETRY_MENDED: Final = (4, 0)
+_TELEMETRY_FIXED: Final = (4, 0)
 _SPECIAL_TIMESTAMPS_CHECKED: Final = (3, 9)
 _LOG_DIRS_FILTERED: Final = (3, 7)
 _METADATA_TOPIC_PROHIBITED: Final = (3, 9)
@@ -47,20 +48,20 @@ _ZSTD_FOR_ALL: Final = (4, 0)
 _ZOOKEEPER: Final = "ZooKeeper"
 """The mode of releases whose brokers kept metadata in ZooKeeper."""
 
-_EXTENDED: Final = 1
-"""The version of StreamsGroupHeartbeat that Kafka 4.4 brought."""
+_STREAMS_HEARTBEAT_4_4: Final = 1
+"""The version of StreamsGroupHeartbeat that Kafka 4.4 added."""
 
-_BY_IDS: Final = 6
-"""The version of TxnOffsetCommit that Kafka 4.4 brought."""
+_TXN_OFFSET_COMMIT_4_4: Final = 6
+"""The version of TxnOffsetCommit that Kafka 4.4 added: topics by id."""
 
-_EPOCHS_CHECKED: Final = 2
-"""The share.version that Kafka 4.4 brought."""
+_SHARE_VERSION_4_4: Final = 2
+"""The level of share.version that Kafka 4.4 added."""
 
-_BEFORE_ITS_TIME: Final[Mapping[str, str]] = {
+_BEFORE_THE_SETTING: Final[Mapping[str, str]] = {
     **{f"group.{kind}.assignment.interval.ms": "0" for kind in ("consumer", "share", "streams")},  # 4.3 began to delay assignments
     "transaction.partition.verification.enable": "false",  # 3.6 began to verify (KIP-890, part 1)
 }
-"""Values that stand for a release without the setting, if the first release with it began to behave differently."""
+"""Settings whose first release also changed the behaviour, with the value that gives the behaviour of the releases before."""
 _OF_THIS_NODE: Final = frozenset(
     {
         "group.consumer.assignors",  # names of Java classes before 4.0
@@ -163,16 +164,16 @@ class Likeness:
         return self._order >= _FEATURES_TOGETHER
 
     @property
-    def asks_again_after_errors(self) -> bool:
+    def allows_telemetry_retry_after_error(self) -> bool:
         """Whether a client may get its metrics subscription again at once after an error about the subscription. Before 4.0, every
         GetTelemetrySubscriptions within the push interval was throttled.
         """
-        return self._order >= _TELEMETRY_MENDED
+        return self._order >= _TELEMETRY_FIXED
 
     @property
     def forgets_closed_clients(self) -> bool:
         """Whether a client instance with metrics is removed with its connection. Before 4.0 it stayed until it expired."""
-        return self._order >= _TELEMETRY_MENDED
+        return self._order >= _TELEMETRY_FIXED
 
     @property
     def decompresses_client_metrics(self) -> bool:
@@ -214,7 +215,7 @@ class Likeness:
         """Whether the share coordinator rejects requests with leader or state epoch -1, and never lowers the count of completed deliveries,
         as since the release that introduced share.version 2 (4.4).
         """
-        return self.table.features.get(SHARE_VERSION, (0, 0, 0))[1] >= _EPOCHS_CHECKED
+        return self.table.features.get(SHARE_VERSION, (0, 0, 0))[1] >= _SHARE_VERSION_4_4
 
     @property
     def requires_token_claims(self) -> bool:
@@ -255,7 +256,7 @@ class Likeness:
     @property
     def assigns_empty_groups(self) -> bool:
         """Whether the target assignment of a group that becomes empty gets the group's new epoch at once, as since 4.4."""
-        return self.table.apis.get("TxnOffsetCommit", (0, 0))[1] >= _BY_IDS
+        return self.table.apis.get("TxnOffsetCommit", (0, 0))[1] >= _TXN_OFFSET_COMMIT_4_4
 
     @property
     def follows_preferred_assignor(self) -> bool:
@@ -270,7 +271,7 @@ class Likeness:
     @property
     def extends_streams_groups(self) -> bool:
         """Whether members of streams groups may be static and report the changelog offsets of their tasks, as since 4.4."""
-        return self.table.apis.get("StreamsGroupHeartbeat", (0, 0))[1] >= _EXTENDED
+        return self.table.apis.get("StreamsGroupHeartbeat", (0, 0))[1] >= _STREAMS_HEARTBEAT_4_4
 
     def versions(self, api: str, first: int, last: int) -> tuple[int, int] | None:
         """Return the first and last of the API versions `first` to `last` that the release serves; None if it serves none. `api` is the
@@ -327,8 +328,8 @@ class Likeness:
 def _changed_defaults(table: ReleaseTable, later: Sequence[ReleaseTable]) -> Iterator[tuple[str, str | None]]:
     for name, newest in (later[-1] if later else table).broker_settings.items():
         default = next(each.broker_settings[name] for each in (table, *later) if name in each.broker_settings)
-        if name in _BEFORE_ITS_TIME and name not in table.broker_settings:
-            default = _BEFORE_ITS_TIME[name]
+        if name in _BEFORE_THE_SETTING and name not in table.broker_settings:
+            default = _BEFORE_THE_SETTING[name]
         if default != newest and name not in _OF_THIS_NODE:
             yield name, default
     yield TRANSACTION_VERSION, str(table.features.get(TRANSACTION_VERSION, (0, 0, 0))[2])

@@ -74,10 +74,14 @@ class RestartLog(NamedTuple):
 class FetchAction(Enum):
     """The actions of a follower that have no parameters, such as a back-off."""
 
-    NOTHING = "it was of no account, or the next fetch does it"
-    BACK_OFF = "asked again after a pause"
-    ASK_OFFSETS = "ask where the leader's log begins and ends, then call `handle_offsets`"
-    FAIL = "not fetched any more until newer metadata says so"
+    NOTHING = "nothing"
+    """Do nothing: the response is outdated, or the next fetch is sufficient."""
+    BACK_OFF = "back off"
+    """Fetch the partition again after a back-off."""
+    ASK_OFFSETS = "ask offsets"
+    """Request the leader's log start and end offsets, then call `handle_offsets`."""
+    FAIL = "fail"
+    """Stop fetching the partition until newer metadata arrives."""
 
 
 Action = AppendFetched | TruncateLog | RestartLog | FetchAction

@@ -49,9 +49,12 @@ class Accepted(NamedTuple):
 class Verdict(Enum):
     """The leader's reaction to the controller's error response to an ISR change."""
 
-    REVERT = "it was not carried out and never will be: back to the committed set"
-    AWAIT_METADATA = "whether it was carried out, a record will tell"
-    RETRY = "the same again"
+    REVERT = "revert"
+    """The change was not made and never will be: return to the committed ISR."""
+    AWAIT_METADATA = "await metadata"
+    """The change may have been made. A later metadata record decides, so keep the proposal pending and do not send it again."""
+    RETRY = "retry"
+    """Send the same proposal again."""
 
 
 _AWAIT: Final = (

@@ -41,7 +41,7 @@ class Registration(NamedTuple):
     """Whether the leader was elected uncleanly and has not altered the ISR since."""
 
 
-def alone(leader_epoch: int, node: int = 0) -> Registration:
+def sole_replica_registration(leader_epoch: int, node: int = 0) -> Registration:
     """Return the registration of a partition whose only replica, on broker `node`, is the leader. Its partition epoch, -1, is below that of
     any metadata record.
     """
@@ -58,7 +58,7 @@ class Leadership:
         self.lag_max_ms = lag_max_ms
         self.min_in_sync = 1
         """min.insync.replicas of the topic."""
-        self.registration = alone(-1)
+        self.registration = sole_replica_registration(-1)
         self.followers: dict[int, Progress] = {}
         """All assigned replicas except this one, by node id."""
         self.in_sync = InSync()

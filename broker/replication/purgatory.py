@@ -18,11 +18,11 @@ class Condition(Enum):
     """The condition under which an append is acknowledged. There is none for acks=0, which is not acknowledged."""
 
     ON_DISK = "on disk"
-    """This replica may rely on its own copy: acks=1."""
+    """The leader's log has the record, synced to disk if flush.messages requires it: acks=1."""
     REPLICATED = "replicated"
     """Every in-sync replica has the record, and the ISR is large enough: acks=all."""
     COMMITTED = "committed"
-    """Every in-sync replica has the record, and the leader epoch is still that of the append: coordinators."""
+    """Every in-sync replica has the record, and the leader epoch is still that of the append: writes of a coordinator."""
 
 
 ON_DISK: Final = Condition.ON_DISK
@@ -37,7 +37,7 @@ class Purgatory(Generic[PendingT]):
 
     def __init__(self) -> None:
         self.queues: dict[Condition, deque[tuple[int, PendingT]]] = {}
-        """The queues that are not empty."""
+        """The non-empty queues: pairs of an append's last offset and its pending acknowledgement."""
 
     def add(self, condition: Condition, last_offset: int, pending: PendingT) -> None:
         """Add a pending acknowledgement, which waits until the condition holds for the record at `last_offset`."""

@@ -51,13 +51,13 @@ class Replica:
         "_held",
         "_sync_counts_to",
         "_syncing",
+        "has_followers",
         "high_watermark",
         "leader_epoch",
         "leadership",
         "leads",
         "log_end",
         "partition_epoch",
-        "shared",
         "synced",
     )
 
@@ -80,8 +80,9 @@ class Replica:
         self.high_watermark = high_watermark
         self.leadership = Leadership(brokers or Brokers(), lag_max_ms)
         """The state of the other replicas; empty while this replica follows."""
-        self.shared = False
-        """Whether this replica leads other replicas. If not, every append is committed at once and needs no clock reading."""
+        self.has_followers = False
+        """Whether this replica leads and the partition has other replicas. A leader without followers commits every append at once, without
+        reading the clock."""
         self._syncing = False
         self._sync_counts_to = INT64_MAX
         self._held = False
@@ -124,7 +125,7 @@ class Replica:
             self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.leads = True
-        self.shared = bool(self.leadership.followers)
+        self.has_followers = bool(self.leadership.followers)
         return self._committed(now_ms)
 
     def follow(self, registration: Registration) -> int:
@@ -132,14 +133,14 @@ class Replica:
         if self.is_stale(registration):
             return NOTHING
         elected = self.is_elected(registration)
-        self.leads = self.shared = False
+        self.leads = self.has_followers = False
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.leadership.ended(registration)
         return FETCH if elected else NOTHING
 
     @property
-    def lags_its_epoch(self) -> bool:
+    def high_watermark_lags_epoch_start(self) -> bool:
         """Whether this leader has not yet confirmed that all records from before its leader epoch are committed.
 
         Until then its high watermark may be lower than the previous leader's, so ListOffsets rejects lookups at or above it (KIP-207).
@@ -193,15 +194,17 @@ class Replica:
             effects |= LOW_WATERMARK
         return effects
 
-    def look_for_laggards(self, now_ms: int) -> int:
-        """Propose to remove lagging replicas from the ISR. The caller does this every half of replica.lag.time.max.ms. Return the
-        effects."""
+    def maybe_shrink_isr(self, now_ms: int) -> int:
+        """Propose to remove lagging replicas from the ISR (KAFKA Partition.maybeShrinkIsr). Return the effects.
+
+        The caller does this every half of replica.lag.time.max.ms.
+        """
         return self._propose(self.leadership.shrinkage(self.log_end, now_ms))
 
     @property
-    def may_lag(self) -> bool:
+    def followers_may_lag(self) -> bool:
         """Whether an in-sync follower is not at the log end, so that it may lag as time passes even if nothing else changes."""
-        return self.shared and not self.leadership.have_all(self.log_end)
+        return self.has_followers and not self.leadership.have_all(self.log_end)
 
     @property
     def proposal(self) -> Proposal | None:
@@ -239,7 +242,7 @@ class Replica:
         if self.leadership.below_min_in_sync:
             raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.leadership.in_sync.committed)} replica(s) are in sync")
 
-    def check_enough_have_it(self) -> None:
+    def check_enough_in_sync_after_append(self) -> None:
         """Raise Rejected (NOT_ENOUGH_REPLICAS_AFTER_APPEND) if the ISR is too small when the records of an acks=all append become
         committed."""
         if len(self.leadership.in_sync.maximal) < self.leadership.effective_min_in_sync:
@@ -262,7 +265,7 @@ class Replica:
         self.log_end = log_end
         if flush_messages == INT64_MAX:
             self._held = False
-            if self.shared or not self.leads:
+            if self.has_followers or not self.leads:
                 return self._committed(now_ms)
             self.high_watermark = log_end
             return COMMITTED
@@ -311,7 +314,7 @@ class Replica:
         if not self.leads:
             return NOTHING
         end = self.own_end if self._held else self.log_end
-        if self.shared:
+        if self.has_followers:
             end = self.leadership.committable(end, self.log_end, now_ms)
         if end <= self.high_watermark:
             return NOTHING

@@ -20,7 +20,7 @@ _DIGITS: Final = frozenset("0123456789")
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
 
 Parts = Sequence[str | int]
-"""The parts of a replacement: texts and numbers of groups."""
+"""The parts of a replacement: literal texts, and the numbers of groups whose matches are inserted."""
 
 
 def compiled(expression: str) -> re.Pattern[str]:

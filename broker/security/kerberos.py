@@ -19,7 +19,7 @@ from gssapi import raw
 from gssapi.exceptions import GSSError
 
 from ottla.broker.security.kerberos_names import ShortNames
-from ottla.broker.security.mechanism import Broken, Failed
+from ottla.broker.security.mechanism import InvalidSaslMessage, SaslError
 from ottla.protocol.kerberos import NoKey, error_text
 
 _FRAMED: Final = b"\x60"
@@ -82,11 +82,11 @@ class Gssapi:
         try:
             return self._next(token)
         except GSSError as error:
-            raise Failed(error_text(error)) from error
+            raise SaslError(error_text(error)) from error
 
     def _accept(self, token: bytes) -> bytes | None:
         if not token.startswith(_FRAMED):
-            raise Failed("GSS initiate failed: not a Kerberos token")
+            raise SaslError("GSS initiate failed: not a Kerberos token")
         self._context, answer, self._principal = self._acceptor.accept(self._context, token)
         if self._principal is None:
             return answer
@@ -95,18 +95,18 @@ class Gssapi:
 
     def _offer(self, token: bytes) -> bytes | None:
         if token:
-            raise Failed("Handshake expecting no response data from client")
+            raise SaslError("Handshake expecting no response data from client")
         self._next = self._choice
         return bytes(raw.wrap(self._context, _OFFER, confidential=False).message)
 
     def _choice(self, token: bytes) -> None:
         choice = raw.unwrap(self._context, token).message
         if not choice:
-            raise Broken("the client's choice of a security layer is empty")
+            raise InvalidSaslMessage("the client's choice of a security layer is empty")
         if not choice[0] & _NO_PROTECTION:
-            raise Failed(f"Client selected unsupported protection: {choice[0]}")
+            raise SaslError(f"Client selected unsupported protection: {choice[0]}")
         if len(choice) < _CHOICE_BYTES:
-            raise Broken("the client's choice of a security layer is truncated")
+            raise InvalidSaslMessage("the client's choice of a security layer is truncated")
         assert self._principal is not None
         try:
             self.user = self._names.of(self._principal)

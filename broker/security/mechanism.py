@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Refused(Exception):
+class SaslAuthenticationError(Exception):
     """Authentication failed; the client receives this text (SaslAuthenticationException)."""
 
 
-class Failed(Exception):
+class SaslError(Exception):
     """Authentication failed; the client receives a generic text. This text is for the log and contains no secrets (SaslException)."""
 
 
-class Broken(Exception):
+class InvalidSaslMessage(Exception):
     """A message that no correct client sends. Kafka fails with an unexpected exception and closes the connection without a response, and
     so does this broker. The text is for the log.
     """
@@ -49,7 +49,7 @@ class Mechanism(Protocol):
 
     def evaluate(self, token: bytes) -> bytes | None:
         """Return the token to respond with. None means no response; if the token came in a SaslAuthenticate request, an empty one is sent.
-        Raises Refused, Failed or Broken.
+        Raises SaslAuthenticationError, SaslError or InvalidSaslMessage.
         """
         ...
 

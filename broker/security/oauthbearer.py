@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.security.mechanism import Broken, Failed, Refused
+from ottla.broker.security.mechanism import InvalidSaslMessage, SaslAuthenticationError, SaslError
 
 _SASLNAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _FIRST: Final = re.compile(rf"n,(?:a=(?P<authzid>{_SASLNAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
@@ -44,7 +44,7 @@ class Bearer(NamedTuple):
 
 
 ValidateToken = Callable[[str], Bearer]
-"""Validates a token. Raises BadToken or Broken."""
+"""Validates a token. Raises BadToken or InvalidSaslMessage."""
 
 
 class OAuthBearer:
@@ -61,10 +61,11 @@ class OAuthBearer:
 
     def evaluate(self, token: bytes) -> bytes:
         """Process the client's first message, which contains its token, and return the response: empty for a valid token, otherwise a JSON
-        text with the error. The client acknowledges that text by another message, which raises Refused. Also raises Failed and Broken.
+        text with the error. The client acknowledges that text by another message, which raises SaslAuthenticationError. Also raises
+        SaslError and InvalidSaslMessage.
         """
         if token == _ACKNOWLEDGED and self._error_response is not None:
-            raise Refused(self._error_response)
+            raise SaslAuthenticationError(self._error_response)
         self._error_response = None
         authzid, value = _read(token.decode("utf-8", "replace"))
         try:
@@ -75,7 +76,7 @@ class OAuthBearer:
             self._error_response = f'{{"status":"{status}"{scope}}}'
             return self._error_response.encode()
         if authzid and authzid != bearer.user:
-            raise Refused(
+            raise SaslAuthenticationError(
                 f"Authentication failed: Client requested an authorization id ({authzid}) that is different from the token's principal "
                 f"name ({bearer.user})"
             )
@@ -84,23 +85,24 @@ class OAuthBearer:
 
 
 def _read(message: str) -> tuple[str, str]:
-    """Parse the client's first message into (authorization id or "", token). Raises Failed, or Broken for another scheme than Bearer."""
+    """Parse the client's first message into (authorization id or "", token). Raises SaslError, or InvalidSaslMessage for a scheme other
+    than Bearer."""
     match = _FIRST.fullmatch(message)
     if match is None:
-        raise Failed("Invalid OAUTHBEARER client first message")
+        raise SaslError("Invalid OAUTHBEARER client first message")
     pairs = dict(pair.split("=", 1) for pair in match["pairs"].split("\x01")[:-1])
     auth = pairs.get("auth")
     if auth is None:
-        raise Failed("Invalid OAUTHBEARER client first message: 'auth' not specified")
+        raise SaslError("Invalid OAUTHBEARER client first message: 'auth' not specified")
     found = _AUTH.fullmatch(auth)
     if found is None:
-        raise Failed("Invalid OAUTHBEARER client first message: invalid 'auth' format")
+        raise SaslError("Invalid OAUTHBEARER client first message: invalid 'auth' format")
     if found["scheme"].lower() != "bearer":
-        raise Broken("Invalid scheme in OAUTHBEARER client first message")
+        raise InvalidSaslMessage("Invalid scheme in OAUTHBEARER client first message")
     return match["authzid"] or "", found["token"]
 
 
-class UnsecuredTokens:
+class UnsecuredTokenValidator:
     """The validator of unsigned tokens, with the login module's `unsecuredValidator…` options. The constructor raises ValueError for an
     invalid option."""
 
@@ -116,7 +118,7 @@ class UnsecuredTokens:
             raise ValueError(f"Allowable clock skew millis must not be negative: {self._skew_ms}")
 
     def validate(self, token: str) -> Bearer:
-        """Return the user and the expiry time of a valid unsigned token (a `ValidateToken`). Raises BadToken or Broken."""
+        """Return the user and the expiry time of a valid unsigned token (a `ValidateToken`). Raises BadToken or InvalidSaslMessage."""
         claims = _claims(token)
         scope = _scope(claims.get(self._scope))
         expires = _number(claims, "exp")
@@ -139,7 +141,8 @@ class UnsecuredTokens:
 
 
 def _claims(token: str) -> Mapping[str, Any]:
-    """Return the claims of a token. Raises BadToken, or Broken for a header without an algorithm, on which Kafka fails unexpectedly."""
+    """Return the claims of a token. Raises BadToken, or InvalidSaslMessage for a header without an algorithm, on which Kafka fails
+    unexpectedly."""
     if ".." in token:
         raise BadToken("Malformed compact serialization contains '..'")
     parts = token.split(".")
@@ -147,7 +150,7 @@ def _claims(token: str) -> Mapping[str, Any]:
         raise BadToken("Unsecured JWS compact serializations must have 3 dot-separated Base64URL-encoded values")
     header, claims = _json(parts[0]), _json(parts[1])
     if header.get("alg") is None:
-        raise Broken("JWS header must have an Algorithm value")
+        raise InvalidSaslMessage("JWS header must have an Algorithm value")
     if header["alg"] != "none":
         raise BadToken("Unsecured JWS must have 'none' for an algorithm")
     if parts[2]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from ottla.broker.security.mechanism import Refused
+from ottla.broker.security.mechanism import SaslAuthenticationError
 
 _TOKENS = 3
 
@@ -22,20 +22,21 @@ class Plain:
         self.user = ""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Check the user name and password in the client's only token, and return the response, which is empty. Raises Refused."""
+        """Check the user name and password in the client's only token, and return the response, which is empty. Raises
+        SaslAuthenticationError."""
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != _TOKENS:
-            raise Refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), _TOKENS + 1)}")
+            raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), _TOKENS + 1)}")
         other, user, password = parts
         if not user:
-            raise Refused("Authentication failed: username not specified")
+            raise SaslAuthenticationError("Authentication failed: username not specified")
         if not password:
-            raise Refused("Authentication failed: password not specified")
+            raise SaslAuthenticationError("Authentication failed: password not specified")
         known = self._passwords.get(user)
         matches = hmac.compare_digest((known or "").encode(), password.encode())
         if known is None or not matches:
-            raise Refused("Authentication failed: Invalid username or password")
+            raise SaslAuthenticationError("Authentication failed: Invalid username or password")
         if other and other != user:
-            raise Refused("Authentication failed: Client requested an authorization id that is different from username")
+            raise SaslAuthenticationError("Authentication failed: Client requested an authorization id that is different from username")
         self.user, self.complete = user, True
         return b""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.security.mechanism import Broken, Failed, MakeMechanism, Mechanism, Refused
+from ottla.broker.security.mechanism import InvalidSaslMessage, MakeMechanism, Mechanism, SaslAuthenticationError, SaslError
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, encode_response
 from ottla.protocol.error_codes import ErrorCode
@@ -57,7 +57,7 @@ class AfterStep(Enum):
     CONTINUE = 0
     CLOSE = 1
     REJECT = 2
-    """The response is delayed, and then the connection is closed."""
+    """Send the response after a delay, and then close the connection."""
 
 
 class Step(NamedTuple):
@@ -180,9 +180,9 @@ class SaslExchange:
         """Process a token that came without a Kafka header, after version 0 of the handshake. A failure gets no response."""
         try:
             answer = self._evaluated(token, now)
-        except (Failed, Broken) as error:
+        except (SaslError, InvalidSaslMessage) as error:
             return Step([], AfterStep.CLOSE, str(error))
-        except Refused as error:
+        except SaslAuthenticationError as error:
             return Step([], AfterStep.REJECT, str(error))
         return Step([] if answer is None else [_SIZE.pack(len(answer)) + answer])
 
@@ -206,11 +206,11 @@ class SaslExchange:
             return Step(_response(header, response), AfterStep.REJECT, why)
         try:
             answer = self._evaluated(bytes(body.auth_bytes), now)
-        except Refused as error:
+        except SaslAuthenticationError as error:
             return _refused(header, str(error), str(error))
-        except Broken as error:
+        except InvalidSaslMessage as error:
             return Step([], AfterStep.CLOSE, str(error))
-        except Failed as error:
+        except SaslError as error:
             again = "authentication" if self._before is None else "re-authentication"
             error_message = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._name}"
             return _refused(header, error_message, f"{error_message}: {error}")
@@ -220,16 +220,18 @@ class SaslExchange:
         return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)))
 
     def _evaluated(self, token: bytes, now: ClockReading) -> bytes | None:
-        """Return the mechanism's response to a token of the client; set `done` when authentication is complete. Raises Refused, Failed or
-        Broken.
+        """Return the mechanism's response to a token of the client; set `done` when authentication is complete. Raises
+        SaslAuthenticationError, SaslError or InvalidSaslMessage.
         """
         mechanism = self._mechanism
         answer = mechanism.evaluate(token)
         if mechanism.complete:
             if self._before is not None and mechanism.user is None:
-                raise Broken("no rule maps the principal of the re-authentication to a name")
+                raise InvalidSaslMessage("no rule maps the principal of the re-authentication to a name")
             if self._before is not None and self._before.user != mechanism.user:
-                raise Refused(f"Cannot change principals during re-authentication from User.{self._before.user}: User.{mechanism.user}")
+                raise SaslAuthenticationError(
+                    f"Cannot change principals during re-authentication from User.{self._before.user}: User.{mechanism.user}"
+                )
             self.done = SaslSession(mechanism.user, self._name, mechanism.by_token, self._expiry(mechanism, now))
         return answer
 

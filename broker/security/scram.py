@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ottla.broker.security.mechanism import Broken, Failed, Refused
+from ottla.broker.security.mechanism import InvalidSaslMessage, SaslAuthenticationError, SaslError
 
 _ALPHA: Final = "[A-Za-z]+"
 _VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
@@ -75,7 +75,7 @@ def credential_of(kind: ScramKind, salted: bytes, salt: bytes, iterations: int) 
 
 
 Find = Callable[[str, bool], Credential | None]
-"""Returns the credential of a user or, with True, of the delegation token with that id."""
+"""A function that returns the credential of a user, or of the delegation token with that id if its second argument is true."""
 
 
 class Scram:
@@ -93,30 +93,33 @@ class Scram:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the client's first or final SCRAM message and return the server's response to it. Raises Refused, Failed or Broken."""
+        """Process the client's first or final SCRAM message and return the server's response to it. Raises SaslAuthenticationError,
+        SaslError or InvalidSaslMessage."""
         try:
             if self.complete or self._failed:
-                raise Refused(f"Unexpected challenge in Sasl server state {'COMPLETE' if self.complete else 'FAILED'}")
+                raise SaslAuthenticationError(f"Unexpected challenge in Sasl server state {'COMPLETE' if self.complete else 'FAILED'}")
             message = token.decode("utf-8", "replace")
             return (self._first(message) if self._credential is None else self._final(message, self._credential)).encode()
-        except (Refused, Failed, Broken):
+        except (SaslAuthenticationError, SaslError, InvalidSaslMessage):
             self._failed = True
             raise
 
     def _first(self, message: str) -> str:
         match = _FIRST.fullmatch(message)
         if match is None:
-            raise Failed("Invalid SCRAM client first message format")
+            raise SaslError("Invalid SCRAM client first message format")
         extensions = dict(item.split("=", 1) for item in match["extensions"].split(",")[1:])
         by_token = extensions.get(TOKEN_EXTENSION, "").lower() == "true"
         name = match["name"].replace("=2C", ",").replace("=3D", "=")  # in this order: =3D2C is the text =2C
         found = self._find(name, by_token)
         if found is None:
-            raise Failed("Token Authentication failed: Invalid tokenId" if by_token else "Authentication failed: Invalid user credentials")
+            raise SaslError(
+                "Token Authentication failed: Invalid tokenId" if by_token else "Authentication failed: Invalid user credentials"
+            )
         if match["authzid"] and match["authzid"] != name:
-            raise Refused("Authentication failed: Client requested an authorization id that is different from username")
+            raise SaslAuthenticationError("Authentication failed: Client requested an authorization id that is different from username")
         if found.iterations < self._kind.min_iterations:
-            raise Failed(f"Iterations {found.iterations} is less than the minimum {self._kind.min_iterations} for {self._kind.name}")
+            raise SaslError(f"Iterations {found.iterations} is less than the minimum {self._kind.min_iterations} for {self._kind.name}")
         self._credential, self.by_token, self.expires_ms = found, by_token, found.expires_ms
         self.user = name if found.owner is None else found.owner
         self._nonce = match["nonce"] + _in_base_36(self._random_bits(_NONCE_BITS))
@@ -130,18 +133,18 @@ class Scram:
     def _final(self, message: str, credential: Credential) -> str:
         match = _FINAL.fullmatch(message)
         if match is None:
-            raise Failed("Invalid SCRAM client final message format")
+            raise SaslError("Invalid SCRAM client final message format")
         if match["nonce"] != self._nonce:
-            raise Failed("Invalid client nonce in the final client message.")
+            raise SaslError("Invalid client nonce in the final client message.")
         channel = base64.b64encode(base64.b64decode(match["channel"])).decode()
         signed = f"{self._signed},c={channel},r={self._nonce}".encode()
         signature = hmac.digest(credential.stored_key, signed, self._kind.hash)
         proof = base64.b64decode(match["proof"])
         if len(proof) != len(signature):
-            raise Broken(f"a proof of {len(proof)} bytes instead of {len(signature)}")
+            raise InvalidSaslMessage(f"a proof of {len(proof)} bytes instead of {len(signature)}")
         client_key = bytes(a ^ b for a, b in zip(signature, proof, strict=True))
         if not hmac.compare_digest(hashlib.new(self._kind.hash, client_key).digest(), credential.stored_key):
-            raise Failed("Invalid client credentials")
+            raise SaslError("Invalid client credentials")
         self.complete = True
         return "v=" + base64.b64encode(hmac.digest(credential.server_key, signed, self._kind.hash)).decode()
 

@@ -35,7 +35,7 @@ _KEY_OF: Final[Mapping[str, tuple[str, str | None]]] = {
     "EdDSA": ("OKP", "Ed25519"),
     **dict.fromkeys(("HS256", "HS384", "HS512"), ("oct", None)),
 }
-"""The key type and curve that each algorithm requires."""
+"""The key type and the curve (None for key types without one) that each signature algorithm requires."""
 _READ_AS: Final = {"RSA": "RS256", "OKP": "EdDSA", "oct": "HS256", "P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _THUMBPRINTS: Final = ("x5t", "x5t#S256")
 _TIME_MAX: Final = 1e12
@@ -75,12 +75,12 @@ def _key_of(data: Mapping[str, Any]) -> Any:
 class KeySource(Protocol):
     """The source of the keys that verify tokens, a JWKS document in a file or at a URL (`ottla.broker.net.jwks`)."""
 
-    def known(self) -> Sequence[SigningKey]:
+    def current_keys(self) -> Sequence[SigningKey]:
         """Return the current keys that verify tokens. Raises OSError or ValueError if they cannot be read."""
         ...
 
-    def missed(self, kid: str) -> None:
-        """Report that a token names the unknown key id `kid`, so that the keys can be fetched again."""
+    def maybe_expedite_refresh(self, kid: str) -> None:
+        """Fetch the keys again soon, because a token names the unknown key id `kid` (KAFKA RefreshingHttpsJwks.maybeExpediteRefresh)."""
         ...
 
 
@@ -97,7 +97,7 @@ class ClaimRules:
     skew_s: int = 30
 
 
-class SignedTokens:
+class SignedTokenValidator:
     """The validator of signed OAUTHBEARER tokens. Times are compared with the wall clock. `log_problem` logs why a token is invalid."""
 
     def __init__(self, source: KeySource, rules: ClaimRules, now_ms: Callable[[], int], log_problem: Callable[[str], object]) -> None:
@@ -133,12 +133,12 @@ class SignedTokens:
         if kid is not None and not isinstance(kid, str):
             raise BadToken("the token's key id is not a string")
         try:
-            found = select(self._source.known(), header, algorithm)
+            found = select(self._source.current_keys(), header, algorithm)
         except (OSError, ValueError, TypeError) as error:  # TypeError: a key set may contain any type instead of a string
             raise BadToken(f"the keys cannot be read: {error}") from None
         if found is None:
             if kid is not None:
-                self._source.missed(kid)
+                self._source.maybe_expedite_refresh(kid)
             raise BadToken("no key of the set matches the token")
         if found.data.get("crv") != _KEY_OF[algorithm][1]:
             raise BadToken("the token's algorithm does not match its key")

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 ANONYMOUS_NAME: Final = "ANONYMOUS"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""Older versions are disabled in Java, too, whatever the setting says."""
+"""The TLS versions that can be enabled. Java disables older versions, too, whatever ssl.enabled.protocols says."""
 _OF_1_3: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 _EXCHANGES: Final = {"ECDHE_ECDSA": "ECDHE-ECDSA-", "ECDHE_RSA": "ECDHE-RSA-", "DHE_RSA": "DHE-RSA-", "DHE_DSS": "DHE-DSS-", "RSA": ""}
 _CIPHERS: Final = {

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.in_flight import NO_MEMBER, InFlightBatch, InFlightState, RecordState, Run
-from ottla.broker.share.share_partition import SharePartition, Update
+from ottla.broker.share.share_partition import SharePartition, StateUpdate
 from ottla.protocol.error_codes import ErrorCode
 
 
@@ -52,8 +52,8 @@ class _Segment(NamedTuple):
     type: AcknowledgeType
 
 
-def acknowledge(partition: SharePartition, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int) -> Update:
-    """Begin the state transitions for a member's acknowledgements. Return them as one `Update`, which the caller writes.
+def acknowledge(partition: SharePartition, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int) -> StateUpdate:
+    """Begin the state transitions for a member's acknowledgements. Return them as one `StateUpdate`, which the caller writes.
 
     Raises Rejected(INVALID_RECORD_STATE or INVALID_REQUEST) if one acknowledgement is not allowed, after the others were rolled back.
     """
@@ -62,7 +62,7 @@ def acknowledge(partition: SharePartition, member_id: str, batches: Sequence[Ack
         for batch in batches:
             acknowledging.take(batch)
     except Rejected:
-        partition.not_written(acknowledging.update, now_ms)
+        partition.roll_back(acknowledging.update, now_ms)
         raise
     return acknowledging.update
 
@@ -74,7 +74,7 @@ class _Acknowledging:
         self.partition = partition
         self.member_id = member_id
         self.now_ms = now_ms
-        self.update = Update()
+        self.update = StateUpdate()
 
     def take(self, acknowledged: AcknowledgementBatch) -> None:
         segments = list(_segments(acknowledged))

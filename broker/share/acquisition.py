@@ -125,7 +125,7 @@ class _Acquiring:
         partition = self.partition
         if not partition.in_flight or fetch_offset >= base_offset:
             return
-        missing = [batch for batch in partition.in_flight.touching(fetch_offset, base_offset - 1) if batch.last_offset >= fetch_offset]
+        missing = [batch for batch in partition.in_flight.overlapping(fetch_offset, base_offset - 1) if batch.last_offset >= fetch_offset]
         archived = partition.archive(missing, fetch_offset, base_offset - 1, RecordState.AVAILABLE)
         partition.delivery_complete_count += archived
         if archived:
@@ -201,7 +201,7 @@ class _Acquiring:
             if throttled_to > count:
                 max_records = min(max_records, throttled_to - count)
             if max_records < len(run):
-                batch.cut(run.first_offset + max_records)
+                batch.split_at(run.first_offset + max_records)
             run.state.acquire(self.request.member_id, self._lock(run))
             _extend(acquired, AcquiredRecords(run.first_offset, run.last_offset, run.state.delivery_count))
             count += len(run)
@@ -262,7 +262,7 @@ class _Acquiring:
     def _without_aborted(self, aborted: Sequence[Fetched]) -> list[AcquiredRecords]:
         partition = self.partition
         for base, last in aborted:
-            batches = partition.in_flight.touching(base, last)
+            batches = partition.in_flight.overlapping(base, last)
             partition.delivery_complete_count += partition.archive(batches, base, last, RecordState.ACQUIRED)
         if not aborted:
             return self.acquired

@@ -35,7 +35,7 @@ class RecordState(IntEnum):
         return self is RecordState.ACKNOWLEDGED or self is RecordState.ARCHIVED
 
 
-MOVES: Final[dict[RecordState, frozenset[RecordState]]] = {
+VALID_TRANSITIONS: Final[dict[RecordState, frozenset[RecordState]]] = {
     RecordState.AVAILABLE: frozenset({RecordState.ACQUIRED}),
     RecordState.ACQUIRED: frozenset(
         {RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED},
@@ -88,7 +88,7 @@ class InFlightState:
         self.lock_deadline_ms = lock_deadline_ms
 
     def move(self, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
-        """Move the records to `state` at once, without an owner. Return False if `MOVES` forbids it or a transition is pending.
+        """Move the records to `state` at once, without an owner. Return False if `VALID_TRANSITIONS` forbids it or a transition is pending.
 
         Records whose delivery count has reached the limit get the state `given_up` instead of AVAILABLE.
         """
@@ -96,7 +96,7 @@ class InFlightState:
             return False
         if state is RecordState.AVAILABLE and self.delivery_count >= delivery_count_limit:
             state = given_up
-        if state not in MOVES[self.state]:
+        if state not in VALID_TRANSITIONS[self.state]:
             return False
         self.state = state
         self.member_id = NO_MEMBER
@@ -104,7 +104,7 @@ class InFlightState:
 
     def begin(self, change: object, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
         """Move the records like `move`, but as a transition of the update `change`, which `commit` or `roll_back` ends. Return False, and
-        change nothing, if `MOVES` forbids it or another transition is pending.
+        change nothing, if `VALID_TRANSITIONS` forbids it or another transition is pending.
         """
         before = self.state, self.member_id, delivery_count_limit
         moved = self.move(state, delivery_count_limit, given_up)
@@ -180,7 +180,7 @@ class InFlightBatch:
         assert not self.is_split, "the records may differ"
         return self.runs[0].state
 
-    def cut(self, offset: int) -> None:
+    def split_at(self, offset: int) -> None:
         """Split the run of records that contains the offset, so that a run begins at the offset."""
         self.is_split = True
         at = bisect_right(self.runs, offset, key=_first) - 1
@@ -191,12 +191,12 @@ class InFlightBatch:
     def part(self, first_offset: int, last_offset: int) -> list[Run]:
         """Return the runs of the batch that cover exactly its offsets in the range, after splitting runs at both ends of the range."""
         if first_offset > self.first_offset:
-            self.cut(first_offset)
+            self.split_at(first_offset)
         if last_offset < self.last_offset:
-            self.cut(last_offset + 1)
+            self.split_at(last_offset + 1)
         return self.runs[bisect_left(self.runs, first_offset, key=_first) : bisect_right(self.runs, last_offset, key=_first)]
 
-    def touching(self, first_offset: int, last_offset: int) -> Iterator[Run]:
+    def overlapping(self, first_offset: int, last_offset: int) -> Iterator[Run]:
         """Yield the runs of the batch that have offsets in the range. The first is found by binary search, because a batch may have
         thousands of runs.
         """
@@ -259,7 +259,7 @@ class InFlight:
         """Return the batches in flight that begin in the range, both ends included."""
         return self.batches[bisect_left(self.batches, first_offset, key=_first) : bisect_right(self.batches, last_offset, key=_first)]
 
-    def touching(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
+    def overlapping(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
         """Return the batches that begin in the range, and the one before them, which may reach into the range."""
         floor = self.floor(first_offset)
         return self.beginning_in(first_offset if floor is None else floor.first_offset, last_offset)

@@ -5,7 +5,7 @@ Invariants:
   Records below are acknowledged or archived, those above were never delivered.
 * A record has one state. A member owns exactly the records that it acquired and that were neither acknowledged, released nor timed out.
 * A delivery count never decreases. It increases with each acquisition.
-* Acknowledgements and releases take effect when their write succeeds (`begun`, then `written` or `not_written`). An expired lock takes
+* Acknowledgements and releases take effect when their write succeeds (`begin`, then `commit` or `roll_back`). An expired lock takes
   effect at once, because the member may not keep the record, whatever happens to the write.
 * If the group has a dead letter queue, a record that is rejected or was delivered too often is ARCHIVING until its dead letter was
   written, or could not be. The write of the dead letter begins when that state is durable, and again if `load` reads that state.
@@ -43,10 +43,10 @@ class AcquiredRecords(NamedTuple):
         return self.last_offset - self.first_offset + 1
 
 
-class Update:
+class StateUpdate:
     """State transitions that one write to the share group state persists.
 
-    `SharePartition.written` commits them all; `not_written` rolls them all back. `batches` are the changed states for the persister.
+    `SharePartition.commit` commits them all; `roll_back` rolls them all back. `batches` are the changed states for the persister.
     """
 
     __slots__ = ("batches", "dead_letters")
@@ -107,7 +107,7 @@ class SharePartition:
             self._gap = None if gap is None else (gap, self.end_offset)
             self.trim()
 
-    def to_write(self, batches: Sequence[StateBatch]) -> WrittenState:
+    def state_to_write(self, batches: Sequence[StateBatch]) -> WrittenState:
         """Return the argument of `Persister.write` for these changed batches: with the epochs, start offset and completed count."""
         return WrittenState(self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete_count, batches)
 
@@ -201,10 +201,10 @@ class SharePartition:
         expired: list[StateBatch] = []
         while self._locks and self._locks[0][0] <= now_ms:
             _, first, last = heapq.heappop(self._locks)
-            for batch in self.in_flight.touching(first, last):
+            for batch in self.in_flight.overlapping(first, last):
                 if batch.straddles(self.start_offset):
-                    batch.cut(self.start_offset)
-                for run in batch.touching(first, last):
+                    batch.split_at(self.start_offset)
+                for run in batch.overlapping(first, last):
                     self._expire(run, now_ms, expired)
         return expired
 
@@ -221,7 +221,7 @@ class SharePartition:
         self._count_if_terminal(run)
         self.may_have_available = True
 
-    def expired_written(self, expired: Iterable[StateBatch]) -> None:
+    def add_expired_dead_letters(self, expired: Iterable[StateBatch]) -> None:
         """Add the dead letters of records whose locks have expired to `dead_letters`, whether or not the write of their state succeeded."""
         for first, last, state, delivery_count in expired:
             if state == RecordState.ARCHIVING:
@@ -229,7 +229,7 @@ class SharePartition:
 
     # --- transitions -------------------------------------------------------------------------------------------------------------
 
-    def begin(self, update: Update, run: Run, state: RecordState) -> bool:
+    def begin(self, update: StateUpdate, run: Run, state: RecordState) -> bool:
         """Begin the transition of acquired records to `state`, as part of `update`. Return False, and change nothing, if their state does
         not allow it or another transition is pending.
         """
@@ -243,7 +243,7 @@ class SharePartition:
         self._count_if_terminal(run)
         return True
 
-    def written(self, update: Update) -> bool:
+    def commit(self, update: StateUpdate) -> bool:
         """Commit the update's transitions, add its dead letters to `dead_letters`, and remove settled records from the front (`trim`).
         Return whether the start offset has moved."""
         for run in self._changing(update):
@@ -253,7 +253,7 @@ class SharePartition:
         self.dead_letters += [each for each in update.dead_letters if any(self._archiving(each))]
         return self.trim()
 
-    def dead_letters_ended(self, letters: DeadLetters) -> StateBatch:
+    def archive_dead_letters(self, letters: DeadLetters) -> StateBatch:
         """Archive records whose dead letters were written, or could not be. Return the change to persist."""
         for run in self._archiving(letters):
             run.state.archive()
@@ -265,7 +265,7 @@ class SharePartition:
             if run.state.state is RecordState.ARCHIVING:
                 yield run
 
-    def not_written(self, update: Update, now_ms: int) -> None:
+    def roll_back(self, update: StateUpdate, now_ms: int) -> None:
         """Roll back the update's transitions, because the write failed or one of the update's transitions is not allowed."""
         for run in self._changing(update):
             was_terminal = run.state.state.is_terminal
@@ -280,20 +280,20 @@ class SharePartition:
             below = self.in_flight.beginning_in(self.in_flight.first.first_offset, self.start_offset - 1)
             self.archive(below, self.in_flight.first.first_offset, self.start_offset - 1, RecordState.AVAILABLE)
 
-    def _changing(self, update: Update) -> Iterator[Run]:
+    def _changing(self, update: StateUpdate) -> Iterator[Run]:
         for first, last, _, _ in update.batches:
             for run in self.runs(first, last):
                 if run.state.change is update:
                     yield run
 
-    def release(self, member_id: str) -> Update:
+    def release(self, member_id: str) -> StateUpdate:
         """Begin to release all acquired records of a member that has left; their delivery counts stay. Return the update to write."""
-        update = Update()
+        update = StateUpdate()
         for batch in self.in_flight:
             if not any(run.state.state is RecordState.ACQUIRED and run.state.member_id == member_id for run in batch.runs):
                 continue
             if batch.straddles(self.start_offset):
-                batch.cut(self.start_offset)
+                batch.split_at(self.start_offset)
             for run in batch.runs:
                 if run.state.state is RecordState.ACQUIRED and run.state.member_id == member_id:
                     gone = run.last_offset < self.start_offset
@@ -302,7 +302,7 @@ class SharePartition:
 
     # --- the start offset --------------------------------------------------------------------------------------------------------
 
-    def log_starts_at(self, log_start_offset: int) -> None:
+    def advance_to_log_start(self, log_start_offset: int) -> None:
         """Move the start offset up to the log start offset. Available records below it are archived; acquired ones stay acquired."""
         if log_start_offset <= self.start_offset:
             return
@@ -397,8 +397,8 @@ class SharePartition:
 
     def runs(self, first_offset: int, last_offset: int) -> Iterator[Run]:
         """Yield the runs (consecutive records with the same delivery state) that have offsets in the range."""
-        for batch in self.in_flight.touching(first_offset, last_offset):
-            yield from batch.touching(first_offset, last_offset)
+        for batch in self.in_flight.overlapping(first_offset, last_offset):
+            yield from batch.overlapping(first_offset, last_offset)
 
     def _count_if_terminal(self, run: Run) -> None:
         if run.state.state.is_terminal:

@@ -64,10 +64,10 @@ def _joins_at_once(original: Any) -> Callable[..., frozenset[int] | None]:
 
 
 def _to_the_end(original: Any) -> Callable[..., int]:
-    def bound(self: PartitionLog, isolation: Isolation) -> int:
+    def visible_end_offset(self: PartitionLog, isolation: Isolation) -> int:
         return self.log_end_offset
 
-    return bound
+    return visible_end_offset
 
 
 def _complete_at_once(original: Any) -> Callable[..., None]:
@@ -94,7 +94,7 @@ OF_BROKERS: Final = (
     Mutation("a truncated log forgets the leader epochs of the removed records", LeaderEpochs, "truncate_from_end", nothing),
     Mutation("a fetch with another leader epoch is rejected", Replica, "check_epoch", nothing),
     Mutation("a replica that joins the ISR has every committed record", Leadership, "expansion", _joins_at_once),
-    Mutation("nobody reads beyond the high watermark", PartitionLog, "bound", _to_the_end),
+    Mutation("nobody reads beyond the high watermark", PartitionLog, "visible_end_offset", _to_the_end),
     Mutation(
         "read_committed ends at the first open transaction", PartitionLog, "last_stable_offset", lambda _: lambda log: log.high_watermark
     ),

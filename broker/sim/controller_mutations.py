@@ -20,7 +20,7 @@ from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.leadership import Leadership
-from ottla.broker.runtime.nodes import snapshot_maker
+from ottla.broker.runtime.nodes import snapshot_generator
 from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 from ottla.broker.sim.mutation import Mutation, always, nothing
 
@@ -102,5 +102,5 @@ OF_THE_CONTROLLER: Final = (
     Mutation("a silent broker is fenced", BrokerSessions, "expired", nothing),
     Mutation("a block of producer ids is allocated once", k67_allocate_producer_ids, "allocate_block_to", _same_block),
     Mutation("metadata is synced before it is published", SoleVoter, "_sync", _notified_before_sync),
-    Mutation("a snapshot has everything that the log before it had", snapshot_maker, "to_records", _without_the_last),
+    Mutation("a snapshot has everything that the log before it had", snapshot_generator, "to_records", _without_the_last),
 )

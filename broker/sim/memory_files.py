@@ -117,7 +117,7 @@ class MemoryFiles(Files):
         self.on_call("open", path)
         return self._new_fd(self.nodes[path], path)
 
-    def own(self, path: Path) -> None:
+    def break_hard_links(self, path: Path) -> None:
         """Do nothing: these files have no hard links."""
 
     def open_read(self, path: Path) -> int:

@@ -62,7 +62,7 @@ class MemoryTransport(asyncio.Transport):
 
     other: MemoryTransport
     context: Context | None = None
-    """The context in which its protocol is called; by default the caller's."""
+    """The context in which the transport's protocol is called; None: the caller's."""
 
     def __init__(self, protocol: asyncio.Protocol, local: Address, remote: Address) -> None:
         super().__init__({"sockname": local, "peername": remote})

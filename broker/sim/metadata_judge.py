@@ -18,8 +18,8 @@ _MIN_ISR_NAME: Final = "min.insync.replicas"
 UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 
 
-class MetadataWatch:
-    """Collects every committed metadata image; `look` checks the images collected since its last call, and raises Violation."""
+class MetadataChecker:
+    """Collects every committed metadata image; `check` checks the images collected since its last call, and raises Violation."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
@@ -31,7 +31,7 @@ class MetadataWatch:
         self._seen: tuple[ControllerRole | None, int] = (None, 0)
         cluster.controller.on_committed = self._new.append
 
-    def look(self) -> list[tuple[MetadataImage, MetadataImage]]:
+    def check(self) -> list[tuple[MetadataImage, MetadataImage]]:
         """Check all metadata images that were committed since the last call; return each image with the one before it. Raises Violation."""
         steps = []
         while self._new:
@@ -117,7 +117,7 @@ def may_elect_uncleanly(image: MetadataImage, topic: TopicImage) -> bool:
     return image.configs.get((ResourceType.TOPIC, topic.name), {}).get(UNCLEAN_SETTING) == "true"
 
 
-def _is_put_in_uncleanly(image: MetadataImage, topic: TopicImage, now: PartitionRegistration) -> bool:
+def _joined_isr_uncleanly(image: MetadataImage, topic: TopicImage, now: PartitionRegistration) -> bool:
     """Return whether the partition's only ISR member may be a fenced broker that lacks records. Cancelling a reassignment whose adding
     replicas are the whole ISR replaces the ISR by the first remaining replica (KAFKA PartitionReassignmentRevert)."""
     return may_elect_uncleanly(image, topic) and len(now.isr) == 1 and now.leader == -1
@@ -150,7 +150,7 @@ def _wrong_registration(image: MetadataImage, topic: TopicImage, now: PartitionR
         "the leader is fenced": now.leader not in fenced,
         "a fenced broker is in the ISR": not fenced & in_sync
         or (not has_elr and len(in_sync) == 1)
-        or _is_put_in_uncleanly(image, topic, now),
+        or _joined_isr_uncleanly(image, topic, now),
         "an added or removed replica is not a replica": moving <= replicas,
     }
     return ", ".join(what for what, holds in rules.items() if not holds)

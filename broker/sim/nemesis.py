@@ -60,7 +60,7 @@ class Fault:
         return f"{self.at_ms / 1000:8.3f} s  {self.kind} {self.node} for {self.for_ms / 1000:.3f} s"
 
 
-def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tuple[str, ...] = ()) -> list[Fault]:
+def draw_faults(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tuple[str, ...] = ()) -> list[Fault]:
     """Draw random faults between the times `begin_ms` and `end_ms`. Runs differ in the number of faults and in their kinds, which always
     include `sure`."""
     kinds = [*random.sample(KINDS, random.randint(1, 5)), *sure]
@@ -90,7 +90,7 @@ class Nemesis:
         self._under_way = 0
         self._not_recovered: set[int] = set()
         """Nodes that lost power and are still in some ISR from before."""
-        self._does: dict[str, Callable[[SimNode, Fault], Callable[[], None] | None]] = {
+        self._actions: dict[str, Callable[[SimNode, Fault], Callable[[], None] | None]] = {
             "kill": self._kill,
             "stop": self._stop,
             "pause": self._pause,
@@ -109,7 +109,7 @@ class Nemesis:
             ZOMBIE: self._client,
         }
 
-    def follow(self, faults: list[Fault]) -> None:
+    def schedule(self, faults: list[Fault]) -> None:
         """Schedule the injection of each fault at its time."""
         for fault in faults:
             self.loop.call_in_us(fault.at_ms * 1000 - self.loop.now_us, self._begin, fault)
@@ -128,7 +128,7 @@ class Nemesis:
         self._forget_recovered()
         if self.over or self._not_recovered:
             return
-        end = self._does[fault.kind](self.cluster.everyone[fault.node], fault)
+        end = self._actions[fault.kind](self.cluster.everyone[fault.node], fault)
         if end is not None:
             self.injected.append(fault)
             self._under_way += 1

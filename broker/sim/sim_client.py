@@ -71,7 +71,7 @@ class SimClient:
             )
         return await link.call(request, timeout_ms=REQUEST_MS, version=version)
 
-    async def anybody(self, request: Message, version: int | None = None) -> Any:
+    async def call_any(self, request: Message, version: int | None = None) -> Any:
         """Send a request to random brokers until one responds; return the response."""
         while True:
             try:
@@ -82,7 +82,7 @@ class SimClient:
     async def leader_of(self, tp: TopicPartition) -> int:
         """Return the node id of the partition's leader as far as the client knows. If it knows none, request metadata until it does."""
         while tp not in self._leaders:
-            answer = await self.anybody(MetadataRequest([MetadataRequestTopic(name=tp[0])], allow_auto_topic_creation=False), 12)
+            answer = await self.call_any(MetadataRequest([MetadataRequestTopic(name=tp[0])], allow_auto_topic_creation=False), 12)
             for topic in answer.topics:
                 for partition in topic.partitions:
                     key, epoch = (topic.name or "", partition.partition_index), partition.leader_epoch
@@ -104,7 +104,7 @@ class SimClient:
         """Return the node id of the coordinator of a group (kind 0) or a transactional id (kind 1). If the client does not know it, ask
         brokers until one returns it."""
         while (key, kind) not in self._coordinators:
-            answer = await self.anybody(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
+            answer = await self.call_any(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
             (found,) = answer.coordinators
             if found.error_code == ErrorCode.NONE:
                 self._coordinators[key, kind] = found.node_id

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.cluster.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.broker.cluster.image import ELR_VERSION, MetadataImage, PartitionRegistration, TopicImage
 from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.log_batches import batches_of
-from ottla.broker.sim.metadata_judge import MetadataWatch, differing, may_elect_uncleanly
+from ottla.broker.sim.metadata_judge import MetadataChecker, differing, may_elect_uncleanly, nobody_may_lead
 from ottla.broker.sim.sim_cluster import SESSION_MS, SimBroker, SimCluster
 from ottla.broker.sim.violation import Violation
 from ottla.broker.storage.leader_epochs import UNDEFINED, EpochStart
@@ -44,31 +44,31 @@ class _Committed:
     """The first offset that the observed unclean elections may have lost."""
 
 
-class _Kept(NamedTuple):
-    """The greatest high watermark of a replica during the life of its process, and its leader epoch."""
+class _ReportedMark(NamedTuple):
+    """The greatest high watermark of a replica during the life of its process (`end`), and its leader epoch."""
 
     partition: Partition
     end: int
     epoch: int
 
 
-class Watch:
-    """Checks the invariants of a running cluster whenever `look` is called, which raises Violation."""
+class ClusterChecker:
+    """Checks the invariants of a running cluster whenever `check` is called, which raises Violation."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
-        self.metadata = MetadataWatch(cluster)
+        self.metadata = MetadataChecker(cluster)
         self._committed: dict[tuple[bytes, int], _Committed] = {}
         self._silent_us: dict[int, int] = {}
         self._marks: dict[tuple[int, bytes, int], tuple[Partition, int, int]] = {}
-        self._kept: dict[tuple[int, bytes, int], _Kept] = {}
-        self.cuts_below = 0
+        self._reported: dict[tuple[int, bytes, int], _ReportedMark] = {}
+        self.truncations_below_mark = 0
         """How often a replica was truncated below a high watermark that it had reported."""
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check everything in the cluster that has changed since the last call. Raises Violation."""
         self._check_silent_brokers()
-        for before, after in self.metadata.look():
+        for before, after in self.metadata.check():
             self._check_partitions(before, after)
         for node in self._cluster.nodes.values():
             # A node that starts or shuts down is checked, too, because it may lead. It has no services before its logs are open.
@@ -92,7 +92,8 @@ class Watch:
                     raise Violation(f"{node.host} has been silent for {FENCED_AFTER_US // 1_000_000} s, but is not fenced")
 
     def _check_partitions(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Check that a replica joins the ISR only with every committed record, and record unclean elections."""
+        """Check that a replica joins the ISR only with every committed record, and that elections are clean; record unclean elections of
+        topics that allow them."""
         for topic_id, topic in after.topics.items():
             old_topic = before.topics.get(topic_id)
             if old_topic is None or old_topic is topic:
@@ -102,16 +103,12 @@ class Watch:
                 eligible = {old.leader, *old.isr, *old.elr} - {-1}
                 called_off = bool(now.isr) and eligible.isdisjoint(now.isr) and eligible <= {*old.adding_replicas}
                 if now.leader_epoch > old.leader_epoch and (called_off or now.leader not in {-1, *eligible}):
-                    self._elected_outside(after, topic, index, now)
+                    if may_elect_uncleanly(before, topic) or may_elect_uncleanly(after, topic):
+                        self._committed.setdefault((topic_id, index), _Committed()).unclean.append(now.leader_epoch)
+                    else:
+                        _check_clean_election(before, f"{topic.name}-{index}", old, now)
                 for node in sorted(set(now.isr) - set(old.isr)):
-                    self._has_joined(self._cluster.nodes[node], topic, index)
-
-    def _elected_outside(self, image: MetadataImage, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
-        """Record the election of a leader outside the ISR and the eligible leader replicas as unclean, if the topic allows unclean
-        elections. In other topics this can only be the last known leader (KIP-966), and `_has_all` checks that it has every committed
-        record."""
-        if may_elect_uncleanly(image, topic):
-            self._committed.setdefault((topic.topic_id, index), _Committed()).unclean.append(now.leader_epoch)
+                    self._check_joined(self._cluster.nodes[node], topic, index)
 
     def lost_from(self, partition: Partition) -> int:
         """Return the first offset of the partition from which unclean elections may have lost records."""
@@ -122,7 +119,7 @@ class Watch:
         """The number of unclean elections that were seen."""
         return sum(len(known.unclean) for known in self._committed.values())
 
-    def _has_joined(self, node: SimBroker, topic: TopicImage, index: int) -> None:
+    def _check_joined(self, node: SimBroker, topic: TopicImage, index: int) -> None:
         known = self._committed.get((topic.topic_id, index))
         partition = partition_at(node, topic, index)
         if partition is None or known is None or (known.unclean and known.unclean[-1] > known.led[0]):
@@ -154,22 +151,22 @@ class Watch:
         A follower has the records that its leader reported as committed. Every cleanly elected leader has them too, so none can make the
         follower truncate them.
         """
-        kept, end, epoch = self._kept.get(key), partition.log.log_end_offset, partition.replica.leader_epoch
-        if kept is not None and kept.partition is partition:
-            if end >= kept.end >= mark:
+        reported, end, epoch = self._reported.get(key), partition.log.log_end_offset, partition.replica.leader_epoch
+        if reported is not None and reported.partition is partition:
+            if end >= reported.end >= mark:
                 return
-            if end < kept.end:
-                self.cuts_below += 1
-                if not any(unclean > kept.epoch for unclean in self._committed.get(key[1:], _Committed()).unclean):
-                    text = f"is truncated to {end} in epoch {epoch}, below its high watermark {kept.end} of epoch {kept.epoch}"
+            if end < reported.end:
+                self.truncations_below_mark += 1
+                if not any(unclean > reported.epoch for unclean in self._committed.get(key[1:], _Committed()).unclean):
+                    text = f"is truncated to {end} in epoch {epoch}, below its high watermark {reported.end} of epoch {reported.epoch}"
                     raise Violation(f"node {key[0]}: {_name(partition)} {text}, without an unclean election")
-        self._kept[key] = _Kept(partition, mark, epoch)
+        self._reported[key] = _ReportedMark(partition, mark, epoch)
 
     def _check_leader(self, node: int, partition: Partition, mark: int) -> None:
         known = self._committed.setdefault((partition.log.topic_id, partition.index), _Committed())
         epoch = partition.replica.leader_epoch
         if epoch < known.led[0]:
-            self._is_at_successor(node, partition, known, mark)
+            self._check_old_leader(node, partition, known, mark)
             return
         if epoch == known.led[0] and node != known.leader:
             raise Violation(f"nodes {known.leader} and {node} both lead {_name(partition)} in epoch {epoch}")
@@ -178,13 +175,13 @@ class Watch:
                 f"node {node}: the high watermark of {_name(partition)} decreased from {known.led[1]} to {mark} in epoch {epoch}"
             )
         if epoch > known.led[0]:
-            self._has_all(node, partition, known)
+            self._check_new_leader(node, partition, known)
         known.led, known.leader, known.epochs = (epoch, mark), node, partition.log.epochs.entries
         for base, following, data in batches_of(partition.log, known.end, mark):
             known.batches[base] = _digest(data)
             known.end = following
 
-    def _is_at_successor(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
+    def _check_old_leader(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
         """Check a leader of an old epoch, which does not know its successor yet: it can commit only records that the successor had when it
         was elected."""
         if known.unclean and known.unclean[-1] > partition.replica.leader_epoch:
@@ -198,12 +195,12 @@ class Watch:
                 text = f"commits {_name(partition)} up to {mark}, which its successor {other.node_id} does not have"
                 raise Violation(f"node {node} of the old epoch {partition.replica.leader_epoch} {text}")
 
-    def _has_all(self, node: int, partition: Partition, known: _Committed) -> None:
+    def _check_new_leader(self, node: int, partition: Partition, known: _Committed) -> None:
         """Check that a new leader has every committed record, except those that an unclean election may lose."""
         start = partition.log.log_start_offset
         elected = next((epoch for epoch in known.unclean if epoch > known.led[0]), None)
         if elected is not None:
-            lost_from = parted_at(partition.log, elected, known.epochs)
+            lost_from = divergence_offset(partition.log, elected, known.epochs)
             known.lost_from = min(known.lost_from, lost_from)
             if lost_from < known.end:
                 known.batches = {base: digest for base, digest in known.batches.items() if base < lost_from}
@@ -218,7 +215,24 @@ class Watch:
             )
 
 
-def parted_at(log: PartitionLog, elected: int, epochs: Sequence[EpochStart]) -> int:
+def _check_clean_election(before: MetadataImage, name: str, old: PartitionRegistration, now: PartitionRegistration) -> None:
+    """Raise Violation for a leader outside the ISR and the eligible leader replicas, in a topic without unclean elections. Three cases are
+    no violation; `_check_new_leader` checks that the leader has every committed record:
+
+    - The leader is the last known leader of a partition without eligible replicas (KIP-966).
+    - No replica could lead, so the administrator requested an unclean election (`SimAdmin.elect_longest`).
+    - The image contains several changes of the partition: the leader may have joined the ISR in between.
+    """
+    last_known = before.features.get(ELR_VERSION, 0) >= 1 and now.leader in old.last_known_elr
+    if last_known or nobody_may_lead(before, old) or now.partition_epoch > old.partition_epoch + 1:
+        return
+    raise Violation(
+        f"{name}: an unclean election, which the topic does not allow, made node {now.leader} the leader, with the ISR {now.isr}, in epoch "
+        f"{now.leader_epoch}; before, the ISR was {old.isr} and the eligible leader replicas were {old.elr}"
+    )
+
+
+def divergence_offset(log: PartitionLog, elected: int, epochs: Sequence[EpochStart]) -> int:
     """Return the offset up to which `log`, as it was when leader epoch `elected` began, agrees with another log whose epochs are `epochs`.
 
     The offset may be below the end of `log`, which may contain records that were never committed or that an unclean election had lost.

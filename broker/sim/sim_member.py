@@ -48,7 +48,7 @@ class SimMember(SimClient):
         self._member_id = ""
         self._epoch = 0
         self._owned: dict[int, int] = {}
-        """Its position by partition."""
+        """The member's position (the offset that it reads next) in each assigned partition."""
         self._committed_up_to: dict[int, int] = {}
         """The committed offsets it knows of; a commit without a response is repeated."""
         self._wanted: set[int] = set()

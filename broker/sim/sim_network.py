@@ -32,7 +32,7 @@ class NetworkLink:
 
     latency_us: tuple[int, int] = USUAL_US
     blocked: int = 0
-    """The number of faults that block it."""
+    """The number of active faults that block this link."""
     loss: float = 0.0
     held: list[tuple[ByteStream, Callable[[], None]]] = field(default_factory=list)
 
@@ -99,7 +99,7 @@ class SimNetwork(MemoryNetwork):
         self.loop = loop
         self.random = random
         self.context = Context()
-        self.dark: set[str] = set()
+        self.hosts_without_power: set[str] = set()
         """Hosts without power."""
         self._network_links: dict[tuple[str, str], NetworkLink] = {}
         self._ends: dict[SimTransport, None] = {}
@@ -159,7 +159,7 @@ class SimNetwork(MemoryNetwork):
         for end in ends:
             end.lose(None)
         if power:
-            self.dark.add(process.host)
+            self.hosts_without_power.add(process.host)
             self._silent.setdefault(process.host, []).extend(ends)
         else:
             for end in ends:
@@ -167,7 +167,7 @@ class SimNetwork(MemoryNetwork):
 
     def power_is_back(self, host: str) -> None:
         """Reset the connections that the host had before its power loss; peers that still wait on them are notified by the reset."""
-        self.dark.discard(host)
+        self.hosts_without_power.discard(host)
         for end in self._silent.pop(host, []):
             end.stream.carry(end.other.reset)
 
@@ -196,7 +196,7 @@ class _Dialling:
 
     def _arrived(self) -> None:
         network, (host, _) = self._network, self._address
-        if host in network.dark:
+        if host in network.hosts_without_power:
             return
         server = network.servers.get(self._address)
         if server is None or server.make is None:

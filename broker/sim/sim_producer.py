@@ -77,7 +77,7 @@ class SimProducer(SimClient):
     async def init(self) -> None:
         """Get a producer id by InitProducerId, so that the producer is idempotent."""
         while True:
-            answer = await self.anybody(InitProducerIdRequest(None, 60_000), 5)
+            answer = await self.call_any(InitProducerIdRequest(None, 60_000), 5)
             if answer.error_code == ErrorCode.NONE:
                 self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
                 return

@@ -57,11 +57,11 @@ class ShareGroupHistory:
         self._numbers = 0
         self._values: dict[Offset, bytes | None] = {}
         self._acknowledgements: dict[Offset, set[int]] = {}
-        """The types of acknowledgements that were sent."""
+        """The types of the acknowledgements that were sent for each record."""
         self._ended: dict[Offset, tuple[int, int]] = {}
-        """Accepted and rejected records, with the number at which this was answered, and the type."""
+        """For each accepted or rejected record: the number of the event in which this was confirmed, and the acknowledgement's type."""
         self._counts: dict[Offset, tuple[int, int]] = {}
-        """The greatest delivery count whose acknowledgement was answered, and the number at which this happened."""
+        """For each record: the greatest delivery count whose acknowledgement was confirmed, and the number of that event."""
 
     @property
     def counts(self) -> tuple[int, int, int]:

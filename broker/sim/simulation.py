@@ -17,13 +17,13 @@ from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.disk_audit import audited
 from ottla.broker.sim.loop import Died, SimLoop, Stuck
 from ottla.broker.sim.metadata_judge import UNCLEAN_SETTING
-from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, POWER, STALLS, Fault, Nemesis, drawn
+from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, POWER, STALLS, Fault, Nemesis, draw_faults
 from ottla.broker.sim.sim_admin import MIN_ISR as MIN_ISR_SETTING
 from ottla.broker.sim.sim_admin import SimAdmin
 from ottla.broker.sim.sim_client import SimClient, TopicPartition
 from ottla.broker.sim.sim_cluster import MIN_ISR, SESSION_MS, SimCluster, run, sleep, until
 from ottla.broker.sim.sim_copier import SimCopier
-from ottla.broker.sim.sim_judge import Watch, unequal_replicas, unsettled
+from ottla.broker.sim.sim_judge import ClusterChecker, unequal_replicas, unsettled
 from ottla.broker.sim.sim_member import GroupDeliveries, SimMember
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
 from ottla.broker.sim.sim_reader import SimReader
@@ -38,7 +38,7 @@ START_MS: Final = 20_000
 """Time limit for the start of the cluster."""
 REST_MS: Final = 180_000
 """Time limit, after healing, until all work is done and all replicas are equal."""
-LOOK_US: Final = 10_000
+CHECK_US: Final = 10_000
 """Interval of the invariant checks."""
 NODES: Final = 3
 SOURCE, COPY, LOOSE, RISKY = "t", "copy", "loose", "risky"
@@ -83,7 +83,7 @@ class Plan:
         random = Random(seed)
         synced, work_ms = random.random() < 0.3, random.choice([5_000, 10_000, 18_000])
         sure = (POWER, STALLS) if synced else ()  # a slow disk has much to lose when the power fails
-        faults = tuple(drawn(random, 500, work_ms, NODES, sure))
+        faults = tuple(draw_faults(random, 500, work_ms, NODES, sure))
         return Plan(seed, synced, work_ms, faults, random.choice([300, 1_000, 3_000]), audits=seed % AUDIT_EVERY == 0)
 
 
@@ -151,23 +151,23 @@ class Simulation:
         self.nemesis = Nemesis(self.loop, self.cluster, synced=plan.synced)
         self.nemesis.on_client = self._client_fault
         self.history = ClientHistory()
-        self.watch = Watch(self.cluster)
+        self.checker = ClusterChecker(self.cluster)
         self._random = Random(random.getrandbits(64))
         self.producers: list[SimProducer] = []
         self.copiers: list[SimCopier] = []
         self.readers: list[SimReader] = []
         self.group = GroupDeliveries()
         self.shared = SimShareGroup(self.cluster, self.history.wrong, {name: TOPICS[name] for name in (SOURCE, COPY)})
-        self.admin = SimAdmin("admin", self.cluster, self._chance(), fixed=TOPICS, unclean=(RISKY,), pause_ms=plan.admin_ms)
+        self.admin = SimAdmin("admin", self.cluster, self._new_random(), fixed=TOPICS, unclean=(RISKY,), pause_ms=plan.admin_ms)
         self._gone: list[SimCopier] = []
         self._members: list[SimMember] = []
-        self._looked_us = 0
+        self._checked_us = 0
         self._lost = 0
 
     def run(self, outcome: Outcome) -> None:
         """Run the plan, and record the result in `outcome`."""
         try:
-            outcome.violations = run(self.loop, self._whole())
+            outcome.violations = run(self.loop, self._run_plan())
             outcome.lost = self._lost
         except (Violation, Stuck) as error:
             outcome.violations = [str(error)]
@@ -176,28 +176,28 @@ class Simulation:
         outcome.virtual_ms, outcome.turns = self.loop.now_us // 1000, self.loop.turns
         outcome.happened = self.nemesis.injected
         outcome.shared = self.shared.given.counts
-        outcome.unclean = self.watch.unclean_elections
+        outcome.unclean = self.checker.unclean_elections
         outcome.administered = self.admin.done
         outcome.acknowledged = sum(send.acked for send in self.history.sends)
         disks = [(path, bytes(found.data)) for node in self.cluster.everyone.values() for path, found in sorted(node.files.nodes.items())]
         outcome.digest = blake2b(repr((self.history.sends, disks)).encode(), digest_size=8).hexdigest()
 
-    async def _whole(self) -> list[str]:
+    async def _run_plan(self) -> list[str]:
         cluster = self.cluster
-        self.loop.on_idle = self._look
+        self.loop.on_idle = self._check
         cluster.start()
         if not await until(self.loop, cluster.all_serve, START_MS):
             raise Violation("the cluster did not start")
         await self._create_topics()
         began_ms = self.loop.now_us // 1000
-        self.nemesis.follow([replace(each, at_ms=began_ms + each.at_ms) for each in self.plan.faults])
+        self.nemesis.schedule([replace(each, at_ms=began_ms + each.at_ms) for each in self.plan.faults])
         self._start_clients()
         await sleep(self.loop, self.plan.work_ms)
         self._heal()
         if not await until(self.loop, self._at_rest, REST_MS, 200):
             busy = unsettled(cluster) or self._unfinished()
             raise Violation(f"not at rest {REST_MS} ms after everything was healed: {'; '.join(busy)}")
-        self.watch.look()
+        self.checker.check()
         return self._verdict()
 
     async def _create_topics(self) -> None:
@@ -209,8 +209,8 @@ class Simulation:
         client = SimClient("first", self.cluster, Random(1))
 
         async def create() -> None:
-            await client.anybody(CreateTopicsRequest(wanted))
-            await client.anybody(configuring())
+            await client.call_any(CreateTopicsRequest(wanted))
+            await client.call_any(configuring())
 
         client.start(create())
         known = [node.broker.services.topics for node in self.cluster.nodes.values() if node.broker is not None]
@@ -225,27 +225,27 @@ class Simulation:
         copies = [(COPY, index) for index in range(TOPICS[COPY])]
         sources: list[TopicPartition] = [(SOURCE, index) for index in range(TOPICS[SOURCE])]
         for number in range(2):
-            self._produces(SimProducer(f"p{number}", self.cluster, self._chance(), self.history), sources)
-        careless = SimProducer("careless", self.cluster, self._chance(), self.history, acks=1, idempotent=False)
-        self._produces(careless, [(LOOSE, index) for index in range(TOPICS[LOOSE])])
-        self._produces(SimProducer("daring", self.cluster, self._chance(), self.history, idempotent=False), [(RISKY, 0)])
+            self._start_producer(SimProducer(f"p{number}", self.cluster, self._new_random(), self.history), sources)
+        careless = SimProducer("careless", self.cluster, self._new_random(), self.history, acks=1, idempotent=False)
+        self._start_producer(careless, [(LOOSE, index) for index in range(TOPICS[LOOSE])])
+        self._start_producer(SimProducer("daring", self.cluster, self._new_random(), self.history, idempotent=False), [(RISKY, 0)])
         self.admin.start(self.admin.administer(self.loop.now_us // 1000 + self.plan.work_ms))
         for source in sources:
             self.copiers.append(self._copier(source))
         for number in range(2):
-            member = SimMember(f"member{number}", self.cluster, self._chance(), self.history, topic=COPY, group=self.group)
+            member = SimMember(f"member{number}", self.cluster, self._new_random(), self.history, topic=COPY, group=self.group)
             self._members.append(member)
             member.start(member.work())
-        self.shared.start(self._chance)
+        self.shared.start(self._new_random)
         for tp in sources + copies:
-            reader = SimReader(f"reader-{tp[0]}-{tp[1]}", self.cluster, self._chance(), self.history, tp, committed=tp in copies)
+            reader = SimReader(f"reader-{tp[0]}-{tp[1]}", self.cluster, self._new_random(), self.history, tp, committed=tp in copies)
             self.readers.append(reader)
             reader.start(reader.read())
 
     def _copier(self, source: TopicPartition) -> SimCopier:
         name = f"copier{source[1]}.{len(self._gone)}"
         copies = [(COPY, index) for index in range(TOPICS[COPY])]
-        copier = SimCopier(name, self.cluster, self._chance(), self.history, source=source, targets=copies)
+        copier = SimCopier(name, self.cluster, self._new_random(), self.history, source=source, targets=copies)
         copier.start(copier.copy())
         return copier
 
@@ -289,18 +289,18 @@ class Simulation:
             if copier.superseded:
                 self._replace(number, copier)
 
-    def _produces(self, producer: SimProducer, tps: list[TopicPartition]) -> None:
+    def _start_producer(self, producer: SimProducer, tps: list[TopicPartition]) -> None:
         pause_ms = self._random.choice([300, 1_000, 2_000])
         self.producers.append(producer)
         producer.start(producer.produce(tps, self.loop.now_us // 1000 + self.plan.work_ms, pause_ms))
 
-    def _chance(self) -> Random:
+    def _new_random(self) -> Random:
         return Random(self._random.getrandbits(64))
 
-    def _look(self) -> None:
-        if self.loop.now_us - self._looked_us >= LOOK_US:
-            self._looked_us = self.loop.now_us
-            self.watch.look()
+    def _check(self) -> None:
+        if self.loop.now_us - self._checked_us >= CHECK_US:
+            self._checked_us = self.loop.now_us
+            self.checker.check()
             if self.history.wrong:
                 raise Violation(self.history.wrong[0])
 
@@ -357,7 +357,7 @@ class Simulation:
         of_topic = [each for each in stored if each.topic == RISKY]
         seen = Observations([send for send in sends if send.topic == RISKY], [], of_topic, by_value)
         lost = [each for each in judge(seen) if each.kind == "lost-write"]
-        may_be_lost_from = self.watch.lost_from(self._leader((RISKY, 0)))
+        may_be_lost_from = self.checker.lost_from(self._leader((RISKY, 0)))
         wrong = [each for each in lost if each.sends[0].offset < may_be_lost_from]
         self._lost = len(lost) - len(wrong)
         return [f"{each.kind}: {each.says}" for each in wrong]

@@ -55,7 +55,7 @@ class Files:
         os.close(fd)
         return self.open_read(path)
 
-    def own(self, path: Path) -> None:
+    def break_hard_links(self, path: Path) -> None:
         """Replace a file that has several hard links by a synced copy, so that it can be changed; leave any other file alone.
 
         Descriptors that are open already still refer to the old file. Blocks for as long as the copy takes.

@@ -2,12 +2,12 @@
 
 Invariants:
 - The original is only read. Both directories share the bytes of closed segments: by reflinks where the file system has them, otherwise by
-  hard links, which Ottla never writes through (`Files.own`). All other files are copied.
+  hard links, which Ottla never writes through (`Files.break_hard_links`). All other files are copied.
 - A copy of a directory in use is like the directory after a crash of its broker. Checkpoints are read first, because a log may
   have more records than its checkpoint says, but not fewer. Then the size of all logs is taken at (nearly) one moment, and bytes appended
   later are not copied.
 - The copy is consistent: it has the metadata and the transaction state that its records depend on. The metadata log and the transaction
-  log (GUARDS) must have the same length before and after the other logs are measured; otherwise all are measured again.
+  log (DEPENDED_ON_LOGS) must have the same length before and after the other logs are measured; otherwise all are measured again.
 - The new directory gets its name when it is complete.
 """
 
@@ -29,10 +29,11 @@ from ottla.broker.storage.dir_names import FUTURE_SUFFIX, STRAY_SUFFIX, parse_li
 from ottla.broker.storage.log_dir import CLEAN_SHUTDOWN
 from ottla.broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
 
-GUARDS: Final = ("__cluster_metadata-", "__transaction_state-")
-"""Prefixes of logs on which the records of other logs depend: they tell which topics exist, and which transactions are open."""
-FIRST: Final = ("__consumer_offsets-", "__share_group_state-")
-"""Prefixes of logs with records that refer to offsets of other logs. They are measured first, so that no such offset is beyond its log."""
+DEPENDED_ON_LOGS: Final = ("__cluster_metadata-", "__transaction_state-")
+"""Name prefixes of the logs on which the records of other logs depend: they say which topics exist and which transactions are open."""
+MEASURED_FIRST: Final = ("__consumer_offsets-", "__share_group_state-")
+"""Name prefixes of the logs whose records have offsets of other logs. They are measured before those logs, so that no offset in the copy is
+beyond the end of its log."""
 SETTLE_S: Final = 2.0
 """Seconds for which a consistent copy is attempted. Even under load, milliseconds are enough."""
 ATTEMPTS: Final = 5
@@ -74,10 +75,10 @@ class _Partition:
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
     active: str = ""
     """The name of the newest segment."""
-    cut: int = 0
+    measured_bytes: int = 0
     """The size in bytes to which the active segment is copied."""
 
-    def look(self) -> None:
+    def list_files(self) -> None:
         """Read the directory's files, the active segment and its size; `active` is empty in a directory without segments."""
         self.files = {}
         with os.scandir(self.path) as entries:
@@ -89,9 +90,9 @@ class _Partition:
         self.measure()
 
     def measure(self) -> int:
-        """Set `cut` to the active segment's present size in bytes, and return it."""
-        self.cut = self.active_size()
-        return self.cut
+        """Set `measured_bytes` to the active segment's present size in bytes, and return it."""
+        self.measured_bytes = self.active_size()
+        return self.measured_bytes
 
     def active_size(self) -> int:
         """Return the active segment's present size in bytes, 0 without one."""
@@ -170,7 +171,7 @@ def _copied(source: Path, directories: list[Path], partial: Path, *, links: bool
         report = ForkReport(source, partial, nodes=len(directories))
         try:
             nodes = [_surveyed(directory) for directory in directories]
-            report.consistent = _cut(nodes)
+            report.consistent = _measure_logs(nodes)
             for node in nodes:
                 _copy_node(node, partial / node.path.relative_to(source), report, links=links)
         except FileNotFoundError as error:  # retention, compaction or a deleted topic
@@ -212,39 +213,39 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def _cut(nodes: list[_Node]) -> bool:
+def _measure_logs(nodes: list[_Node]) -> bool:
     """Measure the size of each log, up to which it will be copied; repeat this until the metadata and transaction logs have not changed
     meanwhile. Return False if they still changed after SETTLE_S: the copy may be inconsistent.
     """
     for partition in (partition for node in nodes for partition in node.partitions):
-        partition.look()
+        partition.list_files()
     deadline = time.monotonic() + SETTLE_S
     while True:
         partitions = [partition for node in nodes for partition in node.partitions]
-        guards = [partition for partition in partitions if partition.path.name.startswith(GUARDS)]
-        others = [partition for partition in partitions if not partition.path.name.startswith(GUARDS)]
-        before = [partition.measure() for partition in guards]
-        for partition in sorted(others, key=lambda partition: not partition.path.name.startswith(FIRST)):
+        depended_on = [partition for partition in partitions if partition.path.name.startswith(DEPENDED_ON_LOGS)]
+        others = [partition for partition in partitions if not partition.path.name.startswith(DEPENDED_ON_LOGS)]
+        before = [partition.measure() for partition in depended_on]
+        for partition in sorted(others, key=lambda partition: not partition.path.name.startswith(MEASURED_FIRST)):
             partition.measure()
-        after = [partition.active_size() for partition in guards]
-        changed = [_look_again(node) for node in nodes]  # a list, because `any` would stop at the first changed node
+        after = [partition.active_size() for partition in depended_on]
+        changed = [_list_again(node) for node in nodes]  # a list, because `any` would stop at the first changed node
         if before == after and not any(changed):
             return True
         if time.monotonic() > deadline:
             return False
 
 
-def _look_again(node: _Node) -> bool:
+def _list_again(node: _Node) -> bool:
     """List the node's partitions and files again. Return whether a partition or segment was added, removed or replaced since the last
     listing. An unchanged partition keeps its measured size."""
     known = {partition.path: partition for partition in node.partitions}
     node.partitions = [known.get(partition.path, partition) for partition in _partitions(node.path)]
     changed = known.keys() != {partition.path for partition in node.partitions}
     for partition in node.partitions:
-        before, cut = partition.segments(), partition.cut
-        partition.look()
+        before, measured_bytes = partition.segments(), partition.measured_bytes
+        partition.list_files()
         if partition.segments() == before:
-            partition.cut = cut
+            partition.measured_bytes = measured_bytes
         else:
             changed = True
     return changed
@@ -253,7 +254,7 @@ def _look_again(node: _Node) -> bool:
 def _check_space(directories: list[Path], target: Path, *, links: bool) -> None:
     needed = 0
     for partition in (partition for directory in directories for partition in _partitions(directory)):
-        partition.look()
+        partition.list_files()
         for name in partition.files:
             if not links or not _is_closed(partition, name):
                 with suppress(FileNotFoundError):
@@ -305,7 +306,7 @@ def _in_order(partition: _Partition) -> Iterator[str]:
 
 def _copy(partition: _Partition, name: str, target: Path, report: ForkReport, *, links: bool) -> None:
     source = partition.path / name
-    size = partition.cut if name == partition.active else None
+    size = partition.measured_bytes if name == partition.active else None
     if links and _is_closed(partition, name) and _link(partition, name, target):
         report.linked += 1
         report.linked_bytes += partition.files[name][1]

@@ -46,38 +46,38 @@ class _SegmentGone(Exception):
     """The log was deleted, or the segment was removed from it, while a thread decoded one of its batches."""
 
 
-class _Opening(Generic[T]):
-    """The decoding of one batch, which `sync` does on any thread. `result` returns the decoded batch afterwards; if the batch is corrupt,
-    it raises the `RecordsError`, and `sync` raises nothing."""
+class _BatchWork(Generic[T]):
+    """The decoding and processing of one batch, which `sync` does on any thread. `result` returns the work's result afterwards; if the
+    batch is corrupt, `result` raises the `RecordsError`, and `sync` raises nothing."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
-        self._made: T
-        self._damage: RecordsError | None = None
+        self._result: T
+        self._error: RecordsError | None = None
 
     def sync(self) -> None:
         try:
-            self._made = self._work()
-        except RecordsError as damage:
-            self._damage = damage
+            self._result = self._work()
+        except RecordsError as error:
+            self._error = error
 
     def result(self) -> T:
-        if self._damage is not None:
-            raise self._damage
-        return self._made
+        if self._error is not None:
+            raise self._error
+        return self._result
 
 
-def _opened(log: PartitionLog, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[BlockingWork, None, T]:
-    """Return the result of `work`, which reads a batch of `segment`. If the batch is compressed or large, first yield the work as
-    `BlockingWork`. Raises _SegmentGone.
+def _run_batch_work(log: PartitionLog, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[BlockingWork, None, T]:
+    """Do `work`, which decodes and processes one batch of `segment`, and return its result. If the batch is compressed or large, yield the
+    work as `BlockingWork`, so that the caller does it on a thread. Raises _SegmentGone.
     """
     if not header.attributes & CODEC_MASK and header.record_count <= limits.CLEANED_AT_ONCE_RECORDS:
         return work()
-    opening = _Opening(work)
-    yield opening
-    if not _holds(log, segment):
+    on_thread = _BatchWork(work)
+    yield on_thread
+    if not _still_has_segment(log, segment):
         raise _SegmentGone
-    return opening.result()
+    return on_thread.result()
 
 
 Cleaning = Generator[BlockingWork | None, None, int]
@@ -148,7 +148,7 @@ def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
     aborted = [txn for segment in log.segments for txn in segment.txn_index.entries()]
     # The first pass starts at the first dirty offset, so it cannot see the markers of transactions that ended before that offset.
     keys = OffsetMap(limits.COMPACTION_KEYS, [txn for txn in aborted if txn.last_offset >= found.first_dirty])
-    yield from _fill(keys, log, found)
+    yield from _build_offset_map(keys, log, found)
     end = keys.end_offset
     if end <= found.first_dirty:
         return found.first_dirty
@@ -159,32 +159,32 @@ def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
         try:
             if not (yield from writer.write(cleaner)):
                 return found.first_dirty
-            writer.put_in_place(now_ms)
+            writer.replace_group(now_ms)
         finally:
-            writer.clear_away()
+            writer.remove_cleaned_files()
     return end
 
 
-def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[BlockingWork | None, None, None]:
+def _build_offset_map(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[BlockingWork | None, None, None]:
     """The first pass: add the dirty range's batches to `keys`, up to the end of the range or until the map is full."""
     read = 0
     for segment in log.segments.from_offset(found.first_dirty):
-        if segment.base_offset >= found.end or not _holds(log, segment):
+        if segment.base_offset >= found.end or not _still_has_segment(log, segment):
             return
         for _, header, batch in segment.whole_batches(0):
             if header.last_offset < found.first_dirty:
                 continue
-            if header.next_offset > found.end or not (yield from _opened(log, segment, header, partial(keys.add, batch, header))):
+            if header.next_offset > found.end or not (yield from _run_batch_work(log, segment, header, partial(keys.add, batch, header))):
                 return
             read += len(batch)
             if read >= limits.COMPACTION_SLICE_BYTES:
                 read = 0
                 yield None
-                if not _holds(log, segment):
+                if not _still_has_segment(log, segment):
                     return
 
 
-def _holds(log: PartitionLog, segment: Segment) -> bool:
+def _still_has_segment(log: PartitionLog, segment: Segment) -> bool:
     """Return whether `log` was not deleted and this segment object is still one of its segments. The object is compared, not its file name,
     because a new topic may use the same names.
     """
@@ -242,24 +242,24 @@ class _Writer:
         """Write the batches of the group's segments that `cleaner` keeps to `.cleaned` files, and sync them. Return False if a segment of
         the group was removed from the log meanwhile.
         """
-        if not all(_holds(self._log, segment) for segment in self._group):
+        if not all(_still_has_segment(self._log, segment) for segment in self._group):
             return False
         self._new.create_files()
         read = 0
         for segment in self._group:
             for _, header, batch in segment.whole_batches(0):
-                kept = yield from _opened(self._log, segment, header, partial(cleaner.clean, batch, header))
+                kept = yield from _run_batch_work(self._log, segment, header, partial(cleaner.clean, batch, header))
                 self._keep(cleaner, batch, header, kept)
                 read += len(batch)
                 if read >= limits.COMPACTION_SLICE_BYTES:
                     read = 0
                     yield None
-                    if not _holds(self._log, segment):
+                    if not _still_has_segment(self._log, segment):
                         return False
         self._new.finish()
         indexes = [path for path in self._new.paths()[1:] if self._files.exists(path)]
         yield FlushTicket(self._files, offset=0, generation=0, fds=[self._files.dup(self._new.fd)], paths=indexes)
-        return all(_holds(self._log, segment) for segment in self._group)
+        return all(_still_has_segment(self._log, segment) for segment in self._group)
 
     def _keep(self, cleaner: BatchCleaner, batch: memoryview, header: BatchHeader, kept: Buffer | None) -> None:
         if kept is not None:
@@ -269,7 +269,7 @@ class _Writer:
         for txn in cleaner.take_still_aborted():
             self._new.txn_index.append(txn)
 
-    def put_in_place(self, now_ms: int) -> None:
+    def replace_group(self, now_ms: int) -> None:
         """Replace the group's segments by the new one. An `OSError` between the renames takes the log offline; the next start completes or
         undoes the renames."""
         log, files = self._log, self._files
@@ -298,7 +298,7 @@ class _Writer:
         if self._files.exists(old):
             self._files.rename(old, new)
 
-    def clear_away(self) -> None:
+    def remove_cleaned_files(self) -> None:
         """Remove the `.cleaned` files of a segment that has not replaced its group."""
         self._new.release()
         if not self._placed and self._log.failure is None:

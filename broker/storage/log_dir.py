@@ -54,8 +54,9 @@ _OF_A_PARTITION: Final = re.compile(r"[0-9]{20}[.-]|leader-epoch-checkpoint|part
 
 Key = tuple[str, int]
 Write = Callable[[], None]
-"""A change of the directory that can run on any thread. A checkpoint file is not written if a newer one was, or if nothing has changed.
-Raises `OSError`; then the old content stays."""
+"""A function that does one prepared change of the data directory (it writes a checkpoint file, or removes files) and may be called on any
+thread. A function for a checkpoint file does nothing if a newer checkpoint or the same offsets were written before. Raises `OSError`; then
+the file's old content stays."""
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +71,13 @@ class LogDir:
         self.settings = settings
         self.was_clean = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
-        """The broker epoch of the last clean shutdown here; -1 after an unclean one, or outside a cluster."""
+        """The broker epoch in the clean-shutdown marker found at the start; -1 after an unclean shutdown, or outside a cluster."""
         self.broker_epoch = NO_BROKER_EPOCH
-        """This broker's epoch, which a clean shutdown records."""
+        """This broker's epoch, which a clean shutdown writes into the marker."""
         self.meta = MetaProperties("", -1, bytes(16))
         self.logs: dict[Key, PartitionLog] = {}
         self.failed: dict[Key, OSError] = {}
-        self.cleaned: dict[Key, int] = {}
+        self.first_dirty_offsets: dict[Key, int] = {}
         """Each log's first dirty offset: the cleaner changes it, and `cleaner-offset-checkpoint` stores it."""
         self.findings: list[Damage] = []
         self._now_ms = now_ms
@@ -90,7 +91,7 @@ class LogDir:
         self._checkpoints = itertools.count()
         self._checkpoint_lock = threading.Lock()
         self._written: dict[str, tuple[int, dict[Key, int]]] = {}
-        """By checkpoint, the number and the content of the last write."""
+        """For each checkpoint file, by name: the number of the last write, and the offsets that it wrote."""
         self._found: dict[str, dict[Key, int]] = {}
         self._renamed = False
         self._lock = files.lock(path)
@@ -147,7 +148,7 @@ class LogDir:
                 self._directories_to_delete[self.path / entry.name] = None
             elif (key := parse_live(entry.name)) is not None:
                 self._load_log(key, recovery_points.get(key, 0), log_starts.get(key, 0), high_watermarks.get(key, 0))
-        self.cleaned = {key: offset for key, offset in cleaned.items() if key in self.logs}
+        self.first_dirty_offsets = {key: offset for key, offset in cleaned.items() if key in self.logs}
         for finding in self.findings:
             logger.warning("%s", finding)
 
@@ -278,7 +279,7 @@ class LogDir:
         self.logs[key] = log
         return log
 
-    def name_topic(self, log: PartitionLog, topic_id: bytes) -> None:
+    def assign_topic_id(self, log: PartitionLog, topic_id: bytes) -> None:
         """Record the topic id in a partition's directory that was found without one. Raises `Rejected`."""
         try:
             self._files.write_atomic(log.directory / partition_metadata.FILE_NAME, partition_metadata.encode_metadata(topic_id))
@@ -301,13 +302,13 @@ class LogDir:
         """Remove a partition from `logs` and rename its directory. Return the new path; None if the directory was never created."""
         log = self.logs.pop(key, None)
         self.failed.pop(key, None)
-        self.cleaned.pop(key, None)
+        self.first_dirty_offsets.pop(key, None)
         directory = self.path / live_name(*key)
         if log is not None:
             log.release()
             log.fail(FileNotFoundError(f"{directory} was renamed"))
         try:
-            if log is not None and not log.segments.active.is_made and not self._files.exists(directory):
+            if log is not None and not log.segments.active.is_on_disk and not self._files.exists(directory):
                 return None
             return self._rename(key, suffix)
         except OSError as e:
@@ -389,7 +390,7 @@ class LogDir:
         return self._checkpoint(checkpoints.REPLICATION, {key: log.high_watermark for key, log in self.logs.items()})
 
     def cleaner_checkpoint(self) -> Write:
-        return self._checkpoint(checkpoints.CLEANER, self.cleaned)
+        return self._checkpoint(checkpoints.CLEANER, self.first_dirty_offsets)
 
     def _checkpoint(self, name: str, offsets: dict[Key, int]) -> Write:
         """Return a function that writes `offsets` to the checkpoint file `name`, with the old offsets of failed partitions."""

@@ -37,4 +37,4 @@ class LogParts:
     verifies_transactions: bool
     rng: random.Random
     with_files_to_delete: set[tuple[str, int]]
-    """Topics and indexes of the directory's logs that have files to be removed later."""
+    """The partitions (topic, index) of the data directory that have files to be removed later; shared by all its logs."""

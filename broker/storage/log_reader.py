@@ -26,7 +26,7 @@ from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch
 from ottla.protocol.records.record import DECOMPRESSED_MAX_BYTES, records_section
 
 POSITIONS_REMEMBERED: Final = 32
-"""Cached bounds: high watermark, last stable offset, and a few readers that lag a little."""
+"""The maximum number of cached byte positions: for the high watermark, the last stable offset, and a few readers that lag a little."""
 
 SMALLEST_BATCH: Final = LOG_OVERHEAD + 14
 """The size of an empty message in the oldest format (Kafka's LegacyRecord.RECORD_OVERHEAD_V0)."""
@@ -76,8 +76,8 @@ class LogReader:
     def forget_positions(self) -> None:
         self._positions.clear()
 
-    def read(self, offset: int, bound: int, log_end_offset: int, max_bytes: int, *, min_one_batch: bool) -> FetchDataInfo | None:
-        """Return bytes of one segment: the batches from the one with `offset` to offset `bound` (excluded), at most `max_bytes`.
+    def read(self, offset: int, visible_end: int, log_end_offset: int, max_bytes: int, *, min_one_batch: bool) -> FetchDataInfo | None:
+        """Return bytes of one segment: the batches from the one with `offset` to offset `visible_end` (excluded), at most `max_bytes`.
 
         With `min_one_batch` the first batch is returned whole, whatever its size. None if no batch is in that range, because compaction
         removed all. Raises `CorruptBatch`.
@@ -87,8 +87,8 @@ class LogReader:
             return None
         segment, position = found
         next_base = self.segments.next_base(segment)
-        on_older_segment = next_base is not None and next_base <= bound
-        limit = segment.size if on_older_segment else self._limit(segment, bound, log_end_offset)
+        on_older_segment = next_base is not None and next_base <= visible_end
+        limit = segment.size if on_older_segment else self._limit(segment, visible_end, log_end_offset)
         if position >= limit:
             return None
         if max_bytes <= 0 and not min_one_batch:  # most partitions of a full Fetch; needs no system call
@@ -115,11 +115,11 @@ class LogReader:
                 return segment, found[0]
         return None
 
-    def _limit(self, segment: Segment, bound: int, log_end_offset: int) -> int:
-        """Return the byte position in `segment` at which the batches below offset `bound` end."""
-        if bound >= log_end_offset:
+    def _limit(self, segment: Segment, visible_end: int, log_end_offset: int) -> int:
+        """Return the byte position in `segment` at which the batches below offset `visible_end` end."""
+        if visible_end >= log_end_offset:
             return segment.size
-        found = self._locate(bound)
+        found = self._locate(visible_end)
         return found[1] if found is not None and found[0] is segment else segment.size
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:

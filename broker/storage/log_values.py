@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+# The special timestamps of ListOffsets requests (Kafka's ListOffsetsRequest).
 LATEST: Final = -1
-"""This and the next constants are ListOffsets' special timestamps."""
+"""The special timestamp of a ListOffsets request for the end of the log, as far as the reader's isolation lets it read."""
 EARLIEST: Final = -2
+"""The special timestamp of a ListOffsets request for the log start offset."""
 MAX_TIMESTAMP: Final = -3
+"""The special timestamp of a ListOffsets request for the record with the greatest timestamp (KIP-734)."""
 EARLIEST_LOCAL: Final = -4
+"""The special timestamp of a ListOffsets request for the first offset on the broker's disk (KIP-405); here the log start offset."""
 LATEST_TIERED: Final = -5
+"""The special timestamp of a ListOffsets request for the last offset in remote storage (KIP-1005)."""
 EARLIEST_PENDING_UPLOAD: Final = -6
+"""The special timestamp of a ListOffsets request for the first offset that is not in remote storage yet (KIP-1023)."""
 
 
 class Isolation(Enum):

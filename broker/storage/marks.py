@@ -32,7 +32,8 @@ from ottla.broker.storage.fork import fork
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 OPENED_MAX: Final = 8
-"""Copies that are open at the same time: the newest. Each takes 6 KB of memory per partition; a rewind to another mark opens its logs."""
+"""The maximum number of copies whose logs are opened in advance: those of the newest marks. Each takes 6 KB of memory per partition; a
+rewind to any other mark opens its logs first."""
 
 T = TypeVar("T")
 
@@ -44,7 +45,8 @@ class Mark:
     directory: Path
     now_ms: int
     histories: Sequence[tuple[int, int, int]]
-    """The length of each broker's recorded history."""
+    """The length of each broker's recorded history at the mark: the numbers of sends, reads and transaction ends (`History.length`). A
+    rewind drops what was recorded later. Empty if no history is recorded."""
     incarnations: Mapping[int, bytes]
     """The incarnation id of each cluster broker, by node id."""
 

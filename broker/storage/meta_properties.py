@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ottla.broker.storage.partition_metadata import decode_uuid, encode_uuid
-from ottla.protocol.bodiless import module_of
+from ottla.protocol.import_without_init import module_of
 
 FILE_NAME: Final = "meta.properties"
 _RESERVED_IDS: Final = 100

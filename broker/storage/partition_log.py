@@ -1,4 +1,4 @@
-"""One partition's log: appends, the order of their checks, and the bounds of readers (Kafka's UnifiedLog).
+"""One partition's log: appends, the order of their checks, and how far readers see (Kafka's UnifiedLog).
 
 Invariants:
 * An append first decides (size, roll, duplicate, producer rules), then writes, then changes memory; a rejected append has written nothing.
@@ -91,7 +91,7 @@ class PartitionLog:
         self._unsaved_producer_bytes = 0
         self._flush_snapshot: int | None = None
         self.on_change: Callable[[], object] = lambda: None
-        """Called when the log start moves, the log is cut or goes offline; not for appends and high watermarks."""
+        """Called when the log start offset increases, the log is truncated, or it goes offline; not for appends and high watermarks."""
 
     def __repr__(self) -> str:
         return f"<log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -115,13 +115,13 @@ class PartitionLog:
         assert offset <= self.log_end_offset
         if offset > self.high_watermark:
             self.high_watermark = offset
-            self.producer_state.passed_high_watermark(offset)
+            self.producer_state.on_high_watermark_updated(offset)
 
     def update_high_watermark(self, high_watermark: int) -> None:
         """Set a follower's high watermark to its leader's, which may be lower than the present one."""
         assert self.log_start_offset <= high_watermark <= self.log_end_offset
         self.high_watermark = high_watermark
-        self.producer_state.passed_high_watermark(high_watermark)
+        self.producer_state.on_high_watermark_updated(high_watermark)
 
     def become_leader(self, epoch: int) -> None:
         """Begin leader epoch `epoch` at the log's end; later appends belong to it. Raises `Rejected` if the epoch cannot be stored."""
@@ -195,12 +195,12 @@ class PartitionLog:
         size = header.batch_length + LOG_OVERHEAD
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        self._make_room(size, header.max_timestamp, last_offset, now_ms)
+        self._maybe_roll(size, header.max_timestamp, last_offset, now_ms)
         if header.producer_id >= 0:
             if header.attributes & CONTROL:
                 marker = self._checked_marker(header, marker, transaction_version)
-            elif not self.producer_state.is_next(header):
-                if origin is Origin.CLIENT and not self.producer_state.repeats_none(header):
+            elif not self.producer_state.is_next_non_transactional(header):
+                if origin is Origin.CLIENT and not self.producer_state.follows_last_batch(header):
                     known = self._find_duplicate(header)
                     if known is not None:
                         return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, True)
@@ -221,7 +221,7 @@ class PartitionLog:
         except OSError as e:
             raise storage_error("cannot read the producer's earlier batches", e) from e
 
-    def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
+    def _maybe_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
         config = self.config
         if size > config.segment_bytes:
             raise Rejected(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit into a segment of {config.segment_bytes}")
@@ -249,7 +249,7 @@ class PartitionLog:
             active.append(buffers, size, last_offset, max_timestamp, self.config.index_interval_bytes)
         except OSError as e:
             try:
-                active.cut_back()
+                active.truncate_failed_write()
             except OSError as worse:
                 self.fail(worse)
             raise storage_error(f"cannot append to {active.path}", e) from e
@@ -268,7 +268,7 @@ class PartitionLog:
         self._unsaved_producer_bytes += size
 
     def _note_aborted(self, txn: CompletedTxn) -> None:
-        stable = self.producer_state.stable_before(txn)
+        stable = self.producer_state.last_stable_offset_after(txn)
         index = self.segments.active.txn_index
         if not index.entries():
             self._names_synced = False  # the transaction index's file will be created
@@ -280,8 +280,8 @@ class PartitionLog:
         first = last = -1
         for header, batch, marker in leaders_batches(data, leader_epoch):
             if header.base_offset < self.log_end_offset:
-                self._begin_within(header, now_ms)
-            self._make_room(len(batch), header.max_timestamp, header.last_offset, now_ms)
+                self._restart_at_first_batch(header, now_ms)
+            self._maybe_roll(len(batch), header.max_timestamp, header.last_offset, now_ms)
             if header.partition_leader_epoch > self.epochs.latest:
                 self._begin_epoch(header.partition_leader_epoch, header.base_offset)
             self._write((batch,), len(batch), header.last_offset, header.max_timestamp)
@@ -290,7 +290,7 @@ class PartitionLog:
             last = header.last_offset
         return AppendInfo(first, last, -1, self.log_start_offset)
 
-    def _begin_within(self, header: BatchHeader, now_ms: int) -> None:
+    def _restart_at_first_batch(self, header: BatchHeader, now_ms: int) -> None:
         """Restart an empty log at its first batch's base offset, if its start lies inside that batch: the leader's log starts there after
         DeleteRecords. Raises `Rejected` (CORRUPT_MESSAGE) for any other batch below the log's end."""
         if not self.log_start_offset == self.log_end_offset <= header.last_offset:
@@ -330,8 +330,8 @@ class PartitionLog:
 
     # --- read ------------------------------------------------------------------------------------------------------------------
 
-    def bound(self, isolation: Isolation) -> int:
-        """Return the offset up to which (excluded) a reader with this isolation sees records."""
+    def visible_end_offset(self, isolation: Isolation) -> int:
+        """Return the end offset (exclusive) of the records that a reader with this isolation sees."""
         if isolation is Isolation.READ_UNCOMMITTED:
             return self.high_watermark
         return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.log_end_offset
@@ -340,19 +340,19 @@ class PartitionLog:
         """Read at most `max_bytes` of one segment, from the batch with `offset` on; with `min_one_batch`, at least that whole batch.
 
         Raises `Rejected(OFFSET_OUT_OF_RANGE)` if `offset` is outside [log start, log end]. The result is empty if `offset` is at or above
-        the reader's bound (high watermark or last stable offset).
+        the reader's visible end offset (high watermark or last stable offset).
         """
         if self.failure is not None:
             self._check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             message = f"offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}]"
             raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, message)
-        bound = self.bound(isolation)
+        visible_end = self.visible_end_offset(isolation)
         data = None
         aborted: list[tuple[int, int]] = []
-        if offset < bound:
+        if offset < visible_end:
             try:
-                data = self._reader.read(offset, bound, self.log_end_offset, max_bytes, min_one_batch=min_one_batch)
+                data = self._reader.read(offset, visible_end, self.log_end_offset, max_bytes, min_one_batch=min_one_batch)
                 if data is not None and isolation is Isolation.READ_COMMITTED:
                     aborted = self._reader.aborted(offset, data, self.log_end_offset)
             except OSError as e:
@@ -365,16 +365,16 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> TimestampOffset:
         """Return the first record whose timestamp is at least `timestamp` (ms). Negative values have ListOffsets' meaning (-1: latest, …).
 
-        Return `NOT_FOUND` if there is no such record below the reader's bound. Raises `Rejected`.
+        Return `NOT_FOUND` if there is no such record below the reader's visible end offset. Raises `Rejected`.
         """
         return finish(self.search_timestamp(timestamp, isolation))
 
     def search_timestamp(self, timestamp: int, isolation: Isolation) -> Search[TimestampOffset]:
         """Search like `offset_for_timestamp`, as a generator whose caller can search large batches on a thread (`log_reader.Search`)."""
         self._check_online()
-        bound = self.bound(isolation)
+        visible_end = self.visible_end_offset(isolation)
         if timestamp == LATEST:
-            return TimestampOffset(-1, bound, self.epochs.latest)
+            return TimestampOffset(-1, visible_end, self.epochs.latest)
         if timestamp in {EARLIEST, EARLIEST_LOCAL}:
             return TimestampOffset(-1, self.log_start_offset, self.epochs.epoch_at(self.log_start_offset))
         try:
@@ -383,7 +383,7 @@ class PartitionLog:
             raise storage_error("cannot read the log", e) from e
         except RecordsError as e:
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
-        return found if found is not None and found.offset < bound else NOT_FOUND
+        return found if found is not None and found.offset < visible_end else NOT_FOUND
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (the greatest known epoch <= `epoch`, its end offset), or (-1, -1) if unknown (OffsetForLeaderEpoch)."""
@@ -407,7 +407,7 @@ class PartitionLog:
     def flush_begin(self) -> FlushTicket:
         """Begin a flush: write the indexes and return a ticket with duplicated file descriptors. The caller runs the ticket's `sync` on any
         thread and then passes the ticket to `flush_end`. Raises `OSError`."""
-        if not self.segments.active.is_made:
+        if not self.segments.active.is_on_disk:
             return FlushTicket(self.files, offset=self.log_end_offset, generation=self._generation, fds=[])
         self._snapshot_for_flush()
         moves = self.log_end_offset
@@ -458,16 +458,16 @@ class PartitionLog:
         if not 0 <= target <= self.high_watermark:
             raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside [0, {self.high_watermark}]")
         try:
-            self._start_at(target)
+            self._maybe_increment_log_start_offset(target)
         except OSError as e:
             raise storage_error("cannot record the new log start", e) from e
         return self.log_start_offset
 
-    def _start_at(self, offset: int) -> None:
+    def _maybe_increment_log_start_offset(self, offset: int) -> None:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.on_change()
-            self.producer_state.log_started_at(offset)
+            self.producer_state.on_log_start_offset_incremented(offset)
             self.epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int) -> int:
@@ -495,7 +495,7 @@ class PartitionLog:
             for segment in taken:
                 self.segments.replace([segment], [])
                 self.delete_segment_files(segment, now_ms)
-            self._start_at(self.segments.first.base_offset)
+            self._maybe_increment_log_start_offset(self.segments.first.base_offset)
         except OSError as e:
             raise storage_error("cannot delete segments", e) from e
         if taken:
@@ -538,7 +538,7 @@ class PartitionLog:
         end = offset if found is None else found[1].base_offset
         if found is not None:
             kept.truncate_at(found[0], end)
-        self._cut(gone, end)
+        self._apply_truncation(gone, end)
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Remove all records: the log is then empty and starts at `offset` (UnifiedLog.truncateFullyAndStartAt). Raises `OSError`."""
@@ -550,9 +550,9 @@ class PartitionLog:
         self.log_start_offset = self.recovery_point = self.high_watermark = offset
         self.epochs.clear()
         self.snapshots.remove_above(-1)
-        self._cut([], offset)
+        self._apply_truncation([], offset)
 
-    def _cut(self, gone: list[Segment], end: int) -> None:
+    def _apply_truncation(self, gone: list[Segment], end: int) -> None:
         """Remove the segments `gone`, and update all state in memory for the log end `end`. The caller has truncated the last kept one."""
         self._generation += 1
         self.on_change()
@@ -568,7 +568,7 @@ class PartitionLog:
         self.snapshots.remove_above(end)
         load_snapshot(self.producer_state, self.snapshots, start=self.segments.first.base_offset, end=end)
         replay(self.producer_state, self.segments, end)
-        self.producer_state.passed_high_watermark(self.high_watermark)
+        self.producer_state.on_high_watermark_updated(self.high_watermark)
 
     # --- close -------------------------------------------------------------------------------------------------------------------
 
@@ -581,7 +581,7 @@ class PartitionLog:
 
     def close_begin(self) -> FlushTicket | None:
         """Begin a clean close; `release` ends it. Return a ticket to sync; None if all is synced or the log is offline. Raises OSError."""
-        if self.failure is not None or not self.segments.active.is_made:
+        if self.failure is not None or not self.segments.active.is_on_disk:
             return None
         self.segments.active.finish()
         self.snapshots.take(self.producer_state, self.log_end_offset, sync=False)

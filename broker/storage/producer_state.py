@@ -86,8 +86,8 @@ class ProducerStateEntry:
     def last_offset_delta(self) -> int:
         return self.batches[-1].offset_delta if self.batches else 0
 
-    def take_epoch(self, epoch: int) -> None:
-        """Replace the producer's epoch by a new one, which starts with an empty deduplication window."""
+    def maybe_update_epoch(self, epoch: int) -> None:
+        """Set the producer's epoch; a new epoch starts with an empty deduplication window."""
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
@@ -143,7 +143,7 @@ class ProducerState:
 
     # --- checks ----------------------------------------------------------------------------------------------------------------
 
-    def is_next(self, batch: BatchHeader) -> bool:
+    def is_next_non_transactional(self, batch: BatchHeader) -> bool:
         """Return whether a non-transactional data batch directly follows its producer's last one; if so, it is valid and no duplicate.
 
         Nearly every batch passes this check, which takes a third of the time of `find_duplicate` and `check_batch`.
@@ -154,7 +154,7 @@ class ProducerState:
         last = entry.batches[-1].last_sequence
         return 0 <= last == batch.base_sequence - 1 and entry.current_txn_first_offset == NO_OFFSET
 
-    def repeats_none(self, batch: BatchHeader) -> bool:
+    def follows_last_batch(self, batch: BatchHeader) -> bool:
         """Return whether a data batch directly follows its producer's last batch, and so cannot be a duplicate. The first batch of a
         transaction nearly always does.
 
@@ -218,7 +218,7 @@ class ProducerState:
         A producer of transaction version 2 begins every transaction with a new epoch and sequence 0, so an unknown producer (`known` is
         false) must send 0. No batch may be written before another waiting batch with a lower sequence.
         """
-        if guard.adds and not known and batch.base_sequence != 0:
+        if guard.supports_epoch_bump and not known and batch.base_sequence != 0:
             message = f"producer {batch.producer_id} begins with sequence {batch.base_sequence}, not 0"
             raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
         if batch.base_sequence > guard.lowest_sequence:
@@ -270,11 +270,14 @@ class ProducerState:
 
     # --- verification (KIP-890) -------------------------------------------------------------------------------------------------
 
-    def start_verification(self, producer_id: int, epoch: int, sequence: int, *, adds: bool, now_ms: int) -> VerificationGuard | None:
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
         """Return a guard, with which the transaction's first batch may be appended after the coordinator has confirmed the transaction.
 
-        Return None if the transaction is open in this partition: no verification is needed. Concurrent callers get the same guard. `adds`
-        is true for a producer of transaction version 2. Raises `Rejected` for an old epoch (UnifiedLog.maybeStartTransactionVerification).
+        Return None if the transaction is open in this partition: no verification is needed. Concurrent callers get the same guard.
+        `supports_epoch_bump` is true for a producer of transaction version 2. Raises `Rejected` for an old epoch
+        (UnifiedLog.maybeStartTransactionVerification).
         """
         entry = self._entries.get(producer_id)
         if entry is not None:
@@ -283,9 +286,9 @@ class ProducerState:
             self._check_epoch(entry, epoch)
         guard = self._guards.get(producer_id)
         if guard is None:
-            guard = self._guards[producer_id] = VerificationGuard(now_ms, epoch, sequence, adds)
+            guard = self._guards[producer_id] = VerificationGuard(now_ms, epoch, sequence, supports_epoch_bump)
         else:
-            guard.saw(epoch, sequence)
+            guard.add_waiting_batch(epoch, sequence)
         return guard
 
     # --- changes ---------------------------------------------------------------------------------------------------------------
@@ -297,7 +300,7 @@ class ProducerState:
         if entry is None:
             entry = self._entries[producer_id] = ProducerStateEntry(producer_id)
         if entry.producer_epoch != batch.producer_epoch:
-            entry.take_epoch(batch.producer_epoch)
+            entry.maybe_update_epoch(batch.producer_epoch)
         delta = batch.last_offset_delta
         batches = entry.batches
         batches.append(_new_tuple(BatchMetadata, (batch.last_sequence, base_offset + delta, delta, batch.max_timestamp)))
@@ -318,12 +321,12 @@ class ProducerState:
         transaction, which the producer may begin before the previous one's markers are written (Kafka's UnifiedLog.updateProducers).
         """
         guard = self._guards.get(batch.producer_id)
-        if guard is not None and not (guard.adds and guard.epoch == batch.producer_epoch):
+        if guard is not None and not (guard.supports_epoch_bump and guard.epoch == batch.producer_epoch):
             del self._guards[batch.producer_id]
         entry = self._entries.get(batch.producer_id)
         if entry is None:
             entry = self._entries[batch.producer_id] = ProducerStateEntry(batch.producer_id)
-        entry.take_epoch(batch.producer_epoch)
+        entry.maybe_update_epoch(batch.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = marker.timestamp
         first = entry.current_txn_first_offset
@@ -343,7 +346,7 @@ class ProducerState:
         self.apply_batch(batch, batch.base_offset)
         return None
 
-    def stable_before(self, completed: CompletedTxn) -> int:
+    def last_stable_offset_after(self, completed: CompletedTxn) -> int:
         """Return the last stable offset once the marker of `completed` is replicated, for the transaction index: the first offset of the
         oldest open transaction, otherwise the offset after the marker (ProducerStateManager.lastStableOffset)."""
         return next(iter(self._ongoing), completed.last_offset + 1)
@@ -357,12 +360,12 @@ class ProducerState:
             return None
         return min([*self._unreplicated, next(iter(self._ongoing), 2**63 - 1)])
 
-    def passed_high_watermark(self, high_watermark: int) -> None:
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Forget ended transactions whose markers are below the high watermark: they no longer hold back the last stable offset."""
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
-    def log_started_at(self, offset: int) -> None:
+    def on_log_start_offset_incremented(self, offset: int) -> None:
         """Forget ended transactions whose markers are below the new log start, `offset`."""
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 

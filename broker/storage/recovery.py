@@ -284,7 +284,7 @@ def _rebuild_txn_index(load: _Loading, segments: SegmentList, segment: Segment, 
         if header.base_offset >= start:
             completed = apply(state, segment, position, header)
             if completed is not None and completed.aborted:
-                stable = state.stable_before(completed)
+                stable = state.last_stable_offset_after(completed)
                 segment.txn_index.append(AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable))
 
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 _LEGACY: Final = Struct(">qiIb")
 READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
-"""A disk that has become read-only still serves readers."""
+"""Errors (errno) that show that a file cannot be opened for writing. It is then opened read-only, so that consumers can still be served."""
 INT32_MAX: Final = 2**31 - 1
 SCAN_BYTES: Final = 8 << 10
 """Bytes per read while looking for a batch: two index intervals."""
@@ -98,7 +98,8 @@ class Segment:
         self._files = files
         self._open_files = open_files
         self._fd = self._write_fd = -1
-        """The open file's descriptor, -1 if closed. `_write_fd` is set once no other directory shares the file (`Files.own`)."""
+        """The open file's descriptor, -1 if closed. `_write_fd` is the same descriptor, but -1 before the first write: that write first
+        replaces a file with several hard links by a copy (`Files.break_hard_links`)."""
         self._make_directory = make_directory
         self._directory = directory
         self._path: Path | None = None
@@ -159,19 +160,19 @@ class Segment:
 
     def create_files(self) -> None:
         """Create the three files that Kafka expects of a segment: `.log`, `.index`, `.timeindex`. Raises `OSError`."""
-        if self.is_made:
+        if self.is_on_disk:
             self._files.truncate(self._to_write(), 0)
             self.offset_index.create_file()
             self.time_index.create_file()
         else:
-            self._make()
+            self._create_on_disk()
 
     @property
-    def is_made(self) -> bool:
+    def is_on_disk(self) -> bool:
         """Whether the segment's files exist: false while it is only in memory (`recovery.new_log`)."""
         return self._make_directory is None
 
-    def _make(self) -> None:
+    def _create_on_disk(self) -> None:
         """Create the directory and the files of a segment that is only in memory. Raises `OSError`; the next call then repeats all
         steps."""
         assert self._make_directory is not None
@@ -201,16 +202,16 @@ class Segment:
             if self._make_directory is None:
                 self._hold(self._open())
             else:
-                self._make()
+                self._create_on_disk()
         return self._fd
 
     def _to_write(self) -> int:
         """Return a descriptor for writing. A file that has several hard links is first replaced by a copy. Raises `OSError`."""
         if self._write_fd < 0:
-            if self.is_made:
+            if self.is_on_disk:
                 if self.is_open:
                     self._close()
-                self._files.own(self.path)
+                self._files.break_hard_links(self.path)
             self._write_fd = self.fd
         return self._write_fd
 
@@ -252,7 +253,8 @@ class Segment:
         return self._index_grew
 
     def append(self, buffers: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
-        """Write one batch of `size` bytes. Raises `OSError`; then `size` and indexes are unchanged, and the caller calls `cut_back`."""
+        """Write one batch of `size` bytes. Raises `OSError`; then `size` and indexes are unchanged, and the caller must call
+        `truncate_failed_write`."""
         position = self.size
         if self._bytes_since_index > index_interval:  # loaded now, because nothing may fail once the batch is written
             self.offset_index.load()
@@ -276,9 +278,9 @@ class Segment:
             self._bytes_since_index = 0
         self._bytes_since_index += size
 
-    def cut_back(self) -> None:
-        """Truncate the segment's file after the last complete batch, when a write has failed. Raises `OSError`."""
-        if self.is_made and self._files.size(self.fd) != self.size:
+    def truncate_failed_write(self) -> None:
+        """Remove the bytes of a failed write: truncate the file to `size`, the end of the last complete batch. Raises `OSError`."""
+        if self.is_on_disk and self._files.size(self.fd) != self.size:
             self._files.truncate(self._to_write(), self.size)
 
     # --- timestamps ----------------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ class SparseIndex:
         data = self._data
         if data is None or self._saved == len(data):
             return False
-        self._files.own(self.path)
+        self._files.break_hard_links(self.path)
         fd = self._files.open(self.path)
         try:
             with memoryview(data) as view:

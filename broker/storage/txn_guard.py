@@ -12,7 +12,8 @@ class VerificationGuard:
 
     A guard is equal only to itself, so a response that arrives after the end of its transaction cannot begin another transaction.
 
-    `adds` is true for producers of transaction version 2, for which the request also adds the partition to the transaction.
+    `supports_epoch_bump` is true for a producer of transaction version 2, whose epoch increases with each transaction. The request to the
+    coordinator then also adds the partition to the transaction.
     `lowest_sequence` is the lowest sequence of the batches that wait for the response. No batch with a higher sequence may be written
     first, because the batch with the lowest sequence would then always be rejected as out of order.
     """
@@ -20,10 +21,11 @@ class VerificationGuard:
     started_ms: int
     epoch: int
     lowest_sequence: int
-    adds: bool
+    supports_epoch_bump: bool
 
-    def saw(self, epoch: int, sequence: int) -> None:
-        """Record another batch that waits for the same response; a later epoch replaces the earlier one."""
+    def add_waiting_batch(self, epoch: int, sequence: int) -> None:
+        """Record another batch that waits for the same response; a later epoch replaces the earlier one (Kafka's
+        VerificationStateEntry.maybeUpdateLowestSequenceAndEpoch)."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:

@@ -96,7 +96,7 @@ class TxnIndex:
 
     def _write(self, entries: list[AbortedTxn]) -> None:
         start = max(self._saved, 0)
-        self._files.own(self.path)
+        self._files.break_hard_links(self.path)
         fd = self._files.open(self.path)
         try:
             self._files.pwrite(fd, [b"".join(_ENTRY.pack(0, *txn) for txn in entries[start:])], start * _ENTRY.size)

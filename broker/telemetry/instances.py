@@ -43,7 +43,7 @@ class TelemetryInstance:
     request."""
 
     pusher: Pusher
-    wanted: ClientSubscription
+    subscription: ClientSubscription
     version: int
     """`MetricsSubscriptions.version` when the instance was created."""
     last_get_ms: int = 0
@@ -59,14 +59,14 @@ class TelemetryInstance:
 
     def admit_get(self, now_ms: int) -> bool:
         """Return whether the client may get its subscription now; if so, record the time."""
-        if now_ms - max(self.last_get_ms, self.last_push_ms) < self.wanted.push_interval_ms:
+        if now_ms - max(self.last_get_ms, self.last_push_ms) < self.subscription.push_interval_ms:
             return False
         self.last_get_ms = now_ms
         return True
 
     def admit_push(self, now_ms: int) -> bool:
         """Return whether the client may push now; if so, record the time."""
-        if self.last_get_ms <= self.last_push_ms and now_ms - self.last_push_ms < self.wanted.push_interval_ms:
+        if self.last_get_ms <= self.last_push_ms and now_ms - self.last_push_ms < self.subscription.push_interval_ms:
             return False
         self.last_push_ms = now_ms
         return True
@@ -84,7 +84,7 @@ class TelemetryCounts:
 
     pushed: int = 0
     pushed_bytes: int = 0
-    """Bytes as received, compressed."""
+    """The number of bytes of the pushed metrics, as received (compressed)."""
     refused: dict[ErrorCode, int] = field(default_factory=dict)
 
 
@@ -136,7 +136,7 @@ class ClientTelemetry:
         if not instance.admit_get(self._clock.now_ms()) and instance.last_error not in self._ask_at_once:
             raise self._refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         instance.last_error = ErrorCode.NONE
-        return instance_id, instance.wanted
+        return instance_id, instance.subscription
 
     def push(self, request: PushTelemetryRequest, pusher: Pusher) -> None:
         """Store the metrics that a client pushed. Raises Rejected if a rule of KIP-714 is broken; `last_error` keeps the error."""
@@ -167,7 +167,7 @@ class ClientTelemetry:
             return ErrorCode.INVALID_REQUEST
         if not instance.admit_push(self._clock.now_ms()) and not request.terminating:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        if request.subscription_id != instance.wanted.subscription_id:
+        if request.subscription_id != instance.subscription.subscription_id:
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         if not 0 <= request.compression_type < len(Codec):
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -189,7 +189,7 @@ class ClientTelemetry:
         self.counts.pushed += 1
         self.counts.pushed_bytes += len(data)
         now_ms = self._clock.now_ms()
-        self.payloads.keep(Payload(instance_id, pusher, instance.wanted, now_ms, request.terminating, codec, data, size_bytes))
+        self.payloads.keep(Payload(instance_id, pusher, instance.subscription, now_ms, request.terminating, codec, data, size_bytes))
         return ErrorCode.NONE
 
     def _refusal(self, code: ErrorCode) -> Rejected:
@@ -212,14 +212,14 @@ class ClientTelemetry:
             instance = self._make(instance_id, instance.pusher, pusher.connection)
         self._instances.move_to_end(instance_id)
         instance.forget_expiry()
-        wait_ms = max(limits.TELEMETRY_IDLE_MS, 3 * instance.wanted.push_interval_ms)
+        wait_ms = max(limits.TELEMETRY_IDLE_MS, 3 * instance.subscription.push_interval_ms)
         instance.expiry = self._timers.schedule(self._clock.mono_ms() + wait_ms, partial(self._expire, instance_id, pusher.connection))
         return instance
 
     def _make(self, instance_id: bytes, pusher: Pusher, connection: int) -> TelemetryInstance:
         self._drop(instance_id)
-        wanted = self.subscriptions.wanted_of(instance_id, pusher.attributes(instance_id))
-        made = self._instances[instance_id] = TelemetryInstance(pusher, wanted, self.subscriptions.version)
+        subscription = self.subscriptions.subscription_of(instance_id, pusher.attributes(instance_id))
+        made = self._instances[instance_id] = TelemetryInstance(pusher, subscription, self.subscriptions.version)
         self._held_bytes += made.held_bytes
         self._made_on[connection] = instance_id
         while len(self._instances) > 1 and (

@@ -18,7 +18,7 @@ class Payload(NamedTuple):
 
     instance_id: bytes
     pusher: Pusher
-    wanted: ClientSubscription
+    subscription: ClientSubscription
     received_ms: int
     terminating: bool
     codec: Codec

@@ -78,9 +78,9 @@ class _Subscription(NamedTuple):
     metrics: tuple[str, ...]
     interval_ms: int
     patterns: Mapping[str, Any] | None
-    """None: the subscription matches no client."""
+    """The compiled `match` expressions by attribute; None if they are invalid, so that the subscription matches no client."""
 
-    def asks(self, attributes: Mapping[str, str | None]) -> bool:
+    def matches(self, attributes: Mapping[str, str | None]) -> bool:
         """Return whether this subscription applies to a client: every expression matches the whole text of the attribute it names."""
         if self.patterns is None:
             return False
@@ -104,12 +104,12 @@ class MetricsSubscriptions:
             return
         self.version += 1
 
-    def wanted_of(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> ClientSubscription:
+    def subscription_of(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> ClientSubscription:
         """Return the subscription of one client: all subscriptions that match its attributes, combined."""
         interval_ms, names = PUSH_INTERVAL_MS, list[str]()
         for name in in_hash_order(self._by_name, string_hash):
             subscription = self._by_name[name]
-            if subscription.asks(attributes):
+            if subscription.matches(attributes):
                 names += in_hash_order(subscription.metrics, string_hash)
                 interval_ms = min(interval_ms, subscription.interval_ms)
         metrics = (ALL,) if ALL in names else tuple(in_hash_order(names, string_hash))

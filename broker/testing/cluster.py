@@ -36,7 +36,7 @@ from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.marks import Mark, Marks
 from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.cluster_controls import ClusterClockControl, ClusterTopicControl
-from ottla.broker.testing.cluster_marks import mark, returned_to
+from ottla.broker.testing.cluster_marks import mark, rewound_to
 from ottla.broker.testing.cluster_nodes import CONTROLLER, ClusterNodes
 from ottla.broker.testing.controller_thread import InProcessController
 from ottla.broker.testing.in_process import InProcessBroker, import_ahead
@@ -92,7 +92,7 @@ class InProcessCluster(ClusterNodes):
             for number, broker in self.brokers.items():
                 broker.settings.update(self._layout.broker_settings(number, self.controller.port))
                 broker.settings.pop("listeners")  # the broker keeps its own port
-            self._all_at_once(InProcessBroker.start)
+            self._on_all_brokers_at_once(InProcessBroker.start)
         except BaseException:
             self.kill_all()
             raise
@@ -111,7 +111,7 @@ class InProcessCluster(ClusterNodes):
         self.heal()
         self.controller.resume()
         if self.controller.running:
-            self._all_at_once(InProcessBroker.stop)
+            self._on_all_brokers_at_once(InProcessBroker.stop)
         self.kill_all()
 
     def keep(self) -> Path:
@@ -119,7 +119,7 @@ class InProcessCluster(ClusterNodes):
         self._temporary = False
         return self.data_dir
 
-    def _all_at_once(self, work: Callable[[InProcessBroker], object]) -> None:
+    def _on_all_brokers_at_once(self, work: Callable[[InProcessBroker], object]) -> None:
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             for done in [pool.submit(work, broker) for broker in self.brokers.values()]:
                 done.result()
@@ -166,7 +166,7 @@ class InProcessCluster(ClusterNodes):
         self.heal()
         self.kill_all()
         self._marks.restore(mark)
-        with returned_to(self, mark):
+        with rewound_to(self, mark):
             self.start()
         self._marks.copy_again()
 
@@ -199,7 +199,7 @@ class InProcessCluster(ClusterNodes):
         self.controller.call_async(self._fence(self.broker(n).number))
 
     miss = fence
-    """The name of `fence` in 0.2."""
+    """An alias of `fence`: its name in version 0.2."""
 
     async def _fence(self, n: int) -> None:
         def fenced(state: ControllerState) -> SoftEffects[None]:
@@ -219,7 +219,7 @@ class InProcessCluster(ClusterNodes):
         for group, other in combinations(groups, 2):
             if both := set(group).intersection(other):
                 raise ValueError(f"node {both.pop()} is in two of the groups")
-            self._links.block(self._between(group, other))
+            self._links.block(self._links_between(group, other))
 
     def isolate_from_controller(self, n: int) -> None:
         """Block all traffic between this broker and the controller; other brokers and clients still reach it."""
@@ -229,9 +229,9 @@ class InProcessCluster(ClusterNodes):
         """Delay everything between two nodes by `ms` in each direction. Raises KeyError for an unknown node."""
         if ms < 0:
             raise ValueError(f"a delay cannot be {ms} ms")
-        self._links.slow(self._between({a}, {b}), ms)
+        self._links.slow(self._links_between({a}, {b}), ms)
 
-    def _between(self, some: Collection[int], others: Collection[int]) -> list[Way]:
+    def _links_between(self, some: Collection[int], others: Collection[int]) -> list[Way]:
         for n in (*some, *others):
             if n != CONTROLLER:
                 self.broker(n)

@@ -79,7 +79,7 @@ class ClusterTopicControl:
             return client.call(request)
 
     def _is_known(self, name: str) -> bool:
-        brokers = [self._cluster.brokers[number] for number in self._cluster.in_touch]
+        brokers = [self._cluster.brokers[number] for number in self._cluster.reaching_controller]
         return all(broker.call(lambda node: node.services.topics.topic(name) is not None) for broker in brokers)
 
 
@@ -100,7 +100,7 @@ class ClusterClockControl:
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         ms, cluster = round(seconds * 1000), self._cluster
         if cluster.controller.running:
-            cluster.controller.call_async(self._put_forward(cluster.controller.node, ms, cluster.in_touch))
+            cluster.controller.call_async(self._advance_controller(cluster.controller.node, ms, cluster.reaching_controller))
         else:
             cluster.controller.clock.advance(ms)
         for broker in cluster.brokers.values():
@@ -112,15 +112,15 @@ class ClusterClockControl:
     def catch_up(self, broker: ClusterBroker) -> None:
         """Set a broker's clock to the time of the other nodes, after an `advance` while the broker was dead or paused. Call it on the
         broker's thread, or while it has none."""
-        broker.movable.advance(self._cluster.controller.clock.ahead_ms - broker.movable.ahead_ms)
+        broker.movable_clock.advance(self._cluster.controller.clock.ahead_ms - broker.movable_clock.ahead_ms)
 
-    async def _put_forward(self, node: ControllerNode, ms: int, in_touch: list[int]) -> None:
+    async def _advance_controller(self, node: ControllerNode, ms: int, reaching_controller: list[int]) -> None:
         """Advance the controller's clock as if the brokers that reach it had sent heartbeats just before, and fence the others in the same
         turn: a heartbeat that is in the socket's buffer comes too late."""
         clock, state = self._cluster.controller.clock, node.role.state
         clock.advance(ms)
         for broker in state.image.brokers.values():
-            if broker.broker_id in in_touch and not broker.fenced:
+            if broker.broker_id in reaching_controller and not broker.fenced:
                 state.sessions.touch(BrokerIdAndEpoch(broker.broker_id, broker.epoch), clock.mono_ms())
         await node.role.fence_silent()
 

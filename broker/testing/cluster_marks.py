@@ -28,13 +28,13 @@ def mark(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
     Raises RuntimeError if a node does not run or is cut off, TimeoutError if replicas stay behind, ForkRefused if the files cannot be
     copied.
     """
-    down = sorted(cluster.brokers.keys() - set(cluster.in_touch))
+    down = sorted(cluster.brokers.keys() - set(cluster.reaching_controller))
     if down or not cluster.controller.running or cluster.controller.paused:
         named = ", ".join([*(f"broker {number}" for number in down), *(() if down else ("the controller",))])
         raise RuntimeError(f"a mark needs all nodes: {named} does not run, is paused, or is cut off")
     end = monotonic() + broker_thread.TIMEOUT_S
     while monotonic() < end:
-        with _standing_still(cluster):
+        with _all_paused(cluster):
             if _is_settled(cluster):
                 return _marked(cluster, marks)
         sleep(POLL_S)
@@ -42,12 +42,12 @@ def mark(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
 
 
 @contextmanager
-def returned_to(cluster: ClusterNodes, mark: Mark) -> Iterator[None]:
+def rewound_to(cluster: ClusterNodes, mark: Mark) -> Iterator[None]:
     """Set the stopped nodes' clocks, histories and broker incarnation ids to those saved in the mark. Only starts inside the context use
     these ids."""
     cluster.controller.clock.rewind_to(mark.now_ms)
     for broker, history in zip(cluster.brokers.values(), mark.histories, strict=True):
-        broker.movable.rewind_to(mark.now_ms)
+        broker.movable_clock.rewind_to(mark.now_ms)
         broker.history.cut(history)
         broker.incarnation_id = mark.incarnations[broker.number]
     try:
@@ -58,17 +58,18 @@ def returned_to(cluster: ClusterNodes, mark: Mark) -> Iterator[None]:
 
 
 @contextmanager
-def _standing_still(cluster: ClusterNodes) -> Iterator[None]:
+def _all_paused(cluster: ClusterNodes) -> Iterator[None]:
     """Pause all nodes inside the context. At its end, each unfenced broker's session restarts as if a heartbeat had just arrived."""
     nodes: list[NodeThread[object]] = [*cluster.brokers.values(), cluster.controller]  # type: ignore[list-item] # only paused
     with ExitStack() as stack:
         for node in nodes:
             node.pause()
-            stack.callback(node.resume, (lambda: _wait_for_heartbeats(cluster)) if node is cluster.controller else (lambda: None))
+            stack.callback(node.resume, (lambda: _touch_sessions(cluster)) if node is cluster.controller else (lambda: None))
         yield
 
 
-def _wait_for_heartbeats(cluster: ClusterNodes) -> None:
+def _touch_sessions(cluster: ClusterNodes) -> None:
+    """Restart the broker sessions of all unfenced brokers, as heartbeats do."""
     state, now_ms = cluster.controller.node.role.state, cluster.controller.clock.mono_ms()
     for broker in state.image.brokers.values():
         if not broker.fenced:

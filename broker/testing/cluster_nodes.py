@@ -47,9 +47,9 @@ class ClusterBroker(InProcessBroker):
         faults: str | Sequence[str],
         environment_of: Callable[[Clock], Environment],
     ) -> None:
-        self.movable = MovableClock()
+        self.movable_clock = MovableClock()
         self._environment_of = environment_of
-        super().__init__(directory, settings, faults=faults, clock=self.movable)
+        super().__init__(directory, settings, faults=faults, clock=self.movable_clock)
         self.number = number
         self.incarnation_id: bytes | None = None
         """The incarnation to start as; None for a new one."""
@@ -149,7 +149,7 @@ class ClusterNodes:
         return [number for number, broker in self.brokers.items() if broker.is_up]
 
     @property
-    def in_touch(self) -> list[int]:
+    def reaching_controller(self) -> list[int]:
         """The ids of the brokers that run, are not paused, and reach the controller."""
         return [number for number in self.up if (number, CONTROLLER) not in self._links.blocked]
 

@@ -41,10 +41,10 @@ _WAIT_FOR_ADDRESS = (
 _GIVE_ADDRESS = f'printf %s "$1" > {_ADDRESS_FILE}.part && mv {_ADDRESS_FILE}.part {_ADDRESS_FILE}'
 _COUNTED = ("seen", "hits", "consumed")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Does not use the environment's HTTP proxy, which would not reach the admin port."""
+"""An HTTP client that ignores the environment's proxy, because a proxy cannot reach the admin port."""
 
 
-class KafkaAnswers(WaitStrategy):
+class KafkaWaitStrategy(WaitStrategy):
     """Waits until the container answers ApiVersions through the mapped port. An open port is not sufficient, because the container engine
     itself listens on it.
     """
@@ -87,7 +87,7 @@ class OttlaContainer(DockerContainer):
         self.admin_token = secrets.token_urlsafe()
         """The token of the admin port, for `Authorization: Bearer …`."""
         self._expose(self.PORT)
-        self.waiting_for(KafkaAnswers(self.PORT))
+        self.waiting_for(KafkaWaitStrategy(self.PORT))
 
     def with_setting(self, name: str, value: str | int) -> Self:
         """Set a setting by Kafka's name: `with_setting("num.partitions", 3)`."""

@@ -38,7 +38,7 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
 from ottla.broker.preopened_log_dir import PreopenedLogDir
 from ottla.broker.security.client_properties import client_properties
-from ottla.broker.storage.as_of import AtOffset, cut_at
+from ottla.broker.storage.as_of import AtOffset, truncate_at_moment
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.fork import fork
 from ottla.broker.storage.marks import Mark, Marks
@@ -320,7 +320,7 @@ class InProcessBroker(NodeThread[Broker]):
                 self.call_async(self._fork(made.data_dir))
             else:
                 fork(self.data_dir, made.data_dir)
-            clock.rewind_to(cut_at(made.data_dir, wanted, self._clock.now_ms(), files=made.files))
+            clock.rewind_to(truncate_at_moment(made.data_dir, wanted, self._clock.now_ms(), files=made.files))
             return made.start()
         except BaseException:
             made._remove_temporary()

@@ -27,7 +27,7 @@ class TxnState(IntEnum):
         return self.name.title().replace("_", "")
 
 
-MOVES: dict[TxnState, frozenset[TxnState]] = {
+VALID_TRANSITIONS: dict[TxnState, frozenset[TxnState]] = {
     TxnState.EMPTY: frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD}),
     TxnState.ONGOING: frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT, TxnState.PREPARE_EPOCH_FENCE}),
     TxnState.PREPARE_COMMIT: frozenset({TxnState.COMPLETE_COMMIT}),
@@ -39,7 +39,7 @@ MOVES: dict[TxnState, frozenset[TxnState]] = {
 }
 """The states that may follow each state. Settled -> PrepareAbort is the abort without partitions of transaction version 2."""
 
-assert set(MOVES) == set(TxnState), "every state has a row"
+assert set(VALID_TRANSITIONS) == set(TxnState), "every state has a row"
 
 PREPARED = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
 """The states in which the outcome is decided and markers are still to be written. Requests get CONCURRENT_TRANSACTIONS meanwhile."""

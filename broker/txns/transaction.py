@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.broker.txns.states import MOVES, PREPARED, TxnState
+from ottla.broker.txns.states import PREPARED, VALID_TRANSITIONS, TxnState
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -61,7 +61,7 @@ class Transaction(NamedTuple):
         return self.producer_id, self.producer_epoch
 
     def _moved(self, state: TxnState, now_ms: int, **changes: object) -> Transaction:
-        assert state in MOVES[self.state], f"{self.transactional_id}: {self.state.name} -> {state.name} is no legal move"
+        assert state in VALID_TRANSITIONS[self.state], f"{self.transactional_id}: {self.state.name} -> {state.name} is no legal move"
         return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]  # the callers below name real fields
 
     def initialised(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:

@@ -71,7 +71,10 @@ def _value_of(txn: Transaction) -> TransactionLogValue:
 
 
 def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsOfTopic]:
-    return [PartitionsOfTopic(topic, [index for _, index in group]) for topic, group in groupby(sorted(partitions), lambda place: place[0])]
+    return [
+        PartitionsOfTopic(topic, [index for _, index in group])
+        for topic, group in groupby(sorted(partitions), lambda partition: partition[0])
+    ]
 
 
 def _transaction(transactional_id: str, value: TransactionLogValue) -> Transaction:

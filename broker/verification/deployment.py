@@ -37,9 +37,9 @@ SETTINGS: Final = {
 }
 LAG_MS: Final = 60_000
 SESSION_MARGIN_MS: Final = 1_000
-AFTER_ALL_MS: Final = 1_000_000
+SETTLING_MS: Final = 1_000_000
 """Advance of the clock before the verdict: longer than any transaction may be open (transaction.max.timeout.ms, 15 minutes)."""
-OF_A_CLUSTER: Final = {
+CLUSTER_SETTINGS: Final = {
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
@@ -50,20 +50,20 @@ OF_A_CLUSTER: Final = {
 FOLLOWERS: Final = "followers"
 """The name of the rule that holds the followers' fetches."""
 BROKERS: Final = 3
-LEADER, OF_GROUPS, OF_TRANSACTIONS = 1, 2, 3
+LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 1, 2, 3
+"""The brokers with these roles in a cluster."""
 
-
-Carrier = InProcessBroker | InProcessGateway
-"""What a program's requests pass, and where they meet faults."""
+FaultTarget = InProcessBroker | InProcessGateway
+"""A broker, or the gateway before a cluster: where fault rules are loaded and the program's requests are recorded."""
 
 
 class Deployment(ABC):
-    """The brokers of one run, which the verified program uses. `carriers` are the brokers or the gateway that the program's requests pass;
-    fault rules are loaded on them. `verifier_client` sends the verification's own requests."""
+    """The brokers of one run, which the verified program uses. `fault_targets` are the brokers or the gateway that receive the
+    program's requests; fault rules are loaded on them. `verifier_client` sends the verification's own requests."""
 
-    carriers: Sequence[Carrier]
+    fault_targets: Sequence[FaultTarget]
     verifier_client: VerifierClient
-    others: frozenset[str] = frozenset({VERIFIER_CLIENT})
+    other_client_ids: frozenset[str] = frozenset({VERIFIER_CLIENT})
     """Client ids other than the program's."""
 
     @property
@@ -74,12 +74,12 @@ class Deployment(ABC):
     @property
     def sends(self) -> list[Send]:
         """All sends of producers since `watch`, also the verification's own: the records, and whether they were acknowledged."""
-        return [send for carrier in self.carriers for send in list(carrier.history.sends)]
+        return [send for target in self.fault_targets for send in list(target.history.sends)]
 
     @property
     def reads(self) -> list[Read]:
         """All Fetch responses with records that consumers have received since `watch`."""
-        return [read for carrier in self.carriers for read in list(carrier.history.reads)]
+        return [read for target in self.fault_targets for read in list(target.history.reads)]
 
     @abstractmethod
     def start(self) -> None:
@@ -124,33 +124,33 @@ class Deployment(ABC):
 
     def watch(self, observer: RequestObserver) -> None:
         """Record the history of clients from now on, and pass all requests to `observer`."""
-        observer.others = self.others
-        for carrier in self.carriers:
-            carrier.record()
-            carrier.call(partial(_observe, observer, carrier.script))
+        observer.other_client_ids = self.other_client_ids
+        for target in self.fault_targets:
+            target.record()
+            target.call(partial(_observe, observer, target.script))
 
     def fault(self, rule: str) -> FaultRule:
-        """Load a fault rule on all carriers (the brokers, or the gateway), and return it. Raises FaultSyntax."""
+        """Load a fault rule on all brokers, or on the gateway, and return it. Raises FaultSyntax."""
         made = parse_rule(rule)
-        for carrier in self.carriers:
-            carrier.faults.add(made)
+        for target in self.fault_targets:
+            target.faults.add(made)
         return made
 
     def release(self, name: str) -> None:
-        """Release the requests and responses that the rule named `name` holds, on all carriers (the brokers, or the gateway)."""
-        for carrier in self.carriers:
-            if carrier.is_up and any(rule.name == name for rule in carrier.faults.rules):
-                carrier.faults.release(name)
+        """Release the requests and responses that the rule named `name` holds, on all brokers, or on the gateway."""
+        for target in self.fault_targets:
+            if target.is_up and any(rule.name == name for rule in target.faults.rules):
+                target.faults.release(name)
 
     def reset(self) -> None:
         """Remove all fault rules, and release all held requests and responses, on all brokers or the gateway."""
-        for carrier in self.carriers:
-            carrier.faults.reset()
+        for target in self.fault_targets:
+            target.faults.reset()
 
     def held(self, name: str) -> list[int]:
-        """Return the numbers (from 1) of the carriers (the brokers, or the gateway) on which the rule named `name` holds a request or
-        response."""
-        return [number for number, each in enumerate(self.carriers, 1) if any(held.rule.name == name for held in list(each.script.held))]
+        """Return the numbers (from 1) of the brokers, or [1] for the gateway, where the rule named `name` holds a request or response."""
+        targets = enumerate(self.fault_targets, 1)
+        return [number for number, each in targets if any(held.rule.name == name for held in list(each.script.held))]
 
     @abstractmethod
     def members(self) -> int:
@@ -190,10 +190,10 @@ class EmbeddedBrokers(Deployment):
 
     def __init__(self, host: InProcessBroker | InProcessCluster, brokers: Iterable[InProcessBroker]) -> None:
         self.host = host
-        self.carriers = self.brokers = list(brokers)
+        self.fault_targets = self.brokers = list(brokers)
         self.verifier_client = VerifierClient(lambda: [each.bootstrap for each in self._up])
         names = (f"broker-{number}" for number, _ in enumerate(self.brokers, 1))
-        self.others = frozenset({VERIFIER_CLIENT, *(names if len(self.brokers) > 1 else ())})
+        self.other_client_ids = frozenset({VERIFIER_CLIENT, *(names if len(self.brokers) > 1 else ())})
 
     @property
     def bootstrap(self) -> str:
@@ -201,7 +201,7 @@ class EmbeddedBrokers(Deployment):
 
     def start(self) -> None:
         for broker in self.brokers:
-            broker.script.spared = self.others
+            broker.script.exempt_client_ids = self.other_client_ids
         self.host.start()
 
     def create(self, topic: str, partitions: int) -> None:
@@ -251,7 +251,7 @@ class OneBroker(EmbeddedBrokers):
     def settle(self) -> None:
         self.restart_broken()
         self.reset()
-        self.pass_time(AFTER_ALL_MS)
+        self.pass_time(SETTLING_MS)
 
     def examine(
         self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
@@ -270,7 +270,7 @@ class Cluster(EmbeddedBrokers):
     host: InProcessCluster
 
     def __init__(self, directory: Path, brokers: int) -> None:
-        self.host = InProcessCluster(brokers, directory, {**SETTINGS, **OF_A_CLUSTER})
+        self.host = InProcessCluster(brokers, directory, {**SETTINGS, **CLUSTER_SETTINGS})
         super().__init__(self.host, self.host.brokers.values())
         self._followers_stopped = False
 
@@ -278,8 +278,8 @@ class Cluster(EmbeddedBrokers):
         super().start()
         try:
             for kind, topic, number in (
-                (BY_GROUP, CONSUMER_OFFSETS, OF_GROUPS),
-                (BY_TRANSACTION, TRANSACTION_STATE, OF_TRANSACTIONS),
+                (BY_GROUP, CONSUMER_OFFSETS, GROUP_COORDINATOR),
+                (BY_TRANSACTION, TRANSACTION_STATE, TRANSACTION_COORDINATOR),
             ):
                 self.verifier_client.coordinator(kind, VERIFIER_CLIENT)()
                 self.host.move_leader(topic, 0, number)
@@ -310,7 +310,7 @@ class Cluster(EmbeddedBrokers):
                 cluster.restart(number)
         self.resume_followers()
         self._wait_in_sync()
-        self.pass_time(AFTER_ALL_MS)
+        self.pass_time(SETTLING_MS)
         self._wait_in_sync()
         cluster.wait_until(self._nothing_is_open, "all transactions have ended")
 
@@ -343,7 +343,7 @@ class Cluster(EmbeddedBrokers):
         """Resume replication: remove all fault rules, and restore the maximum replica lag."""
         self.reset()
         for broker in self._up:
-            broker.call(_have_patience)
+            broker.call(_restore_replica_lag)
         self._followers_stopped = False
 
     def shrink_isr_to(self, leader: int) -> None:
@@ -351,7 +351,7 @@ class Cluster(EmbeddedBrokers):
         self.stop_followers(leader)
         broker = self.brokers[leader - 1]
         broker.call(_shrink_isrs)
-        self.host.wait_until(lambda: broker.call(_is_alone), f"broker {leader} is the only ISR member, and knows it")
+        self.host.wait_until(lambda: broker.call(_is_only_isr_member), f"broker {leader} is the only ISR member, and knows it")
 
     def replace(self, leader: int) -> None:
         """Pause the broker `leader` until other brokers lead its partitions. Then resume it without a connection to the controller, so that
@@ -402,14 +402,14 @@ def _shrink_isrs(node: Broker) -> None:
     for others, partition in [(each.replica.leadership, each) for each in node.services.partitions if each.leads]:
         others.lag_max_ms = 0
         others.followers = {number: Progress() for number in others.followers}
-        partition.look_for_laggards()
+        partition.maybe_shrink_isr()
 
 
-def _is_alone(node: Broker) -> bool:
+def _is_only_isr_member(node: Broker) -> bool:
     return all(each.replica.leadership.in_sync.committed == {node.settings.node_id} for each in node.services.partitions if each.leads)
 
 
-def _have_patience(node: Broker) -> None:
+def _restore_replica_lag(node: Broker) -> None:
     for partition in node.services.partitions:
         partition.replica.leadership.lag_max_ms = LAG_MS
 

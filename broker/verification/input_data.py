@@ -33,7 +33,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 PARTITIONS = 2
 BATCH_RECORDS = 5
 REST_RECORDS = 2
-"""Records of each partition that are written at the end."""
+"""The number of each partition's last records. They are written when the program has read all others."""
 LOCK_MS: Final = 15_000
 """The shortest lock that a share group may have, so that a run does not wait longer than necessary for a record that nobody accepts."""
 SHARE_SETTINGS: Final[Mapping[str, str]] = {
@@ -41,7 +41,7 @@ SHARE_SETTINGS: Final[Mapping[str, str]] = {
     "share.isolation.level": "read_committed",
     "share.record.lock.duration.ms": str(LOCK_MS),
 }
-"""A share group begins with the first record, and gets committed records only."""
+"""The program's share group starts at the first record, and gets only committed records."""
 _ABORTED = 3
 """The number of records in each aborted transaction."""
 _PRODUCE, _ADD, _END, _OFFSET_FETCH, _INIT = 9, 3, 3, 8, 4

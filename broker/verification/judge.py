@@ -58,16 +58,19 @@ class Standing(StrEnum):
     """The outcome of a scenario, as the results table and the exit code show it: held, broken, …"""
 
     HELD = "held"
+    """The fault occurred, and all guarantees held."""
     BROKEN = "broken"
+    """At least one guarantee was broken."""
     EXPOSED = "exposed"
     """Broken, but no program can avoid it with this client, whose protocol version has no defence."""
     LOST_BY_SETTING = "lost by a setting"
     """Acknowledged records are lost because the cluster's settings allow it; the program could not avoid it."""
     NOT_MET = "not met"
-    """The fault did not occur; nothing was shown."""
+    """The scenario's fault did not occur in the run, so the run proves nothing about the program."""
     DOES_NOT_APPLY = "does not apply"
+    """The program does not use the part of Kafka that the scenario breaks, such as transactions."""
     CANNOT_RUN = "cannot run"
-    """The scenario needs power over the brokers, and the cluster is not the verification's."""
+    """The scenario stops brokers or moves their clock, which is not possible on the user's cluster."""
 
 
 _OF_ANOMALY: Final = {
@@ -288,7 +291,7 @@ def _unfinished(stage: Stage, advice: str) -> Iterator[Breach]:
         yield Breach(Guarantee.FINISHED, f"it failed {ending.restarts + 1} times and was not restarted again", output)
     elif ending.overdue:
         wanted = _END.get(program.role, "commit all of {input} or end").format(input=program.input)
-        yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.terms.timeout_s:.0f} s", f"{output}\n  {advice}".lstrip("\n"))
+        yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.limits.timeout_s:.0f} s", f"{output}\n  {advice}".lstrip("\n"))
 
 
 def _field(value: bytes | None, path: Sequence[str]) -> Hashable:

@@ -72,7 +72,7 @@ class GatewayDeployment(Deployment):
         self._source, self._prefix, self._keep = source, prefix, keep
         self._address = replace(source.address(), client_id=VERIFIER_CLIENT)
         self._gateway = InProcessGateway(source.bootstrap, command_config=source.command_config)
-        self.carriers = [self._gateway]
+        self.fault_targets = [self._gateway]
         servers = [host_and_port(host, port) for host, port in self._address.servers]
         self.verifier_client = VerifierClient(lambda: servers, self._connect, elsewhere=True)
         self._observer = RequestObserver()

@@ -33,7 +33,7 @@ _JOINS: Final = frozenset(
 ACKS_ALL: Final = -1
 ACCEPT: Final = 1
 """The type of an acknowledgement that accepts a record."""
-Shared = tuple[str, str, int, int]
+ShareRecord = tuple[str, str, int, int]
 """A record of a share group: group, topic id, partition, offset."""
 
 
@@ -69,13 +69,13 @@ class RequestObserver:
     """Produce requests by the errors in their responses."""
     producer_ids: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     """The producer ids that each transactional id was assigned."""
-    accepted: set[Shared] = field(default_factory=set, repr=False)
+    accepted: set[ShareRecord] = field(default_factory=set, repr=False)
     """The records whose acceptance by a share group was answered without an error."""
-    delivered_again: set[Shared] = field(default_factory=set)
+    delivered_again: set[ShareRecord] = field(default_factory=set)
     """The records of `accepted` that the share group was delivered again afterwards."""
-    deliveries: dict[Shared, int] = field(default_factory=dict, repr=False)
+    deliveries: dict[ShareRecord, int] = field(default_factory=dict, repr=False)
     """How often a share group was delivered each record, as the broker counts it."""
-    others: frozenset[str] = frozenset({VERIFIER_CLIENT})
+    other_client_ids: frozenset[str] = frozenset({VERIFIER_CLIENT})
     """Client ids other than the program's, which are ignored."""
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -83,7 +83,7 @@ class RequestObserver:
         """Count one request of the program with its response. Requests of other clients, and Fetch responses without records, are
         ignored."""
         subject = exchange.subject
-        if subject.client_id in self.others or (subject.api is ApiKey.FETCH and not _brought_records(exchange.response)):
+        if subject.client_id in self.other_client_ids or (subject.api is ApiKey.FETCH and not _has_records(exchange.response)):
             return
         with self._counting:
             self._count(exchange)
@@ -125,16 +125,16 @@ class RequestObserver:
         return max((each.version for each in self.ends), default=-1)
 
     @property
-    def waits_for_all(self) -> bool:
+    def uses_acks_all(self) -> bool:
         """Whether the program uses acks=all, so that an acknowledgement means that the whole ISR has the records."""
         return self.acks <= {ACKS_ALL}
 
 
-def _brought_records(response: Any) -> bool:
+def _has_records(response: Any) -> bool:
     return response is not None and any(part.records for topic in response.responses for part in topic.partitions)
 
 
-def _accepted(request: Any, response: Any) -> Iterator[Shared]:
+def _accepted(request: Any, response: Any) -> Iterator[ShareRecord]:
     """Yield the records whose acceptance by a share group's member this response confirms."""
     if response is None or response.error_code:
         return
@@ -154,7 +154,7 @@ def _accepted(request: Any, response: Any) -> Iterator[Shared]:
                         yield request.group_id, id_text(topic.topic_id), part.partition_index, offset
 
 
-def _acquired(request: Any, response: Any) -> Iterator[tuple[Shared, int]]:
+def _acquired(request: Any, response: Any) -> Iterator[tuple[ShareRecord, int]]:
     """Yield the records that this response delivers to a share group's member, with their delivery counts."""
     for topic in () if response is None else response.responses:
         for part in topic.partitions:

@@ -46,23 +46,23 @@ class Calm:
         return bool(self.observer.ends)
 
     @property
-    def grouped(self) -> bool:
+    def in_group(self) -> bool:
         """Whether the program is a member of a consumer group or a share group."""
         return any(self.observer.calls[api] for api in (ApiKey.JOIN_GROUP, *_HEARTBEATS))
 
     @property
-    def shares(self) -> bool:
+    def in_share_group(self) -> bool:
         """Whether the program is a member of a share group."""
         return self.observer.calls[ApiKey.SHARE_GROUP_HEARTBEAT] > 0
 
     @property
-    def mark(self) -> ApiKey:
+    def progress_api(self) -> ApiKey:
         """The API whose requests show the program's progress, and which most faults hit. It is Produce if the program writes. Otherwise, in
         a share group, it is ShareAcknowledge, or ShareFetch if the calm run has at most one ShareAcknowledge; in a consumer group it is
         OffsetCommit, or Fetch if the calm run has at most one OffsetCommit."""
         if self.writes:
             return ApiKey.PRODUCE
-        if self.shares:
+        if self.in_share_group:
             return ApiKey.SHARE_ACKNOWLEDGE if self.observer.calls[ApiKey.SHARE_ACKNOWLEDGE] > 1 else ApiKey.SHARE_FETCH
         return ApiKey.OFFSET_COMMIT if self.observer.calls[ApiKey.OFFSET_COMMIT] > 1 else ApiKey.FETCH
 
@@ -77,7 +77,7 @@ class Calm:
         or 0 if faults occur at the first request."""
         return 0 if self.from_the_start else int(self.observer.calls[api] * share)
 
-    def begun_at_once(self) -> Calm:
+    def with_faults_from_the_start(self) -> Calm:
         """Return a copy of these facts, with which faults occur at the program's first request."""
         return replace(self, from_the_start=True)
 
@@ -131,9 +131,9 @@ def to_transactions_in_a_row(calm: Calm) -> str | None:
 
 def to_share_members(calm: Calm) -> str | None:
     """Return None if the program is a member of a share group, otherwise why the scenario does not apply to it."""
-    return None if calm.shares else "it is not in a share group"
+    return None if calm.in_share_group else "it is not in a share group"
 
 
 def to_members(calm: Calm) -> str | None:
     """Return None if the program is a member of a consumer or a share group, otherwise why the scenario does not apply to it."""
-    return None if calm.grouped else "it is not in a group"
+    return None if calm.in_group else "it is not in a group"

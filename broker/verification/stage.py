@@ -35,15 +35,19 @@ from ottla.broker.verification.program import CannotStart, Instance, Program, Ro
 from ottla.broker.verification.request_observer import RequestObserver
 
 POLL_S = 0.01
+"""Time between two checks of the script's condition and of the program's processes."""
 PROGRESS_POLL_S = 0.1
+"""Time between two checks whether the program's group has read its input."""
 GRACE_S = 5.0
+"""Time between SIGTERM and SIGKILL."""
 _BUMPS_A_TURN = 500
+"""Epoch bumps in one turn of the broker's event loop, which serves clients between the turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A condition that a scenario's script waits for. `sure`: the condition becomes true even if the program has nothing left to do, so the
-    run does not end before it is true.
+    """A condition that a scenario's script waits for: `holds` returns whether it is true. `sure`: it becomes true even if the program has
+    nothing left to do, so the run does not end before.
     """
 
     holds: Callable[[], bool]
@@ -52,11 +56,11 @@ class Wait:
 
 Script = Iterator[Wait]
 NEVER: Final = Wait(lambda: False)
-"""Yielded by a script that cannot continue, because the scenario's fault did not occur."""
+"""A condition that never holds. A script yields it when it cannot cause its fault: the run then ends with the program, as *not met*."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RunLimits:
     """The limits of a run: its time, and the number of restarts after failures of the program."""
 
     timeout_s: float = 60.0
@@ -83,10 +87,12 @@ class Stage:
     """One run of the program, on a single broker, a cluster or a given `deployment`, used as a context manager. `directory` gets the
     brokers' data and the program's output."""
 
-    def __init__(self, program: Program, directory: Path, terms: Terms, brokers: int = 1, deployment: Deployment | None = None) -> None:
+    def __init__(
+        self, program: Program, directory: Path, limits: RunLimits, brokers: int = 1, deployment: Deployment | None = None
+    ) -> None:
         self.directory = directory.resolve()  # the program may change its working directory
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.terms = terms
+        self.limits = limits
         self.deployment: Deployment = deployment or deployment_of(brokers, self.directory / "data")
         self.program = program = self.deployment.renamed(program)
         self.observer = RequestObserver()
@@ -236,7 +242,7 @@ class Stage:
             self._supervise()
             if self.ending.gave_up or ((wait is None or not wait.sure) and self._all_over()):
                 break
-            if time.monotonic() - began > self.terms.timeout_s:
+            if time.monotonic() - began > self.limits.timeout_s:
                 self.ending.overdue = True
                 break
             time.sleep(POLL_S)
@@ -265,7 +271,7 @@ class Stage:
             instance.expendable = True
             printed = " / ".join(instance.error_tail()[-3:]) or "it printed no error"
             self.ending.failures.append(f"instance {instance.number} ended with exit code {code}: {printed}")
-            if self.ending.restarts == self.terms.restarts:
+            if self.ending.restarts == self.limits.restarts:
                 self.ending.gave_up = True
                 return
             self.ending.restarts += 1

@@ -29,7 +29,7 @@ from ottla.broker.verification.judge import (
 from ottla.broker.verification.program import Program
 from ottla.broker.verification.real_cluster import RealCluster
 from ottla.broker.verification.scenario import Calm, Scenario
-from ottla.broker.verification.stage import Script, Stage, Terms
+from ottla.broker.verification.stage import RunLimits, Script, Stage
 
 CALM, CALM_AGAIN = "calm", "calm-again"
 CALM_HAPPENS = "the run without faults, which defines what the program should achieve"
@@ -41,13 +41,13 @@ class CannotVerify(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A verification: the program, the scenarios and the limits of each run (`terms`). `directory` gets a subdirectory for each scenario,
+    """A verification: the program, the scenarios and the limits of each run (`limits`). `directory` gets a subdirectory for each scenario,
     which is removed after it unless `keep`. `by` identifies the records that the program writes."""
 
     program: Program
     directory: Path
     scenarios: Sequence[Scenario]
-    terms: Terms = field(default_factory=Terms)
+    limits: RunLimits = field(default_factory=RunLimits)
     by: Identity = by_value
     keep: bool = False
     cluster: RealCluster | None = None
@@ -80,7 +80,7 @@ class Verification:
             begins(scenario.name)
             result = self._run(scenario, calm)
             if result.standing is Standing.NOT_MET:
-                result = self._run(scenario, calm.begun_at_once())
+                result = self._run(scenario, calm.with_faults_from_the_start())
             if not steady and result.of(Guarantee.COMPLETE) and result.of(Guarantee.ONCE):
                 if self._calm(CALM_AGAIN)[1].achieved != calm.achieved:
                     raise CannotVerify(_differs(self.program))
@@ -113,7 +113,7 @@ class Verification:
 
     def _stage(self, name: str, directory: Path, brokers: int = 1) -> Stage:
         deployment = None if self.cluster is None else self.cluster.deployment(name)
-        return Stage(self.program, directory, self.terms, brokers, deployment)
+        return Stage(self.program, directory, self.limits, brokers, deployment)
 
     def _clear(self, directory: Path, result: Result) -> None:
         if not self.keep:

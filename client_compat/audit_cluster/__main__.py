@@ -27,7 +27,7 @@ from client_compat.audit_cluster.kill import kill_an_executor
 from client_compat.bench_audit import logs
 from client_compat.support import program
 from client_compat.support.brokers import ottla
-from client_compat.support.campaign import Expectations, conduct
+from client_compat.support.campaign import Expectations, run_campaign
 from client_compat.support.wheel import ROOT, build_wheel, copy_sources
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
@@ -118,7 +118,7 @@ def submit(  # noqa: PLR0917 # one program's arguments
 
 def main(megabytes: Annotated[int, typer.Option(help="Size of the clean log.")] = 256) -> None:
     """Audit on a standalone Spark cluster, and show which worker ran how many tasks."""
-    conduct(partial(_audit_on_cluster, megabytes))
+    run_campaign(partial(_audit_on_cluster, megabytes))
 
 
 def _audit_on_cluster(megabytes: int, console: Console, work: Path) -> Expectations:

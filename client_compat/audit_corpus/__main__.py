@@ -19,12 +19,12 @@ from client_compat.audit_corpus.workloads import WORKLOADS, AnyBroker, Workload
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support import program
 from client_compat.support.brokers import BrokerProcess, ottla
-from client_compat.support.campaign import conduct
+from client_compat.support.campaign import run_campaign
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.checks.rule import Severity
 from ottla.spark_jobs.corpus import CASES
 from ottla.spark_jobs.corpus.case import Expected
-from ottla.spark_jobs.corpus.score import EVERY, Score, details, findings, judge, table, write
+from ottla.spark_jobs.corpus.score import ALL_SAMPLES, Score, details, findings, judge, table, write
 
 
 class Kind(StrEnum):
@@ -76,7 +76,7 @@ def run(kind: str, workload: Workload, data_dir: Path) -> None:
 
 def audit_findings(directory: Path) -> list[Expected]:
     """Return the audit's violations and warnings about a directory. Raises RuntimeError if the audit could not judge it."""
-    verdict = audit([directory], samples=EVERY, engine="duckdb", deep=True)
+    verdict = audit([directory], samples=ALL_SAMPLES, engine="duckdb", deep=True)
     problems = [problem for judged in verdict.directories for problem in judged.problems]
     if problems:
         raise RuntimeError(f"{directory} could not be judged: {problems}")
@@ -147,7 +147,7 @@ def main(
             judge_brokers(console, score, root, [kind.value for kind in broker or Kind], workload or list(WORKLOADS))
         return CorpusScore(score)
 
-    conduct(play, keep)
+    run_campaign(play, keep)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class CannotCorrupt(Exception):
 
 
 def copy_logs(source: Path, target: Path) -> None:
-    """Copy the segments and checkpoint files of a data directory, without the cluster metadata."""
+    """Copy what an audit reads of a data directory: segments and text checkpoints, without indexes and cluster metadata."""
     for file in sorted(source.glob("*-*/*.log")):
         if not file.parent.name.startswith("__cluster_metadata"):
             (target / file.parent.name).mkdir(parents=True, exist_ok=True)

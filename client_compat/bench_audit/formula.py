@@ -20,8 +20,8 @@ from fsspec.spec import AbstractFileSystem
 from client_compat.bench_audit.logs import T0
 from ottla.protocol.records.batch import HEADER_BYTES, pack_header, read_header
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.spark_jobs.audit_tasks import plan, serialized
 from ottla.spark_jobs.logs import find_logs
-from ottla.spark_jobs.sharing import packed, plan
 from ottla.spark_jobs.steps import AuditSpec
 
 RECORDS: Final = 10
@@ -129,7 +129,7 @@ def planned(partitions: int, segments: int, segment_bytes: int = 1 << 30) -> Pla
     logs = find_logs(f"{SCHEME}://{partitions}x{segments}x{segment_bytes}")
     listed = time.perf_counter()
     plans = plan([logs], AuditSpec((), None, False, False, 10, {}), CORES)
-    sent = sum(len(packed(task)) for task in plans.tasks) + sum(len(packed(each)) for each in plans.slices)
+    sent = sum(len(serialized(task)) for task in plans.tasks) + sum(len(serialized(each)) for each in plans.slices)
     return Planned(
         len(logs.segments),
         plans.tasks_first_step,

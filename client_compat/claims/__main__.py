@@ -16,7 +16,7 @@ from client_compat.claims.claim import Claim
 from client_compat.claims.run import CLAIMS, ClaimResult, run_claims
 from client_compat.kafka.cluster import ALL_OTTLA, Kind, kinds_of
 from client_compat.support import program
-from client_compat.support.campaign import Expectations, conduct
+from client_compat.support.campaign import Expectations, run_campaign
 from client_compat.support.progress import progress
 
 
@@ -53,7 +53,7 @@ def main(
             _print(console, results)
         return Expectations(len(results), [str(result.claim.number) for result in results if result.surprise])
 
-    conduct(play, console=program.new_console(stderr=as_json))
+    run_campaign(play, console=program.new_console(stderr=as_json))
 
 
 def _json(result: ClaimResult) -> dict[str, Any]:

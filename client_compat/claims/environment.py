@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from client_compat.claims.wire import Identity, new_producer_id, put
+from client_compat.claims.wire import Identity, new_producer_id, produce_raw
 from client_compat.kafka.cluster import ALL_OTTLA, Cluster, Kind, running
 from client_compat.kafka.jars import KafkaMissing
 from client_compat.matrix.brokers import Skipped
@@ -88,7 +88,7 @@ class ClaimEnvironment:
 
     def raw(self, topic: str, value: str, producer_id: int, epoch: int, sequence: int, *, count: int = 1) -> tuple[str, int]:
         """Send one batch as bytes that no well-behaved client would send; return the error name and the offset."""
-        return put(self.stage.broker.port, topic, value, Identity(producer_id, epoch, sequence), count=count)
+        return produce_raw(self.stage.broker.port, topic, value, Identity(producer_id, epoch, sequence), count=count)
 
     def new_producer_id(self) -> int:
         """Return a new producer id from the broker."""

@@ -16,7 +16,7 @@ from client_compat.claims.replicas import (
     values,
     wait_in_sync,
 )
-from client_compat.claims.wire import put
+from client_compat.claims.wire import produce_raw
 from client_compat.kafka.cluster import Cluster
 from client_compat.matrix.truth import Truth, until
 from client_compat.support.reading import committed, read_with_confluent, wait_until_stable
@@ -33,10 +33,10 @@ def not_every_replica(environment: ClaimEnvironment) -> CheckResult:
     with three_brokers(environment) as (cluster, topic):
         leader = leader_of(cluster, topic)
         away, other = followers_of(cluster, leader)
-        all_three = put(leader.process.port, topic, "to three")
+        all_three = produce_raw(leader.process.port, topic, "to three")
         away.stop()
         in_sync = wait_in_sync(cluster, topic, leader, [leader, other])
-        two = put(leader.process.port, topic, "to two")
+        two = produce_raw(leader.process.port, topic, "to two")
         copies = {value: holders(cluster, topic, value) for value in ("to three", "to two")}
     held = not (all_three[0] == two[0] == "NONE" and copies == {"to three": [1, 2, 3], "to two": in_sync})
     evidence = [f"“{value}”, acknowledged: on the disks of brokers {found}" for value, found in copies.items()]
@@ -55,7 +55,7 @@ def one_is_all(environment: ClaimEnvironment) -> CheckResult:
             leader_of(cluster, one)
             wait_in_sync(cluster, one, alone, [alone])
         acknowledged, refused, leader_only = (
-            put(alone.process.port, one, "alone", acks=acks) for one, acks in ((topic, -1), (careful, -1), (careful, 1))
+            produce_raw(alone.process.port, one, "alone", acks=acks) for one, acks in ((topic, -1), (careful, -1), (careful, 1))
         )
         copies = holders(cluster, topic, "alone")
     held = not (
@@ -76,11 +76,11 @@ def no_majority(environment: ClaimEnvironment) -> CheckResult:
         away.stop()
         leader = leader_of(cluster, three_or_none)
         wait_in_sync(cluster, three_or_none, leader, [cluster.broker(1), cluster.broker(2)])
-        two = put(leader.process.port, three_or_none, "two of three")
+        two = produce_raw(leader.process.port, three_or_none, "two of three")
         last = leader_of(cluster, one_is_enough)
         next(broker for broker in followers_of(cluster, last) if broker is not away).stop()
         wait_in_sync(cluster, one_is_enough, last, [last])
-        one = put(last.process.port, one_is_enough, "one of three")
+        one = produce_raw(last.process.port, one_is_enough, "one of three")
     evidence = [f"min.insync.replicas=3, two of three in sync: {two[0]}", f"min.insync.replicas=1, one of three in sync: {one[0]}"]
     held = not (two[0] == "NOT_ENOUGH_REPLICAS" and one[0] == "NONE")
     return CheckResult(held, "nobody counts a majority: the in-sync set decides, and min.insync.replicas", evidence)
@@ -90,10 +90,10 @@ def no_majority(environment: ClaimEnvironment) -> CheckResult:
 def high_watermark(environment: ClaimEnvironment) -> CheckResult:
     with three_brokers(environment) as (cluster, topic):
         leader = leader_of(cluster, topic)
-        put(leader.process.port, topic, "committed")
+        produce_raw(leader.process.port, topic, "committed")
         for broker in followers_of(cluster, leader):
             broker.process.pause()
-        acknowledged = put(leader.process.port, topic, "not yet", acks=1)
+        acknowledged = produce_raw(leader.process.port, topic, "not yet", acks=1)
         on_disk, given = holders(cluster, topic, "not yet"), values(leader, topic)
         for broker in followers_of(cluster, leader):
             broker.process.resume()
@@ -143,7 +143,7 @@ def commit_survives(environment: ClaimEnvironment) -> CheckResult:
 def group_survives(environment: ClaimEnvironment) -> CheckResult:
     with three_brokers(environment) as (cluster, topic):
         for value in ("a", "b", "c"):
-            put(leader_of(cluster, topic).process.port, topic, value)
+            produce_raw(leader_of(cluster, topic).process.port, topic, value)
         group = environment.name("group")
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False}, logger=QUIET)
         consumer.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)

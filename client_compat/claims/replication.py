@@ -17,7 +17,7 @@ from client_compat.claims.replicas import (
     three_brokers,
     values,
 )
-from client_compat.claims.wire import Identity, new_producer_id, put
+from client_compat.claims.wire import Identity, new_producer_id, produce_raw
 from client_compat.cluster_mixed.replicas import high_watermarks
 from client_compat.matrix.truth import until
 from ottla.spark_jobs.audit import audit
@@ -30,11 +30,13 @@ def change_of_leader(environment: ClaimEnvironment) -> CheckResult:
     with three_brokers(environment) as (cluster, topic):
         old = leader_of(cluster, topic)
         producer = new_producer_id(old.process.port)
-        acknowledged = [put(old.process.port, topic, value, Identity(producer, 0, sequence)) for sequence, value in enumerate("abc")]
+        acknowledged = [
+            produce_raw(old.process.port, topic, value, Identity(producer, 0, sequence)) for sequence, value in enumerate("abc")
+        ]
         old.process.kill()
         new = leader_of(cluster, topic, but=old)
-        again = [put(new.process.port, topic, value, Identity(producer, 0, sequence)) for sequence, value in enumerate("abc")]
-        on = put(new.process.port, topic, "d", Identity(producer, 0, 3))
+        again = [produce_raw(new.process.port, topic, value, Identity(producer, 0, sequence)) for sequence, value in enumerate("abc")]
+        on = produce_raw(new.process.port, topic, "d", Identity(producer, 0, 3))
         stored, evidence = values(new, topic), log(new, topic)
     held = acknowledged == again == [("NONE", offset) for offset in range(3)] and on == ("NONE", 3) and stored == list("abcd")
     evidence.insert(
@@ -48,11 +50,11 @@ def acknowledged_alone(environment: ClaimEnvironment) -> CheckResult:
     with three_brokers(environment) as (cluster, topic):
         old = leader_of(cluster, topic)
         port = old.process.port
-        safe = put(port, topic, "all, to all")
+        safe = produce_raw(port, topic, "all, to all")
         followers = followers_of(cluster, old)
         pause_process(followers, old, topic)
-        alone = put(port, topic, "1, to the leader alone", acks=1)
-        unheard = put(port, topic, "all, to the leader alone", timeout_ms=FOLLOWERS_TIMEOUT_MS)
+        alone = produce_raw(port, topic, "1, to the leader alone", acks=1)
+        unheard = produce_raw(port, topic, "all, to the leader alone", timeout_ms=FOLLOWERS_TIMEOUT_MS)
         old.process.kill()
         for broker in followers:
             broker.process.resume()
@@ -71,7 +73,7 @@ def unclean(environment: ClaimEnvironment) -> CheckResult:
         old = leader_of(cluster, topic)
         behind, other = followers_of(cluster, old)
         behind.stop()
-        acknowledged = [put(old.process.port, topic, value) for value in ("order 1", "order 2", "order 3")]
+        acknowledged = [produce_raw(old.process.port, topic, value) for value in ("order 1", "order 2", "order 3")]
         _wait_for_high_watermark([old.directory, other.directory], topic, 3)
         for broker in (old, other):
             broker.process.kill()
@@ -79,7 +81,7 @@ def unclean(environment: ClaimEnvironment) -> CheckResult:
         new = leader_of(cluster, topic)
         other.start()
         for _ in until("a second replica is in sync"):
-            after = put(new.process.port, topic, "order 4")
+            after = produce_raw(new.process.port, topic, "order 4")
             if after[0] == "NONE":
                 break
         _wait_for_high_watermark([behind.directory, other.directory], topic, 1)
@@ -102,7 +104,7 @@ def nobody_in_sync(environment: ClaimEnvironment) -> CheckResult:
         others = followers_of(cluster, last)
         for broker in others:
             broker.stop()
-        acknowledged = put(last.process.port, topic, "only one has it")
+        acknowledged = produce_raw(last.process.port, topic, "only one has it")
         held_by = holders(cluster, topic, "only one has it")
         last.process.kill()
         for broker in others:
@@ -112,7 +114,7 @@ def nobody_in_sync(environment: ClaimEnvironment) -> CheckResult:
             brokers = [len(cluster.seen_by(broker).brokers) for broker in others]
             if brokers == [2, 2] and all(one is not None and one.leader_id == NOBODY for one in seen):
                 break
-        refused = put(others[0].process.port, topic, "to who does not lead")
+        refused = produce_raw(others[0].process.port, topic, "to who does not lead")
         last.start()
         stored, evidence = values(leader_of(cluster, topic), topic), log(leader_of(cluster, topic), topic)
     kept = acknowledged == ("NONE", 0) and held_by == [last.node_id] and stored[:1] == ["only one has it"]
@@ -129,15 +131,15 @@ def notices_a_loss(environment: ClaimEnvironment) -> CheckResult:
     with three_brokers(environment) as (cluster, topic):
         old = leader_of(cluster, topic)
         port, producer = old.process.port, new_producer_id(old.process.port)
-        put(port, topic, "a", Identity(producer, 0, 0))
+        produce_raw(port, topic, "a", Identity(producer, 0, 0))
         followers = followers_of(cluster, old)
         pause_process(followers, old, topic)
-        acknowledged = put(port, topic, "b", Identity(producer, 0, 1), acks=1)
+        acknowledged = produce_raw(port, topic, "b", Identity(producer, 0, 1), acks=1)
         old.process.kill()
         for broker in followers:
             broker.process.resume()
         new = leader_of(cluster, topic, but=old)
-        following = put(new.process.port, topic, "c", Identity(producer, 0, 2))
+        following = produce_raw(new.process.port, topic, "c", Identity(producer, 0, 2))
         stored, evidence = values(new, topic), log(new, topic)
     lost = acknowledged == ("NONE", 1) and "b" not in stored
     noticed = following[0] == "OUT_OF_ORDER_SEQUENCE_NUMBER" and "c" not in stored
@@ -152,15 +154,15 @@ def notices_a_loss(environment: ClaimEnvironment) -> CheckResult:
 def zombie(environment: ClaimEnvironment) -> CheckResult:
     with three_brokers(environment) as (cluster, topic):
         old = leader_of(cluster, topic)
-        before = put(old.process.port, topic, "before")
+        before = produce_raw(old.process.port, topic, "before")
         old.process.pause()
         new = leader_of(cluster, topic, but=old)
         for _ in until("the new leader has another in sync"):
-            meanwhile = put(new.process.port, topic, "meanwhile")
+            meanwhile = produce_raw(new.process.port, topic, "meanwhile")
             if meanwhile[0] == "NONE":
                 break
         old.process.resume()
-        late = put(old.process.port, topic, "of the zombie", timeout_ms=FOLLOWERS_TIMEOUT_MS)
+        late = produce_raw(old.process.port, topic, "of the zombie", timeout_ms=FOLLOWERS_TIMEOUT_MS)
         cluster.settle()
         leader = leader_of(cluster, topic)
         held_by, stored, evidence = holders(cluster, topic, "of the zombie"), values(leader, topic), log(leader, topic)

@@ -24,8 +24,8 @@ WRONG: dict[str, ProducerOptions] = {
     "six in flight": {"idempotent": True, "max_in_flight": 6},
 }
 MESSAGE_CHARS = 90
-UNTOLD_S = 0.3
-"""How long to wait for an acknowledgement that must not come."""
+NO_ACK_S = 0.3
+"""How long to wait, in seconds, before an acknowledgement counts as not sent."""
 
 
 @claim(11, "Idempotence needs acks=all, retries, and at most five in flight")
@@ -75,7 +75,7 @@ def _held_write(environment: ClaimEnvironment, setting: str) -> tuple[list[int |
     producer.produce(topic, b"x", partition=0, on_delivery=on_delivery)
     producer.poll(0)
     environment.stage.admin.wait_held()
-    producer.flush(READ_S if setting == "0" else UNTOLD_S)
+    producer.flush(READ_S if setting == "0" else NO_ACK_S)
     early, stored = list(offsets), len(environment.truth.records(topic))
     environment.stage.admin.release(rule)
     producer.flush(READ_S)

@@ -27,7 +27,7 @@ class Identity(NamedTuple):
 ANONYMOUS = Identity()
 
 
-def put(
+def produce_raw(
     port: int, topic: str, value: str, who: Identity = ANONYMOUS, *, count: int = 1, acks: int = -1, timeout_ms: int = 10_000
 ) -> tuple[str, int]:
     """Send one batch of `count` equal records to partition 0 of `topic`, to the broker at `port`; return the error name and the offset."""

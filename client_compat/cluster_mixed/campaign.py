@@ -19,7 +19,7 @@ from client_compat.kafka.jars import KafkaMissing
 from client_compat.matrix.clients import CLIENTS as EVERY_CLIENT
 from client_compat.matrix.clients import JAVA, BuildFailed
 from client_compat.matrix.control import ClientMissing, ProgramFailed
-from client_compat.support.campaign import conduct
+from client_compat.support.campaign import run_campaign
 from client_compat.support.load import CLIENTS
 from client_compat.support.progress import progress
 from client_compat.support.small_disk import NoSmallDisk
@@ -60,7 +60,7 @@ def mixed_campaign(
 
             return run(cluster, chosen, count, faults, seed, chaos=chaos, careless=careless, seconds=60 * minutes, on_fault=on_fault)
 
-    conduct(play, directory, seed=seed, failures=FAILURES, look_at=WHAT_TO_LOOK_AT)
+    run_campaign(play, directory, seed=seed, failures=FAILURES, look_at=WHAT_TO_LOOK_AT)
 
 
 def clients_here(console: Console) -> list[str]:

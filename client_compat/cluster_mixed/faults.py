@@ -22,7 +22,7 @@ DOWN_S = (0.0, 4.5)
 """Downtimes shorter and longer than a broker's session."""
 STILL_S = (0.5, 6.0)
 CUT_OFF_S = (0.3, 1.5)
-"""Within a session, so that no follower has left the ISR when the leader dies."""
+"""Shortest and longest cut in seconds, shorter than a broker's session: no follower has left the ISR when the leader is killed."""
 CUT_S = (0.5, 7.0)
 FULL_TIMEOUT_S = 60.0
 POLL_S = 0.1

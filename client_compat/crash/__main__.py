@@ -11,7 +11,7 @@ from rich.console import Console
 from client_compat.crash.run import CrashRun, Kills, crash
 from client_compat.crash.share import share_crash
 from client_compat.support import program
-from client_compat.support.campaign import Directory, Seed, conduct
+from client_compat.support.campaign import Directory, Seed, run_campaign
 from client_compat.support.progress import progress
 
 
@@ -40,7 +40,7 @@ def main(
                 return share_crash(root, kills, seed, brokers=brokers, options=broker_option or (), on_kill=on_kill)
             return crash(root, kills, seed, options=broker_option or (), on_kill=on_kill)
 
-    conduct(play, directory, seed=seed)
+    run_campaign(play, directory, seed=seed)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from client_compat.support.campaign import Directory, conduct
+from client_compat.support.campaign import Directory, run_campaign
 from client_compat.support.demonstration import LOOK_AT, ROWS_FILE, Demonstration, audited
 from client_compat.support.program import run
 from client_compat.support.progress import progress
@@ -23,7 +23,7 @@ def main(
     acknowledgements and is SIGKILLed midway; read all back through a consumer group and compare; audit the log. Once with
     idempotence, once without."""
     look_again = ("audit {0}/idempotent {0}/plain --key-field row", "dump-log {0}/plain/flights-0", "serve --data-dir {0}/plain")
-    conduct(partial(_demo, limit=rows), directory, failures=[CannotJudge], look_at=LOOK_AT, look_again=look_again)
+    run_campaign(partial(_demo, limit=rows), directory, failures=[CannotJudge], look_at=LOOK_AT, look_again=look_again)
 
 
 def _demo(console: Console, directory: Path, limit: int | None) -> Demonstration:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from client_compat.matrix.truth import TruthFailed
 from client_compat.support import program
-from client_compat.support.campaign import Directory, conduct
+from client_compat.support.campaign import Directory, run_campaign
 from client_compat.support.demonstration import Demonstration
 from ottla.spark_jobs.session import CannotJudge
 
@@ -32,7 +32,7 @@ def main(
     look_again = ("audit --replicas {0}/safe/broker-*", "audit --replicas {0}/unclean/broker-*")
     look_at = f"{PAGE} has the timeline, and each broker a directory and a log. Look again:"
     failures = (KafkaException, TruthFailed, CannotJudge)
-    conduct(partial(_demo, short=short), directory, failures=failures, look_at=look_at, look_again=look_again)
+    run_campaign(partial(_demo, short=short), directory, failures=failures, look_at=look_at, look_again=look_again)
 
 
 def _demo(console: Console, directory: Path, *, short: bool) -> Demonstration:

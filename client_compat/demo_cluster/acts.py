@@ -57,7 +57,7 @@ class Stage:
     dead: list[int] = field(default_factory=list)
     """Brokers that are not restarted."""
 
-    def calm(self, seconds: float | None = None) -> None:
+    def run_undisturbed(self, seconds: float | None = None) -> None:
         """Let the cluster run without new faults for `seconds` (None: for the time that `pace` specifies). Raises `RunFailed` if a client
         gives up."""
         end = time.monotonic() + (self.pace.calm_s if seconds is None else seconds)
@@ -74,16 +74,16 @@ class Stage:
         broker.stop()
         self.watch.record(Kind.STOP, broker.node_id, f"broker {broker.node_id} is stopped")
 
-    def still(self, brokers: Sequence[Node]) -> None:
+    def pause(self, brokers: Sequence[Node]) -> None:
         for broker in brokers:
-            self.watch.still.add(broker.node_id)
+            self.watch.paused.add(broker.node_id)
             broker.process.pause()
             self.watch.record(Kind.STILL, broker.node_id, f"broker {broker.node_id} stands still, and copies nothing")
 
-    def wake(self, brokers: Sequence[Node]) -> None:
+    def resume(self, brokers: Sequence[Node]) -> None:
         for broker in brokers:
             broker.process.resume()
-            self.watch.still.discard(broker.node_id)
+            self.watch.paused.discard(broker.node_id)
             self.watch.record(Kind.WOKEN, broker.node_id, f"broker {broker.node_id} goes on")
 
     def start(self, broker: Node) -> None:
@@ -125,50 +125,50 @@ class Act:
     """A broker that is stopped before anything is written."""
 
 
-def led_without(broker: Node) -> Callable[[PartitionView], bool]:
+def has_other_leader(broker: Node) -> Callable[[PartitionView], bool]:
     """Return a condition for `Stage.wait_led`: the partition has another leader than `broker`, and `broker` is not in its ISR."""
     return lambda one: one.leader not in {None, broker.node_id} and broker.node_id not in one.in_sync
 
 
-def leaders_die(stage: Stage) -> None:
+def kill_leaders(stage: Stage) -> None:
     """Kill one leader after the other, and restart each."""
     for broker in stage.cluster.brokers[: stage.pace.kills]:
-        stage.calm()
+        stage.run_undisturbed()
         stage.kill(broker, "leader of partition {}")
-        stage.wait_led(led_without(broker), "every partition has a living leader")
+        stage.wait_led(has_other_leader(broker), "every partition has a living leader")
         stage.wait_served()
         stage.start(broker)
         stage.cluster.settle()
-    stage.calm()
+    stage.run_undisturbed()
 
 
-def leader_dies_alone(stage: Stage) -> None:
+def kill_leader_ahead_of_followers(stage: Stage) -> None:
     """Pause the followers, let the leader alone acknowledge records, and kill the leader before the followers resume."""
-    stage.calm()
+    stage.run_undisturbed()
     leader = stage.cluster.broker(stage.watch.recording.latest.partitions[0].leader or 0)
     followers = [broker for broker in stage.cluster.brokers if broker is not leader]
-    stage.still(followers)
-    stage.calm(FETCH_WAITS_S)
+    stage.pause(followers)
+    stage.run_undisturbed(FETCH_WAITS_S)
     before = sum(stage.load.answered)
     stage.until("the leader acknowledges alone", lambda: sum(stage.load.answered) >= before + ALONE)
     stage.kill(leader, "with records that nobody else has")
     stage.dead.append(leader.node_id)
-    stage.wake(followers)
-    stage.wait_led(led_without(leader), "a follower leads")
+    stage.resume(followers)
+    stage.wait_led(has_other_leader(leader), "a follower leads")
     stage.wait_served()
-    stage.calm()
+    stage.run_undisturbed()
 
 
-def the_late_one_leads(stage: Stage) -> None:
+def elect_empty_replica(stage: Stage) -> None:
     """Kill the two brokers that have all records; let the third one, which has none of them, become leader by an unclean election."""
     late = stage.cluster.broker(LATE)
     first, second = [broker for broker in stage.cluster.brokers if broker is not late]
     stage.wait_served()
-    stage.calm()
+    stage.run_undisturbed()
     stage.load.hold()
     stage.until("everything is acknowledged", lambda: list(stage.load.answered) == list(stage.load.sent))
     stage.until("both have noted on disk that all of it is committed", lambda: _all_committed(stage, [first, second]))
-    stage.calm()
+    stage.run_undisturbed()
     stage.watch.record(Kind.NOTE, None, "the clients pause: all that they sent is acknowledged, on two disks, and committed")
     for broker in (first, second):
         stage.kill(broker, "and has everything")
@@ -181,7 +181,7 @@ def the_late_one_leads(stage: Stage) -> None:
     stage.watch.record(Kind.NOTE, None, "the clients go on, with offsets that were given once already")
     stage.load.resume()
     stage.wait_served()
-    stage.calm()
+    stage.run_undisturbed()
 
 
 def _all_committed(stage: Stage, brokers: Sequence[Node]) -> bool:
@@ -196,14 +196,14 @@ ACTS = (
         "acks=all, idempotent, two in sync at least",
         "Each broker is killed while it leads and clients write. Nothing that was acknowledged may be missing, nothing may be there twice.",
         3,
-        leaders_die,
+        kill_leaders,
     ),
     Act(
         "alone",
         "acks=1",
         "The followers stand still (SIGSTOP), the leader acknowledges alone, and is killed before they go on. What only it had is gone.",
         1,
-        leader_dies_alone,
+        kill_leader_ahead_of_followers,
         careless=True,
         settings=LONG_SESSION,
     ),
@@ -213,7 +213,7 @@ ACTS = (
         f"Broker {LATE} is stopped; two have every record and acknowledge it, as they must. Both are killed, and broker {LATE}, which has "
         "none of it, comes back and may lead: unclean.leader.election.enable=true.",
         1,
-        the_late_one_leads,
+        elect_empty_replica,
         config={"unclean.leader.election.enable": "true"},
         stopped_first=LATE,
     ),
@@ -221,7 +221,7 @@ ACTS = (
 
 
 @dataclass(slots=True)
-class Played:
+class FinishedAct:
     """A finished act: its brokers have stopped, and their directories are unchanged since. `leaders` are brokers whose logs consumers
     received, `dead` those that were not restarted."""
 
@@ -241,7 +241,7 @@ def play(
     pace: Pace,
     on_sample: Callable[[Act, Recording], None] = lambda act, recording: None,
     on_event: Callable[[Act, Recording, Event], None] = lambda act, recording, event: None,
-) -> Played:
+) -> FinishedAct:
     """Run the act in a new cluster in `directory`, compare what its clients were told with what a consumer receives afterwards, and return
     the finished act. Raises `BrokerFailed`, `RunFailed` or `TruthFailed`."""
     began = time.monotonic()
@@ -260,7 +260,9 @@ def play(
         leaders = [one.leader for one in recording.latest.partitions]
         cluster.stop()
     raised_epochs.excuse(acks, cluster.brokers[0].directory, act.key)
-    return Played(act, cluster, load, recording, acks, [one for one in leaders if one is not None], stage.dead, time.monotonic() - began)
+    return FinishedAct(
+        act, cluster, load, recording, acks, [one for one in leaders if one is not None], stage.dead, time.monotonic() - began
+    )
 
 
 @contextmanager
@@ -270,9 +272,9 @@ def _loaded(act: Act, watch: Watch, load: Load, pace: Pace) -> Iterator[Stage]:
         stage = Stage(watch.cluster, watch, running_load, pace)
         running_load.hold()
         if act.stopped_first is not None:
-            away = watch.cluster.broker(act.stopped_first)
-            stage.stop(away)
-            stage.wait_led(led_without(away), "the others lead without it")
+            stopped = watch.cluster.broker(act.stopped_first)
+            stage.stop(stopped)
+            stage.wait_led(has_other_leader(stopped), "the others lead without it")
         watch.load = running_load
         running_load.resume()
         stage.wait_served()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from client_compat.cluster_mixed import replicas
 from client_compat.cluster_mixed.replicas import ReplicasVerdict
-from client_compat.demo_cluster.acts import Played
+from client_compat.demo_cluster.acts import FinishedAct
 from client_compat.support.demonstration import Promise
 from client_compat.support.load import parts_of
 from client_compat.support.places import OFFSET_BITS, SOMEWHERE
@@ -51,7 +51,7 @@ class Judged:
     """One act of the demo, and the verdicts on the logs that it left. `acked_ms`: times of the acknowledgements; `missing`: the number of
     acknowledged values that are on no leader's disk."""
 
-    played: Played
+    played: FinishedAct
     audit: Verdict
     replicas: ReplicasVerdict
     acked_ms: list[int]
@@ -74,7 +74,7 @@ class Judged:
         return [f"{one.where}: {one.kind}, {one.evidence['equal_copies']} of {one.evidence['copies']} have the same" for one in samples]
 
 
-def judge(played: Played) -> Judged:
+def judge(played: FinishedAct) -> Judged:
     """Audit the logs that the act of the demo left on each broker, compare them with what was acknowledged, and return the verdicts. Raises
     OSError and the audit's exceptions."""
     act, brokers = played.act, played.cluster.brokers
@@ -125,7 +125,7 @@ def _times(path: Path) -> array[int]:
 def promises(safe: Judged, alone: Judged, unclean: Judged) -> list[Promise]:
     """Return every promise of the demo, each with whether it was kept."""
     acks = safe.acks
-    wrong = acks.wrong_but("lost", "doubled")
+    wrong = acks.wrong_except("lost", "doubled")
     again = f" ({acks.excused} stored again by librdkafka itself, its issue 4953)" if acks.excused else ""
     acknowledged_all = f"acks=all: lost {acks.lost}, doubled {acks.doubled}{again}, otherwise wrong {wrong}, of {acks.acked:,} acknowledged"
     return [

@@ -50,7 +50,7 @@ class Watch:
     on_sample: Callable[[Recording], None] = lambda recording: None
     on_event: Callable[[Recording, Event], None] = lambda recording, event: None
     load: RunningLoad | None = None
-    still: set[int] = field(default_factory=set)
+    paused: set[int] = field(default_factory=set)
     """Paused brokers."""
     _connections: dict[int, Client] = field(default_factory=dict)
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -136,7 +136,7 @@ class Watch:
         """Return a broker's state; it stays the same if the broker does not answer for a moment."""
         if not broker.process.alive:
             return State.DEAD
-        if broker.node_id in self.still:
+        if broker.node_id in self.paused:
             return State.STILL
         if broker.node_id in self._connections:
             return State.FENCED if broker.node_id in fenced else State.SERVES
@@ -145,7 +145,7 @@ class Watch:
     def _ask(self, broker: Node) -> _BrokerView | None:
         """Request one broker's view of the cluster; return None if the broker does not answer."""
         node_id = broker.node_id
-        if not broker.process.alive or node_id in self.still:
+        if not broker.process.alive or node_id in self.paused:
             self._drop(node_id)
             return None
         try:

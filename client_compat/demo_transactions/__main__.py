@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from client_compat.support.brokers import ottla
-from client_compat.support.campaign import Directory, conduct
+from client_compat.support.campaign import Directory, run_campaign
 from client_compat.support.demonstration import LOOK_AT, ROWS_FILE, Demonstration, audited
 from client_compat.support.program import run
 from client_compat.support.progress import progress
@@ -25,7 +25,7 @@ def main(
     (one on aiokafka, one on confluent-kafka) fence each other and the broker is SIGKILLed five times; compare the output with the count
     made directly. Once with transactions, once without. Then audit the log."""
     look_again = ("audit {0}/log", "dump-log {0}/log/counts-transactional-0", "serve --data-dir {0}/log", "transactions list")
-    conduct(partial(_demo, limit=rows), directory, failures=[CannotJudge], look_at=LOOK_AT, look_again=look_again)
+    run_campaign(partial(_demo, limit=rows), directory, failures=[CannotJudge], look_at=LOOK_AT, look_again=look_again)
 
 
 def _demo(console: Console, directory: Path, limit: int | None) -> Demonstration:

@@ -122,17 +122,17 @@ class Judged:
         """Commit offsets of both test groups in both test topics."""
         for group in ("g1", "g2"):
             topics = [OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 1, -1, "")]) for name in ("a1", "b1")]
-            self.admin.quietly(OffsetCommitRequest(group, topics=topics), 8)
+            self.admin.ask_unrecorded(OffsetCommitRequest(group, topics=topics), 8)
 
     def rule_by(self, acls: Sequence[AclCreation]) -> None:
         """Replace all ACLs by `acls` and wait until the broker enforces them."""
         anything = DeleteAclsFilter(ANY, None, ANY, None, None, ANY, ANY)
-        self.admin.quietly(DeleteAclsRequest([anything]), 3)
-        results = self.admin.quietly(CreateAclsRequest(list(acls)), 3).results
+        self.admin.ask_unrecorded(DeleteAclsRequest([anything]), 3)
+        results = self.admin.ask_unrecorded(CreateAclsRequest(list(acls)), 3).results
         assert not any(result.error_code for result in results), results
         wanted = {_key(acl) for acl in acls}
         for _ in until("the ACLs are in force"):
-            found = self.admin.quietly(DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY), 3)
+            found = self.admin.ask_unrecorded(DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY), 3)
             have = {
                 (each.resource_type, each.resource_name, each.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type)
                 for each in found.resources

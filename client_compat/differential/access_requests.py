@@ -212,11 +212,11 @@ def _metadata_that_creates(random: Random, version: int) -> Any:
             return
         metadata_request = k03.MetadataRequest([k03.MetadataRequestTopic(NO_ID, name)], False)
         for _turn in until(f"{name} is there"):
-            if admin.quietly(metadata_request, 9).topics[0].error_code == 0:
+            if admin.ask_unrecorded(metadata_request, 9).topics[0].error_code == 0:
                 break
-        admin.quietly(k20.DeleteTopicsRequest(topic_names=[name], timeout_ms=5_000), 5)
+        admin.ask_unrecorded(k20.DeleteTopicsRequest(topic_names=[name], timeout_ms=5_000), 5)
         for _turn in until(f"{name} is gone"):
-            if admin.quietly(metadata_request, 9).topics[0].error_code == 3:
+            if admin.ask_unrecorded(metadata_request, 9).topics[0].error_code == 3:
                 break
 
     return (lambda _: request), away
@@ -289,7 +289,7 @@ def _delete_topics(random: Random, version: int) -> Any:
             if any(topic.error_code == 0 and topic.name == name for topic in answer.responses) and name in TOPICS:
                 for _turn in until(f"{name} is gone"):
                     metadata_request = k03.MetadataRequest([k03.MetadataRequestTopic(NO_ID, name)], False)
-                    if admin.quietly(metadata_request, 9).topics[0].error_code == 3:
+                    if admin.ask_unrecorded(metadata_request, 9).topics[0].error_code == 3:
                         break
                 side.ids[name] = create(admin, name, FIRST_PARTITIONS[name])
 
@@ -445,7 +445,7 @@ def _describe_topic_partitions(random: Random, version: int) -> Any:
 
 
 SHARERS: Final = ("g1", "g5")
-"""Groups that are no share groups, so that a request which is allowed changes nothing either."""
+"""Group ids for share group requests. They are not share groups, so that even an authorized request changes nothing."""
 SHARER: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 STATELESS: Final = b"\x09" * 16
 """A topic id without a topic, for requests to the share coordinator."""

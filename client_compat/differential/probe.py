@@ -62,7 +62,7 @@ class Probe:
         """
         return self.finish(label, *self.send(request, version, on=on), sort=sort)
 
-    def quietly(self, request: Message, version: int) -> Any:
+    def ask_unrecorded(self, request: Message, version: int) -> Any:
         """Send a request and return the response without recording it, for polling. Raises OSError or ProtocolError."""
         client, version = self.connection(), self._version(request, version)
         client.send(request, version)

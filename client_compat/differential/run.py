@@ -39,7 +39,7 @@ SHARED = (
 """Settings of the reference broker that Ottla gets, too."""
 
 GROUP_APIS = {"group.version": "CONSUMER_GROUP_", "share.version": "SHARE_", "streams.version": "STREAMS_"}
-"""By the feature that enables a kind of groups, a part of the names of its APIs."""
+"""The part that the names of a group type's APIs share, by the feature that enables the group type."""
 
 NEEDED: Mapping[str, ApiKey] = {
     "consumer_groups.": ApiKey.CONSUMER_GROUP_HEARTBEAT,
@@ -47,7 +47,7 @@ NEEDED: Mapping[str, ApiKey] = {
     "share_": ApiKey.SHARE_GROUP_HEARTBEAT,
     "streams_groups.": ApiKey.STREAMS_GROUP_HEARTBEAT,
 }
-"""By the beginning of a scenario's name, the API without which a release cannot be asked anything in it."""
+"""The API that a scenario needs, by the beginning of the scenario's name. For a release without that API, the scenario is skipped."""
 
 FORMAT_OPTIONS = ("--feature", "eligible.leader.replicas.version=0")
 """Disables ELR (KIP-966).
@@ -86,9 +86,9 @@ class Report:
     scenarios: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     cut_short: set[str] = field(default_factory=set)
-    """Scenarios that an older release could not be asked to the end."""
+    """Scenarios that ended early because the older release lacks an API."""
     not_asked: list[str] = field(default_factory=list)
-    """Scenarios of which an older release cannot be asked anything."""
+    """Scenarios that were skipped because the older release lacks the API in `NEEDED`."""
 
     @property
     def unexplained(self) -> list[Difference]:

@@ -95,7 +95,7 @@ EXCHANGES = {
     "of another mechanism": _GssapiExchange(first=lambda token: token.replace(_KERBEROS, _KERBEROS[:-1] + b"\x09")),
     "of PLAIN": _GssapiExchange(first=lambda _: b"\0ann\0ann"),
 }
-"""The games by description. All are played with SaslAuthenticate requests, and those in `BARE` also with tokens without a header."""
+"""The exchanges by description. All are run with SaslAuthenticate requests, and those in `BARE` also with tokens without a header."""
 BARE = ("right", "without mutual authentication", "that wants integrity", "empty", "that says one byte", "with a non-simple name")
 
 

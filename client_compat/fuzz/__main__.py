@@ -10,7 +10,7 @@ from rich.console import Console
 
 from client_compat.fuzz.run import MEBIBYTE, FuzzRun, fuzz
 from client_compat.support import program
-from client_compat.support.campaign import Directory, Seed, conduct
+from client_compat.support.campaign import Directory, Seed, run_campaign
 from client_compat.support.progress import progress
 
 
@@ -48,7 +48,7 @@ def main(
             display.update(bar, completed=seconds)
         return run
 
-    conduct(play, directory, seed=seed, look_at="the broker's own words are in broker.log")
+    run_campaign(play, directory, seed=seed, look_at="the broker's own words are in broker.log")
 
 
 if __name__ == "__main__":

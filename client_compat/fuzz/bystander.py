@@ -23,9 +23,9 @@ TOPIC: Final = "bystander"
 WAIT_MAX_S: Final = 20.0
 BETWEEN_S: Final = 0.003
 CALM_S: Final = 0.05
-"""Response time of a broker that has finished the work of the last attack, ..."""
+"""Upper limit of the response time of a broker that has finished the work of the last attack."""
 CALM_IN_A_ROW: Final = 5
-"""... if this many consecutive responses take no longer."""
+"""Number of consecutive responses below `CALM_S` after which the broker counts as finished with the attack."""
 
 
 def requests() -> list[tuple[Message, int]]:

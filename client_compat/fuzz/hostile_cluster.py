@@ -31,7 +31,7 @@ from client_compat.fuzz.watched import LongestTurn
 from client_compat.support import program
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import HOST, BrokerProcess, gateway, ottla
-from client_compat.support.campaign import Directory, Seed, conduct
+from client_compat.support.campaign import Directory, Seed, run_campaign
 from client_compat.support.progress import progress
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response, encode_response
@@ -40,11 +40,11 @@ from ottla.protocol.headers import read_request_header
 from ottla.protocol.messages.k03_metadata import MetadataResponse, MetadataResponseBroker
 
 CLOSED_IN_S: Final = 60.0
-"""A refused connection is closed within this time."""
+"""Time within which the gateway must close a connection after a response that it rejects."""
 PASSES_IN_S: Final = 0.3
-"""How long a connection is read on which a false response may pass."""
+"""How long the client reads a connection on which the gateway may forward the false response."""
 UNANSWERED_MAX: Final = 200
-"""Connections on which the cluster does not answer are kept, up to this number."""
+"""Maximum number of connections that the cluster keeps open without answering on them."""
 FOLLOWED: Final = 3
 EARLY: Final = "an answer before a request"
 
@@ -278,7 +278,7 @@ def main(
             attack(root, run, seconds, on_lie=lambda so_far: display.update(bar, completed=so_far.counts.total()))
         return run
 
-    conduct(play, directory, seed=seed, look_at="the gateway's own words are in gateway.log")
+    run_campaign(play, directory, seed=seed, look_at="the gateway's own words are in gateway.log")
 
 
 if __name__ == "__main__":

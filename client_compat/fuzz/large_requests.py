@@ -86,7 +86,7 @@ LAST: Final = (
     ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.CREATE_ACLS,
 )
-"""APIs that change metadata."""
+"""APIs that change metadata; they are tested last, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Target:
         time.sleep(WARM_UP_S)
         self.bystander = Bystander(self.process.port)
 
-    def suffer(self, row: Row, seconds: float) -> None:
+    def measure_attack(self, row: Row, seconds: float) -> None:
         """Attack the broker and store the measurements in `row`; restart the broker if it died."""
         self.bystander.wait_until_calm()
         if self.turns is not None:
@@ -342,7 +342,7 @@ def measure(
                 row = Row(attack, user, times)
                 on_attack(f"{attack.api} {attack.array} x{times} by {user}")
                 for broker in brokers:
-                    broker.suffer(row, seconds)
+                    broker.measure_attack(row, seconds)
                 yield row
 
 

@@ -150,7 +150,7 @@ def ask_for(seconds: float, port: int) -> Iterator[float]:
         time.sleep(BETWEEN_S)
 
 
-def suffer(attack: Attack, broker: BrokerProcess, attacked_port: int, seconds: float) -> Found:
+def measure_attack(attack: Attack, broker: BrokerProcess, attacked_port: int, seconds: float) -> Found:
     """Attack a running broker for `seconds`; return the waiting times of a bystander (a normal client) and the broker's memory use."""
     attacker = SPAWN.Process(target=attack_for_ever, args=(attack, attacked_port), daemon=True)
     attacker.start()
@@ -230,7 +230,7 @@ def main(
 def _measured(attack: Attack, seconds: float, started: Callable[[Path, int], AbstractContextManager[BrokerProcess]]) -> Found:
     log_in_port = free_port()
     with tempfile.TemporaryDirectory() as directory, started(Path(directory), log_in_port) as broker:
-        return suffer(attack, broker, log_in_port if attack.before_log_in else broker.port, seconds)
+        return measure_attack(attack, broker, log_in_port if attack.before_log_in else broker.port, seconds)
 
 
 if __name__ == "__main__":

@@ -220,7 +220,7 @@ def _furnish(broker: BrokerProcess) -> None:
     truth.write_values(SECRET_TOPIC, [SECRET])
     truth.create_topic(GUESTS_TOPIC)
     rights.add_user(GUEST, GUEST_PASSWORD)
-    rights.give(GUESTS_RIGHT)
+    rights.grant(GUESTS_RIGHT)
 
 
 def _check_secret(broker: BrokerProcess) -> None:

@@ -38,7 +38,7 @@ OVERSIZED = (524_287, 524_288, 524_289, 600_000)
 """Sizes around sasl.server.max.receive.size."""
 STEPS_MAX = 8
 SIZE_BYTES = 4
-"""The size before a frame."""
+"""Length of a frame's size prefix."""
 FETCH_VERSION, METADATA_VERSION = 11, 8
 
 

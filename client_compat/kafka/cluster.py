@@ -22,7 +22,7 @@ from pathlib import Path
 import typer
 
 from client_compat.kafka.jars import default_version, jars
-from client_compat.kafka.reference import FORMAT_TIMEOUT_S, NEW_CLUSTER_ID, SETTINGS, SMALL_JVM, TOLD, java_command
+from client_compat.kafka.reference import FORMAT_TIMEOUT_S, JVM_PROPERTIES, NEW_CLUSTER_ID, SETTINGS, SMALL_JVM, java_command
 from client_compat.support.admin import create_topic, delete_topic
 from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess
 from client_compat.support.links import Links
@@ -115,7 +115,7 @@ class Node:
         """The command that starts the node on its directory. Raises `KafkaMissing`."""
         if self.kind == Kind.OTTLA:
             return [*self.ottla, "serve", "--config", str(self.properties), *self.options]
-        return java_command(self.version, "kafka.Kafka", str(self.properties), properties=TOLD, jvm=self.jvm)
+        return java_command(self.version, "kafka.Kafka", str(self.properties), properties=JVM_PROPERTIES, jvm=self.jvm)
 
     def format(self, options: Sequence[str] = ()) -> None:
         """Run `kafka-storage format`, or `ottla format` with the same options. Raises `BrokerFailed` with the tool's output."""

@@ -50,12 +50,13 @@ KRAFT_SINCE = (3, 3)
 """The first release whose KRaft mode is for production (KIP-833)."""
 OF_KRAFT = ("process.roles", "controller.listener.names", "listener.security.protocol.map")
 
-TOLD: Mapping[str, str] = {
+JVM_PROPERTIES: Mapping[str, str] = {
     "org.slf4j.simpleLogger.defaultLogLevel": "warn",
     "org.slf4j.simpleLogger.showDateTime": "true",
     "org.slf4j.simpleLogger.log.kafka.coordinator.transaction.TransactionMarkerChannelManager": "info",
 }
-"""Log4j settings of the broker: warnings, and the markers that its coordinator gave up (see `audit_corpus.truth`)."""
+"""JVM system properties of the broker. slf4j-simple logs warnings, and the markers that the transaction coordinator gives up (see
+`audit_corpus.truth`)."""
 
 
 def release_of(version: str) -> tuple[int, int]:
@@ -102,7 +103,7 @@ class ReferenceBroker:
     static_voters: bool = False
     jvm: Sequence[str] = SMALL_JVM
     classes: Path | None = None
-    """Directory of the project's own classes, which settings name."""
+    """Directory with the project's own Java classes that the broker's settings name, such as a metric reporter."""
     broker: BrokerProcess = field(init=False)
     controller_port: int = field(init=False)
     _zookeeper: BrokerProcess | None = field(init=False, default=None)
@@ -111,7 +112,9 @@ class ReferenceBroker:
         self.static_voters = self.static_voters or release_of(self.version) < QUORUM_FOUND_SINCE
         port, self.controller_port = free_port(), free_port()
         output = self.data_dir.with_name(f"{self.data_dir.name}-kafka.log")
-        argv = java_command(self.version, "kafka.Kafka", str(self._properties_file), properties=TOLD, jvm=self.jvm, classes=self.classes)
+        argv = java_command(
+            self.version, "kafka.Kafka", str(self._properties_file), properties=JVM_PROPERTIES, jvm=self.jvm, classes=self.classes
+        )
         self.broker = BrokerProcess(argv, port, output, name=f"Apache Kafka {self.version}")
         if release_of(self.version) < KRAFT_SINCE:
             self._zookeeper = zookeeper(self.version, self.data_dir.with_name(f"{self.data_dir.name}-zookeeper"))

@@ -57,7 +57,7 @@ class ShareMember:
         self._client = client
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def say(self, command: str) -> str:
+    def send_command(self, command: str) -> str:
         """Send a command to the process, and return its one-line response. Raises MemberEnded if the process has ended."""
         assert self._process.stdin is not None, "it has a pipe"
         assert self._process.stdout is not None, "it has a pipe"
@@ -73,7 +73,7 @@ class ShareMember:
 
     def close(self) -> None:
         """Let the member leave the group, and wait for its process to end."""
-        self.say("close")
+        self.send_command("close")
         self._end()
 
     def pause(self) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from client_compat.known_bugs.catalog import CATALOG, Bug
 from client_compat.support import program
-from client_compat.support.campaign import Expectations, conduct
+from client_compat.support.campaign import Expectations, run_campaign
 from client_compat.support.stage import Stage, stages
 
 
@@ -34,7 +34,7 @@ def main(
         with stages(root, partial(console.print, soft_wrap=True, highlight=False, markup=False), versions) as ready:
             return Expectations(len(chosen), [bug.name for bug in chosen if not _show(console, bug, ready[bug.transaction_version])])
 
-    conduct(play)
+    run_campaign(play)
 
 
 def _show(console: Console, bug: Bug, stage: Stage) -> bool:

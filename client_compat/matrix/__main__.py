@@ -17,11 +17,11 @@ from rich.progress import Progress
 from client_compat.matrix.brokers import KAFKA, KINDS
 from client_compat.matrix.clients import CACHE, CLIENTS, ROOT
 from client_compat.matrix.control import Ready
-from client_compat.matrix.kept import Kept
-from client_compat.matrix.outcomes import Cell, Outcome, client_failures, failures, known, other_words, unneeded
+from client_compat.matrix.finished_cells import FinishedCells
+from client_compat.matrix.outcomes import Cell, Outcome, client_failures, differing_reports, failures, known, unneeded
 from client_compat.matrix.pool import Pool
 from client_compat.matrix.report import Versions, as_json, json_text, markdown
-from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen, take_part
+from client_compat.matrix.run import Job, Matrix, SharedBrokers, brokers_of, chosen
 from client_compat.matrix.scenario import Scenario
 from client_compat.matrix.scenarios import REGISTRY
 from client_compat.support import program
@@ -73,11 +73,11 @@ def main(
     jobs = [
         Job(name, one, there)
         for name in clients
-        if (there := take_part(name, brokers, client or ()))
+        if (there := brokers_of(name, brokers, client or ()))
         for one in scenarios
         if not one.clients or name in one.clients
     ]
-    cells, ready = _run(console, jobs, workers, _kept(console, directory, resume=resume), directory)
+    cells, ready = _run(console, jobs, workers, _finished_cells(console, directory, resume=resume), directory)
     _print(console, cells)
     versions = Versions({KINDS[name].title: KINDS[name].version() for name in dict.fromkeys(cell.broker for cell in cells)}, ready)
     document = json_text(as_json(cells, scenarios, versions))
@@ -95,24 +95,24 @@ def _pick(names: list[str], wanted: list[str] | None) -> list[str]:
     return chosen(names, [f"^{re.escape(word)}$" if word in names else word for word in wanted or ()])
 
 
-def _kept(console: Console, directory: Path, *, resume: bool) -> Kept:
+def _finished_cells(console: Console, directory: Path, *, resume: bool) -> FinishedCells:
     """Empty the directory of the matrix run. Return the finished cells of its previous run with `resume`, none without. Ends the program if
     the directory has files but is not one of a matrix run."""
-    finished = Kept(directory / CELLS) if resume else None
+    previous = FinishedCells(directory / CELLS) if resume else None
     replace(console, directory, CELLS)
     (directory / CELLS).touch()
-    kept = Kept(directory / CELLS)
-    for cell in finished.cells.values() if finished else ():
-        kept.add(cell, finished.ready.get(cell.client) if finished else None)
-    return kept
+    finished = FinishedCells(directory / CELLS)
+    for cell in previous.cells.values() if previous else ():
+        finished.add(cell, previous.ready.get(cell.client) if previous else None)
+    return finished
 
 
-def _run(console: Console, jobs: list[Job], workers: int, kept: Kept, directory: Path) -> tuple[list[Cell], dict[str, Ready]]:
-    """Run the cells (a scenario with a client on a broker) that have no result in `kept`. Returns all cells of `jobs` in report order, and
-    the version info of their clients."""
+def _run(console: Console, jobs: list[Job], workers: int, finished: FinishedCells, directory: Path) -> tuple[list[Cell], dict[str, Ready]]:
+    """Run the cells (a scenario with a client on a broker) that have no result in `finished`. Return all cells of `jobs` in report order,
+    and the version info of their clients."""
     places = {(job.client, job.scenario.title, broker): job for job, broker in _places(jobs)}
     left = [
-        Job(job.client, job.scenario, tuple(broker for broker in job.brokers if not kept.done(job.client, job.scenario.title, broker)))
+        Job(job.client, job.scenario, tuple(broker for broker in job.brokers if not finished.done(job.client, job.scenario.title, broker)))
         for job in jobs
     ]
     with (
@@ -127,7 +127,7 @@ def _run(console: Console, jobs: list[Job], workers: int, kept: Kept, directory:
         bad = dict.fromkeys(bars, 0)
 
         def on_cell(cell: Cell) -> None:
-            kept.add(cell, pool.ready.get(cell.client))
+            finished.add(cell, pool.ready.get(cell.client))
             bad[cell.client] += cell.outcome is Outcome.FAIL
             display.update(
                 bars[cell.client], advance=1, note=f"{bad[cell.client]} failed; {cell.scenario} on {cell.broker}: {cell.outcome}"
@@ -136,7 +136,7 @@ def _run(console: Console, jobs: list[Job], workers: int, kept: Kept, directory:
                 display.console.print(_line(cell), soft_wrap=True)
 
         Matrix(directory, pool, brokers, [name for name, kind in CLIENTS.items() if not kind.of_older]).run(left, workers, on_cell)
-    return [kept.cells[key] for key in places], {name: kept.ready[name] for name in bars if name in kept.ready}
+    return [finished.cells[key] for key in places], {name: finished.ready[name] for name in bars if name in finished.ready}
 
 
 def _noting(display: Progress) -> Callable[[str], None]:
@@ -165,7 +165,7 @@ def _print(console: Console, cells: list[Cell]) -> None:
         )
     for cell in failures(cells):
         console.print(f"[bold red]only here:[/] {_line(cell)}", soft_wrap=True)
-    pairs = other_words(cells)
+    pairs = differing_reports(cells)
     noted = [cell for cell in cells if cell.broker == KAFKA and cell.found and cell.outcome is Outcome.PASS]
     if noted:
         console.print(f"What the client said, noted in {len(noted)} cells of Apache Kafka: {len(pairs)} differ here")

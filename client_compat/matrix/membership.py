@@ -14,21 +14,21 @@ from functools import partial
 
 from client_compat.clients.options import ConsumerOptions
 from client_compat.matrix.facades import Consumer, Partition, Taken
-from client_compat.matrix.scenario import Broken, ScenarioContext, expect, together
+from client_compat.matrix.scenario import ScenarioContext, ScenarioFailed, expect, in_parallel
 from client_compat.support.brokers import HOST
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 
-SETTLE_S = 45.0
+STABLE_TIMEOUT_S = 45.0
 COMMIT_S = 20.0
 TURN_MS = 400
 MORE = 1_000_000
 """More records than exist, so that a poll ends only by its timeout."""
 OFFSET_FETCH_VERSION = 7
 
-Shares = list[set[Partition]]
+Assignments = list[set[Partition]]
 
 
 @dataclass(slots=True)
@@ -43,44 +43,46 @@ class Members:
 
     def poll(self, timeout_ms: int = TURN_MS) -> None:
         """Poll all members once, at the same time."""
-        found = together(*(partial(consumer.poll, MORE, timeout_ms) for consumer in self.consumers))
+        found = in_parallel(*(partial(consumer.poll, MORE, timeout_ms) for consumer in self.consumers))
         for index, records in enumerate(found):
             while len(self.taken) <= index:
                 self.taken.append([])
             self.taken[index] += records
 
-    def shares(self) -> Shares:
+    def assignments(self) -> Assignments:
         return [consumer.assignment() for consumer in self.consumers]
 
-    def settle(self, wanted: Callable[[Shares], bool], what: str, timeout_s: float = SETTLE_S) -> Shares:
-        """Poll until `wanted` holds for the assignments twice in a row, and return the assignments. Raises `Broken` with the last
+    def wait_until_stable(self, wanted: Callable[[Assignments], bool], what: str, timeout_s: float = STABLE_TIMEOUT_S) -> Assignments:
+        """Poll until `wanted` holds for the assignments twice in a row, and return the assignments. Raises `ScenarioFailed` with the last
         assignments."""
         ends, agreed = time.monotonic() + timeout_s, 0
         while time.monotonic() < ends:
             self.poll()
-            agreed = agreed + 1 if wanted(self.shares()) else 0
+            agreed = agreed + 1 if wanted(self.assignments()) else 0
             if agreed == 2:
-                return self.shares()
-        raise Broken(f"{what}: not within {timeout_s:.0f} s; the members have {[sorted(share) for share in self.shares()]}")
+                return self.assignments()
+        raise ScenarioFailed(
+            f"{what}: not within {timeout_s:.0f} s; the members have {[sorted(assignment) for assignment in self.assignments()]}"
+        )
 
-    def share(self, partitions: set[Partition], sizes: Sequence[int] | None = None) -> Shares:
+    def wait_for_assignment(self, partitions: set[Partition], sizes: Sequence[int] | None = None) -> Assignments:
         """Poll until every partition has exactly one member, and the members have as many partitions as `sizes` says, in any order; return
-        the assignments. Raises `Broken`."""
+        the assignments. Raises `ScenarioFailed`."""
 
-        def right(shares: Shares) -> bool:
-            whole = sorted(one for share in shares for one in share) == sorted(partitions)
-            return whole and (sizes is None or sorted(map(len, shares)) == sorted(sizes))
+        def matches(assignments: Assignments) -> bool:
+            whole = sorted(one for assignment in assignments for one in assignment) == sorted(partitions)
+            return whole and (sizes is None or sorted(map(len, assignments)) == sorted(sizes))
 
-        return self.settle(right, f"every partition has one member, {sizes or 'any number'} each")
+        return self.wait_until_stable(matches, f"every partition has one member, {sizes or 'any number'} each")
 
-    def read(self, count: int, timeout_s: float = SETTLE_S) -> list[Taken]:
-        """Poll until all members together received `count` different records, and return the records. Raises `Broken`."""
+    def read(self, count: int, timeout_s: float = STABLE_TIMEOUT_S) -> list[Taken]:
+        """Poll until all members together received `count` different records, and return the records. Raises `ScenarioFailed`."""
         ends = time.monotonic() + timeout_s
         while time.monotonic() < ends:
             if len(self.places()) >= count:
                 return [one for taken in self.taken for one in taken]
             self.poll()
-        raise Broken(f"{len(self.places())} of {count} records came within {timeout_s:.0f} s")
+        raise ScenarioFailed(f"{len(self.places())} of {count} records came within {timeout_s:.0f} s")
 
     def places(self) -> set[tuple[str, int, int]]:
         return {(one.topic, one.partition, one.offset) for taken in self.taken for one in taken}
@@ -117,7 +119,7 @@ class GroupTruth:
         return {place: offset for place, (offset, _) in self.committed(group, partitions).items()}
 
     def wait_until_committed(self, group: str, wanted: Mapping[Partition, int], poll: Callable[[], object]) -> None:
-        """Call `poll` until the broker reports the committed offsets `wanted`. Raises `Broken`."""
+        """Call `poll` until the broker reports the committed offsets `wanted`. Raises `ScenarioFailed`."""
         ends = time.monotonic() + COMMIT_S
         while (found := self.offsets(group, list(wanted))) != wanted:
             expect(time.monotonic() < ends, f"committed are {found} after {COMMIT_S:.0f} s, where {dict(wanted)} was to be")

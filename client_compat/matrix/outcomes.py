@@ -212,7 +212,7 @@ def plain(text: str) -> str:
     return line if len(line) <= PLAIN_CHARS else f"{line[:PLAIN_CHARS]}…"
 
 
-def other_words(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
+def differing_reports(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
     """Return the pairs of cells, one of Ottla or its gateway and one of Apache Kafka, that both passed although the client reported
     something different."""
     listed = list(cells)
@@ -230,7 +230,7 @@ def failures(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> li
     """
     listed = list(cells)
     elsewhere: Mapping[tuple[str, str], Outcome] = {(cell.client, cell.scenario): cell.outcome for cell in listed if cell.broker == KAFKA}
-    differing = {ours.key for ours, _ in other_words(listed)}
+    differing = {ours.key for ours, _ in differing_reports(listed)}
     return [
         cell
         for cell in listed
@@ -249,6 +249,6 @@ def unneeded(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> li
     """Return the rows of `table` whose cells all passed with equal reports on both brokers; these rows are obsolete."""
     listed = list(cells)
     judged = [cell for cell in listed if cell.broker in {KAFKA, *JUDGED} and cell.outcome in {Outcome.PASS, Outcome.FAIL}]
-    bad = {cell.key for cell in judged if cell.outcome is Outcome.FAIL} | {ours.key for ours, _ in other_words(listed)}
+    bad = {cell.key for cell in judged if cell.outcome is Outcome.FAIL} | {ours.key for ours, _ in differing_reports(listed)}
     named = [(row, [cell for cell in judged if row.names(cell)]) for row in table]
     return [row for row, found in named if found and not bad.intersection(cell.key for cell in found)]

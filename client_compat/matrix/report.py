@@ -16,7 +16,7 @@ from typing import Any
 
 from client_compat.matrix.brokers import KAFKA, KINDS, OURS
 from client_compat.matrix.control import Ready
-from client_compat.matrix.outcomes import KNOWN, Cell, Outcome, known, other_words, plain
+from client_compat.matrix.outcomes import KNOWN, Cell, Outcome, differing_reports, known, plain
 from client_compat.matrix.scenario import Scenario
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.UNSUPPORTED: "–", Outcome.SKIPPED: "·"}
@@ -48,7 +48,7 @@ def markdown(cells: Sequence[Cell], scenarios: Sequence[Scenario], versions: Ver
     notes = _Notes()
     for broker in dict.fromkeys(cell.broker for cell in cells):
         parts.append(_broker_table(broker, [cell for cell in cells if cell.broker == broker], scenarios, clients, notes))
-    parts += [notes.section(), _known_section(cells), _words_section(cells), _scenario_section(scenarios)]
+    parts += [notes.section(), _known_section(cells), _reports_section(cells), _scenario_section(scenarios)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -113,25 +113,25 @@ def _client_table(clients: Sequence[str], skipped: Sequence[str], versions: Vers
 
 def _difference_section(cells: Sequence[Cell]) -> str:
     pairs = differences(cells)
-    words = other_words(cells)
+    differing = differing_reports(cells)
     lines = ["## Where Ottla and Apache Kafka differ", ""]
     if not any(cell.broker == KAFKA for cell in cells):
         return "\n".join([*lines, "Apache Kafka did not take part in this run."])
-    if not pairs and not words:
+    if not pairs and not differing:
         return "\n".join([*lines, "There are no differences: every cell has the same result on both."])
     lines += ["| client | scenario | Ottla | Apache Kafka | why |", "| --- | --- | --- | --- | --- |"]
     for ours, theirs in pairs:
         row = known(ours) or known(theirs)
         reason = plain(ours.reason or theirs.reason) if row is None else f"{row.why} ({row.deviation or 'the client'})"
         lines.append(f"| {ours.client} | {ours.scenario} | {SIGNS[ours.outcome]} | {SIGNS[theirs.outcome]} | {_cell_text(reason)} |")
-    for ours, theirs in words:
+    for ours, theirs in differing:
         row = known(ours)
         texts = f"{_cell_text(plain(ours.found))} | {_cell_text(plain(theirs.found))}"
         lines.append(f"| {ours.client} | {ours.scenario} | {texts} | {_cell_text(row.why if row else 'not explained')} |")
     return "\n".join(lines)
 
 
-def _words_section(cells: Sequence[Cell]) -> str:
+def _reports_section(cells: Sequence[Cell]) -> str:
     """Return a table of what clients reported on Ottla; empty if there are no reports. Their reports on Apache Kafka are equal, unless the
     page lists them as differences."""
     rows = [cell for cell in cells if cell.broker == OURS and cell.outcome is Outcome.PASS and cell.found]

@@ -79,14 +79,14 @@ class Rights:
                 if len(found.credential_infos) == len(HASHES):
                     return
 
-    def give(self, right: Right) -> None:
+    def grant(self, right: Right) -> None:
         made = AclCreation(right.resource, right.name, LITERAL, f"User:{right.user}", "*", right.operation, ALLOW)
         with self._client() as client:
             (result,) = client.call(CreateAclsRequest([made]), ACL_VERSION).results
             _check(result.error_code, f"{right}: {result.error_message or ''}")
             self._wait(client, right, there=True)
 
-    def take_away(self, right: Right) -> None:
+    def revoke(self, right: Right) -> None:
         of_it = DeleteAclsFilter(right.resource, right.name, LITERAL, f"User:{right.user}", None, right.operation, ALLOW)
         with self._client() as client:
             (result,) = client.call(DeleteAclsRequest([of_it]), ACL_VERSION).filter_results

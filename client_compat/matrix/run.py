@@ -23,12 +23,12 @@ from client_compat.matrix.clients import CLIENTS, BuildFailed
 from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
 from client_compat.matrix.outcomes import Cell, Outcome
 from client_compat.matrix.pool import Lease, Pool
-from client_compat.matrix.scenario import Broken, Scenario, ScenarioContext
+from client_compat.matrix.scenario import Scenario, ScenarioContext, ScenarioFailed
 from client_compat.matrix.truth import TruthFailed
 from ottla.protocol.errors import ProtocolError
 
 REASON_CHARS = 1_200
-PLAIN = (Broken, ClientError, ProgramFailed, BuildFailed, TruthFailed, BrokerFailed)
+PLAIN = (ScenarioFailed, ClientError, ProgramFailed, BuildFailed, TruthFailed, BrokerFailed)
 """Errors whose text needs no type name."""
 FAILURES = (*PLAIN, ProtocolError, OSError, LookupError, TypeError, ValueError)
 """Errors that fail a cell; the last three result from a program's malformed answer."""
@@ -170,7 +170,7 @@ def describe(error: BaseException) -> str:
     return str(error) if isinstance(error, PLAIN) else f"{type(error).__name__}: {error}"
 
 
-def take_part(client: str, brokers: Sequence[str], named: Collection[str] = ()) -> tuple[str, ...]:
+def brokers_of(client: str, brokers: Sequence[str], named: Collection[str] = ()) -> tuple[str, ...]:
     """Return those of `brokers` on which the client runs: brokers whose `clients` name it, and brokers without such a list. The latter run
     an older version of a library only if `named` has it."""
     everywhere = client in named or not CLIENTS[client].of_older

@@ -30,18 +30,18 @@ SHOWN, SHOWN_CHARS = 10, 300
 TIMEOUT_S = 90.0
 
 
-class Broken(AssertionError):
+class ScenarioFailed(AssertionError):
     """A scenario's promise does not hold; the text says what was expected and what was found."""
 
 
 def expect(holds: bool, what: str) -> None:
-    """Raise `Broken` with the text `what` unless `holds` is true."""
+    """Raise `ScenarioFailed` with the text `what` unless `holds` is true."""
     if not holds:
-        raise Broken(what)
+        raise ScenarioFailed(what)
 
 
 def same(found: object, wanted: object, what: str) -> None:
-    """Raise `Broken` unless both are equal; for two mappings or lists, show where they differ."""
+    """Raise `ScenarioFailed` unless both are equal; for two mappings or lists, show where they differ."""
     if found == wanted:
         return
     if isinstance(found, dict) and isinstance(wanted, dict):
@@ -52,7 +52,7 @@ def same(found: object, wanted: object, what: str) -> None:
         at = next((n for n, (one, other) in enumerate(zip(found, wanted, strict=False)) if one != other), min(len(found), len(wanted)))
         what = f"{what}, {len(found)} against {len(wanted)}, from the first that differs ({at})"
         found, wanted = found[at : at + SHOWN], wanted[at : at + SHOWN]
-    raise Broken(f"{what}: {_short(found)}, where {_short(wanted)} was to be")
+    raise ScenarioFailed(f"{what}: {_short(found)}, where {_short(wanted)} was to be")
 
 
 def _short(value: object) -> str:
@@ -152,13 +152,13 @@ class ScenarioContext:
 
 
 def poll_until(consumer: Consumer, count: int, *, timeout_ms: int = 30_000) -> list[Taken]:
-    """Poll until `count` records arrived, and return them. Raises `Broken` with the number that did."""
+    """Poll until `count` records arrived, and return them. Raises `ScenarioFailed` with the number that did."""
     taken = consumer.poll(count, timeout_ms)
     expect(len(taken) >= count, f"{len(taken)} of {count} records came within {timeout_ms / 1000:.0f} s")
     return taken
 
 
-def together(*calls: Callable[[], T]) -> list[T]:
+def in_parallel(*calls: Callable[[], T]) -> list[T]:
     """Run the calls in parallel, each in a thread, and return their results in order. Waits for all; raises the first error."""
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]

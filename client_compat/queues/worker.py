@@ -11,7 +11,7 @@ from confluent_kafka import AcknowledgeType, KafkaException, ShareConsumer
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 
 
-class Later(Exception):
+class RetryLater(Exception):
     """Raised for a job that cannot be done now: the record is released, so that another worker may try it."""
 
 
@@ -35,10 +35,10 @@ def work(bootstrap: str, topic: str, do: Callable[[str], None], *, count: int) -
 
 
 def _done(do: Callable[[str], None], job: str) -> AcknowledgeType:
-    """Do a job; return the acknowledgement type of its record: accept, release after `Later`, reject after another error."""
+    """Do a job; return the acknowledgement type of its record: accept, release after `RetryLater`, reject after another error."""
     try:
         do(job)
-    except Later:
+    except RetryLater:
         return RELEASE
     except ValueError:
         return REJECT

@@ -35,7 +35,7 @@ NOT_HERE = "not on this machine"
 
 
 @dataclass(slots=True)
-class Tried:
+class ReleaseCheck:
     """The result of installing and testing one release file."""
 
     installed: bool = False
@@ -64,18 +64,18 @@ def main() -> None:
                 continue
             for file in (wheels[version], sdist) if version == min(pythons) else (wheels[version],):
                 console.print(f"Trying {file.name} on {pythons[version].exact}")
-                tried = _tried(pythons[version], file, Path(tempfile.mkdtemp(dir=work)))
-                ok = ok and tried.passed and bool(tried.compiled)
-                table.add_row(*_row(pythons[version].exact, file, tried))
-                console.print(tried.why or f"It passed; compiled: {' '.join(tried.compiled) or 'nothing'}", markup=False)
+                check = _install_and_check(pythons[version], file, Path(tempfile.mkdtemp(dir=work)))
+                ok = ok and check.passed and bool(check.compiled)
+                table.add_row(*_row(pythons[version].exact, file, check))
+                console.print(check.why or f"It passed; compiled: {' '.join(check.compiled) or 'nothing'}", markup=False)
     console.print(table)
     raise typer.Exit(0 if ok else 1)
 
 
-def _row(python: str, file: Path, tried: Tried) -> Iterator[str]:
+def _row(python: str, file: Path, check: ReleaseCheck) -> Iterator[str]:
     yield from (python, file.name, f"{file.stat().st_size / 1024:.0f}")
-    yield from ("yes" if done else "NO" for done in (tried.installed, tried.passed))
-    yield " ".join(tried.compiled) or "NO"
+    yield from ("yes" if done else "NO" for done in (check.installed, check.passed))
+    yield " ".join(check.compiled) or "NO"
 
 
 def _of_containers(console: Console, sdist: Path, work: Path) -> dict[str, Path]:
@@ -120,20 +120,20 @@ def _environment(python: Python, home: Path) -> Path:
     return home / "bin" / "python"
 
 
-def _tried(python: Python, file: Path, home: Path) -> Tried:
+def _install_and_check(python: Python, file: Path, home: Path) -> ReleaseCheck:
     """Install a wheel, or the sdist, which is built during the installation, and test the result."""
     environment = _environment(python, home / "environment")
     installed = subprocess.run(
         [environment, *PIP, "install", "--quiet", *CONSTRAINTS, file], capture_output=True, text=True, check=False, cwd=home
     )
     if installed.returncode:
-        return Tried(why=installed.stderr)
+        return ReleaseCheck(why=installed.stderr)
     smoke = subprocess.run([environment, "-I", SMOKE], capture_output=True, text=True, check=False, cwd=home)
     if smoke.returncode:
-        return Tried(installed=True, why=smoke.stderr)
+        return ReleaseCheck(installed=True, why=smoke.stderr)
     found = json.loads(smoke.stdout.splitlines()[-1])
     expected = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    return Tried(True, found["version"] == expected, tuple(found["compiled"]))
+    return ReleaseCheck(True, found["version"] == expected, tuple(found["compiled"]))
 
 
 if __name__ == "__main__":

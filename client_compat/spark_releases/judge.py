@@ -9,10 +9,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from ottla.spark_jobs import sharing
+from ottla.spark_jobs import audit_tasks
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
-from ottla.spark_jobs.corpus.score import EVERY
+from ottla.spark_jobs.corpus.score import ALL_SAMPLES
 from ottla.spark_jobs.verdict import Verdict
 
 
@@ -21,17 +21,17 @@ def judge(engine: str, root: Path) -> list[Verdict]:
     the corpus."""
     sets = {name: case.directories for name, case in CASES.items() if case.directories}
     single = [each for each in sorted(root.iterdir()) if each.name not in sets]
-    verdicts = [audit(single, key_field="row", samples=EVERY, engine=engine, deep=True)]
+    verdicts = [audit(single, key_field="row", samples=ALL_SAMPLES, engine=engine, deep=True)]
     for name, directories in sets.items():
         paths = [root / name / each for each in directories]
-        verdicts.append(audit(paths, samples=EVERY, engine=engine, replicas=True, deep=True))
+        verdicts.append(audit(paths, samples=ALL_SAMPLES, engine=engine, replicas=True, deep=True))
     return verdicts
 
 
 def judge_in_slices(engine: str, root: Path) -> list[Verdict]:
     """Audit all logs below `root` as `judge` does, but let Spark divide each partition: one task reads each segment, and a further task
     checks the whole partition."""
-    sharing.SHARE_BYTES_MAX = sharing.TASK_BYTES_MAX = 1  # type: ignore[misc] # real logs of the corpus's size are never cut
+    audit_tasks.UNSPLIT_BYTES_MAX = audit_tasks.TASK_BYTES_MAX = 1  # type: ignore[misc] # real logs of the corpus's size are never cut
     return judge(engine, root)
 
 

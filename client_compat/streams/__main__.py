@@ -14,7 +14,7 @@ from client_compat.matrix.clients import BuildFailed, ToolchainMissing
 from client_compat.streams.application import PROTOCOLS, STREAMS, StreamsFailed
 from client_compat.streams.run import BROKERS, Round, StreamsRun, run
 from client_compat.support import program
-from client_compat.support.campaign import Directory, Seed, conduct
+from client_compat.support.campaign import Directory, Seed, run_campaign
 from client_compat.support.progress import progress
 
 
@@ -46,7 +46,7 @@ def main(
 
             return run(root, rounds, seed, kind=broker, protocol=protocol, on_round=on_round)
 
-    conduct(play, directory, seed=seed, failures=(StreamsFailed, BuildFailed, ToolchainMissing, KafkaMissing))
+    run_campaign(play, directory, seed=seed, failures=(StreamsFailed, BuildFailed, ToolchainMissing, KafkaMissing))
 
 
 if __name__ == "__main__":

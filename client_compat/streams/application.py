@@ -14,7 +14,7 @@ PROTOCOLS = ("classic", "streams")
 CLOSE_TIMEOUT_S = 90.0
 """Longer than the application's own timeout for its threads."""
 LOG_TAIL_CHARS = 3_000
-TOLD = tuple(
+LOG_OPTIONS = tuple(
     f"-Dorg.slf4j.simpleLogger.{name}"
     for name in (
         "defaultLogLevel=warn",
@@ -23,7 +23,7 @@ TOLD = tuple(
         "log.org.apache.kafka.clients.NetworkClient=error",
     )
 )
-"""Log warnings, except those about connections that the broker's end breaks."""
+"""JVM options that configure slf4j-simple: log warnings, except those about connections that break when the broker ends."""
 STREAMS = Language(
     "streams",
     JAVA.tools,
@@ -53,7 +53,7 @@ class Application:
         """Start the process without waiting for it. Raises FileNotFoundError if it was never built."""
         classpath = f"{STREAMS.out / 'classes'}:{(STREAMS.out / 'classpath').read_text().strip()}"
         options = [option for option in JVM_OPTIONS if "simpleLogger" not in option]
-        argv = ["java", *options, *TOLD, "-cp", classpath, MAIN_CLASS, self.bootstrap, str(self.directory / "state"), self.protocol]
+        argv = ["java", *options, *LOG_OPTIONS, "-cp", classpath, MAIN_CLASS, self.bootstrap, str(self.directory / "state"), self.protocol]
         with self.log.open("ab") as sink:
             self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=sink, stderr=subprocess.STDOUT)
         self.starts += 1

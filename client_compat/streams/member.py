@@ -27,7 +27,7 @@ class StreamsMember:
         with self.log.open("ab") as sink:
             self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True)
 
-    def say(self, command: str) -> str:
+    def send_command(self, command: str) -> str:
         """Send a command to the process, and return its one-line response. Raises `StreamsFailed` if the process has ended."""
         assert self._process.stdin is not None, "it has a pipe"
         assert self._process.stdout is not None, "it has a pipe"

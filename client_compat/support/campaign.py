@@ -67,7 +67,7 @@ class Expectations:
             console.print(f"otherwise: {', '.join(self.surprises)}", style="red", markup=False)
 
 
-def conduct(
+def run_campaign(
     play: Callable[[Console, Path], Outcome],
     directory: Path | None = None,
     *,
@@ -81,7 +81,8 @@ def conduct(
 
     Without a `directory`, the campaign gets a temporary one. `seed` is the seed of its plan, None if it has none. `failures` are further
     exceptions, beside those of brokers and clients, that end the campaign without a verdict. `look_at` says which files explain a bad
-    verdict. `look_again` has arguments of the command `ottla` that show more; `{}` in them stands for the directory.
+    verdict. `look_again` has arguments of the command `ottla` that show more; `{}` in them stands for the directory. Both are printed only
+    with a `directory`.
     """
     console = console or new_console()
     began = time.perf_counter()
@@ -91,22 +92,23 @@ def conduct(
         else:
             root = directory.absolute()
             replace(console, directory, RECORD)
-            (directory / RECORD).write_text(f"{repeats(seed)}\n")
+            (directory / RECORD).write_text(f"{repeat_command(seed)}\n")
         if seed is not None:
-            console.print(f"Seed {seed}. To repeat the plan: {repeats(seed)}", markup=False)
-        with or_exit(console, f"The campaign could not be finished{f' (see {directory}: {look_at})' if look_at else ''}", *failures):
+            console.print(f"Seed {seed}. To repeat the plan: {repeat_command(seed)}", markup=False)
+        see = f" (see {directory}: {look_at})" if look_at and directory is not None else ""
+        with or_exit(console, f"The campaign could not be finished{see}", *failures):
             outcome = play(console, root)
         outcome.show(console)
     good = outcome.good
     console.print(f"{'[green]As promised' if good else '[bold red]NOT as promised'}[/], in {time.perf_counter() - began:.0f} s.")
-    if directory is not None:
+    if directory is not None:  # a temporary one is deleted by now
         console.print(escape(f"Everything stays in {directory}{f': {look_at}' if look_at else '.'}"))
-    for words in look_again:
-        console.print(f"  {ottla_command()} {words.format(directory)}", soft_wrap=True)
+        for words in look_again:
+            console.print(f"  {ottla_command()} {words.format(directory)}", soft_wrap=True)
     raise typer.Exit(0 if good else 1)
 
 
-def repeats(seed: int | None) -> str:
+def repeat_command(seed: int | None) -> str:
     """Return the command that runs this campaign again with the same plan."""
     spec = sys.modules["__main__"].__spec__
     program = ["python", "-m", spec.name.removesuffix(".__main__")] if spec is not None else sys.argv[:1]

@@ -25,9 +25,9 @@ class Counted:
     @property
     def good(self) -> bool:
         """Whether the campaign judged something (`JUDGED` is not 0) and found nothing wrong."""
-        return getattr(self, self.JUDGED) > 0 and not self.wrong_but()
+        return getattr(self, self.JUDGED) > 0 and not self.wrong_except()
 
-    def wrong_but(self, *shown: str) -> int:
+    def wrong_except(self, *shown: str) -> int:
         """Return the sum of all counts that must be 0, except those in `shown`."""
         return sum(getattr(self, name) for name in self.WRONG if name not in shown)
 

@@ -83,7 +83,7 @@ class Shared:
     answered: Any
     repeated: Any
     stop: Event
-    still: Event
+    paused: Event
     """While it is set, nothing new is sent."""
 
     @classmethod
@@ -105,7 +105,7 @@ class Values(Feed):
         began = time.monotonic()
         while not self._shared.stop.is_set():
             number, now = len(self.places), time.monotonic()
-            if self._shared.still.is_set():
+            if self._shared.paused.is_set():
                 yield None
                 began += time.monotonic() - now
                 continue
@@ -222,10 +222,10 @@ class RunningLoad:
 
     def hold(self) -> None:
         """Stop sending new values until `resume`; clients still wait for responses."""
-        self.shared.still.set()
+        self.shared.paused.set()
 
     def resume(self) -> None:
-        self.shared.still.clear()
+        self.shared.paused.clear()
 
     def check(self) -> None:
         """Raise `RunFailed` if a client has given up."""

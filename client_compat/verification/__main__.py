@@ -24,7 +24,7 @@ from client_compat.kafka.jars import KafkaMissing
 from client_compat.samples.mistakes import MISTAKES, Mistake, Role
 from client_compat.samples.programs import CLIENTS, JAVA, command_of
 from client_compat.support import program
-from client_compat.support.campaign import Expectations, conduct
+from client_compat.support.campaign import Expectations, run_campaign
 
 CALM = "calm"
 LIMIT_S = 900
@@ -50,7 +50,7 @@ class Sample:
     mistake: Mistake | None
     bootstrap: str | None = None
     only: Sequence[str] = ()
-    """The scenarios of a right program; by default all."""
+    """Names of the scenarios to run with a correct program; all if empty."""
     scenarios: list[dict[str, Any]] = field(default_factory=list)
     error: str = ""
 
@@ -181,7 +181,7 @@ def main(
             as_json.write_text(json.dumps(results, indent=2))
         return Expectations(len(chosen), [sample.name for sample in chosen if not sample.as_expected])
 
-    conduct(play, console=program.new_console(highlight=False))
+    run_campaign(play, console=program.new_console(highlight=False))
 
 
 if __name__ == "__main__":

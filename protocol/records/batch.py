@@ -17,11 +17,11 @@ from ottla.protocol.records.sequence import increment_sequence
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12
-"""Length of base offset and batch length, which batch_length does not include."""
+"""The length of the base offset and the batch length, which batch_length does not include (Kafka's Records.LOG_OVERHEAD)."""
 STAMPED_BYTES: Final = 16
 """Length of base offset, batch length and leader epoch, which a broker rewrites when it appends a batch."""
 CRC_START: Final = 21
-"""Start of the bytes that the CRC covers: the attributes."""
+"""The position of the first byte that the CRC covers, in the attributes."""
 MAGIC_END: Final = 17
 MAGIC_V2: Final = 2
 LEGACY_MIN_LENGTH: Final = 14

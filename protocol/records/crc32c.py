@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.protocol.bodiless import module_of
+from ottla.protocol.import_without_init import module_of
 
 if TYPE_CHECKING:
     from crc32c import crc32c

@@ -1,6 +1,6 @@
 """Rule `replicas`: the replicas of a partition are equal byte for byte.
 
-One task compares all copies of a partition. If they are larger than a task's share, several tasks read them, and pass on one row per batch
+One task compares all copies of a partition. If they are much larger than a task, several tasks read them, and pass on one row per batch
 and per record to the task that compares.
 """
 
@@ -30,7 +30,7 @@ RULE = Rule(
                 max(h.high_watermark) AS high_watermark, bool_or(b.compacted) AS compacted, max(b.blind_before) > 0 AS blind
             FROM batches b
             LEFT JOIN high_watermarks h ON h.log_dir = b.log_dir AND h.topic = b.topic AND h.partition = b.partition
-            LEFT ANTI JOIN namesakes n ON n.topic = b.topic AND n.partition = b.partition
+            LEFT ANTI JOIN recreated_topics n ON n.topic = b.topic AND n.partition = b.partition
             GROUP BY b.log_dir, b.topic, b.partition
         ), common AS (
             SELECT topic, partition, max(start) AS start, min(coalesce(high_watermark, log_end)) AS upto, count(*) AS copies,

@@ -31,17 +31,17 @@ class Needs(StrEnum):
 
 class Scope(StrEnum):
     """The rows that a rule compares with each other. The scope determines in which step the rule runs, and so which rows the tasks of the
-    first step pass to the second step (`steps.HANDED`). The views `logs` and `counts`, with one row per partition and directory, go to all
-    tasks of the second step."""
+    first step pass to the second step (`steps.SHUFFLED`). The views `logs` and `counts`, with one row per partition and directory, go to
+    all tasks of the second step."""
 
     PARTITION = "partition"
     """Local: one log partition, or all partitions of a coordinator's topic (with --replicas, all copies). The task that reads it evaluates
     the rule, and only its findings leave the task."""
     PRODUCER = "producer"
-    """Reduced, then shuffled: a producer's transactions in all partitions of a directory. Tasks hand on one row per transaction, per
+    """Reduced, then shuffled: a producer's transactions in all partitions of a directory. Tasks pass on one row per transaction, per
     producer, per record of `__transaction_state`, and per offset that a transactional commit took back."""
     GROUP = "group"
-    """Reduced, then shuffled: a share group's state and the ends of the topics that it reads. Tasks hand on one row per share partition."""
+    """Reduced, then shuffled: a share group's state and the ends of the topics that it reads. Tasks pass on one row per share partition."""
     KEY = "key"
     """Shuffled: the rule compares all records of a topic that have the same key. Tasks of the first step pass on one row per record with
     a key, without the record's value."""

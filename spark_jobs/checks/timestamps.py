@@ -1,7 +1,7 @@
 """Rule `timestamps`: a batch's largest timestamp is that of its records, and timestamps set by brokers do not decrease."""
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
-from ottla.spark_jobs.views import bounded
+from ottla.spark_jobs.views import clamped
 
 RULE = Rule(
     name="timestamps",
@@ -21,7 +21,7 @@ RULE = Rule(
                 CASE WHEN NOT log_append_time THEN 'warning' ELSE 'info' END AS severity,
                 CASE WHEN NOT log_append_time AND record_count > 0 AND found_max_timestamp <> max_timestamp
                      THEN 'largest timestamp is not that of the records'
-                     WHEN log_append_time AND {bounded("max_timestamp")} < {bounded("prev_append_time")} - 60000 THEN 'append time regress'
+                     WHEN log_append_time AND {clamped("max_timestamp")} < {clamped("prev_append_time")} - 60000 THEN 'append time regress'
                 END AS kind,
                 log_dir, topic, partition, base_offset AS offset, file, position,
                 max_timestamp, found_max_timestamp, prev_append_time

@@ -20,8 +20,8 @@ from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.corpus.case import Case, Expected
 from ottla.spark_jobs.verdict import DirectoryVerdict
 
-EVERY: Final = 1_000_000
-"""A limit on samples above the number of findings in any log of the corpus."""
+ALL_SAMPLES: Final = 1_000_000
+"""A number of samples that is above the number of findings in any log of the corpus, so that all findings are returned."""
 
 
 @dataclass(slots=True)
@@ -62,13 +62,13 @@ def judge(cases: Mapping[str, Case], root: Path, engine: str = "duckdb") -> Scor
     """Judge the written cases (all single directories in one audit, and each set of replicas in its own audit), and return the score."""
     score = Score()
     single = [name for name, case in cases.items() if not case.directories]
-    judged = audit([root / name for name in single], key_field="row", samples=EVERY, engine=engine, deep=True)
+    judged = audit([root / name for name in single], key_field="row", samples=ALL_SAMPLES, engine=engine, deep=True)
     for name, directory in zip(single, judged.directories, strict=True):
         score.add(name, cases[name].expected, findings([directory]))
     for name, case in cases.items():
         if case.directories:
             paths = [root / name / directory for directory in case.directories]
-            score.add(name, case.expected, findings(audit(paths, samples=EVERY, engine=engine, replicas=True, deep=True).directories))
+            score.add(name, case.expected, findings(audit(paths, samples=ALL_SAMPLES, engine=engine, replicas=True, deep=True).directories))
     return score
 
 

@@ -13,7 +13,7 @@ from ottla.spark_jobs.corpus.writer import T0, PartitionWriter, flip, reheaded
 
 DAY_MS = 86_400_000
 MARKER_BODY = 70
-"""The position of a byte of a marker's batch after the batch header."""
+"""The position of a byte in a marker's batch that is behind the batch header, and so in the part that the CRC covers."""
 
 
 def logs(root: Path) -> tuple[Partition, Partition, Partition]:

@@ -30,7 +30,8 @@ Memory = Annotated[
 ]
 
 Row = Mapping[str, Any]
-Through = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+"""A row of a query's result, by column."""
+ArrowFunction = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 Progress = Callable[[str, int, int], None]
 """A callback with the name of the current step, the number of finished steps, and the number of all steps."""
 
@@ -47,19 +48,20 @@ class Engine(Protocol):
         already a path and is returned unchanged."""
 
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
-        """Make a view of one level (a kind of row, see `columns`) of the logs at `paths`. `columns`: the columns to read, as DDL. `keep`:
-        store the rows, because more than one query reads the view."""
+        """Make the view `view` of one level of the logs at `paths`. A level is a kind of row, such as `batches` or `records` (see
+        `spark_jobs.columns`). `topics`: only these; empty: all. `columns`: the columns to read, as DDL. `keep`: store the rows, because
+        more than one query reads the view."""
 
     def table(self, view: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Make a view of the given rows."""
+        """Make the view `view` of these rows. `columns`: their names and types as DDL, such as `topic string, partition int`."""
 
     def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
-        """Make a view of a query. `keep`: store the rows, because more than one query reads the view."""
+        """Make the view `view` of a query; `args` has its parameters. `keep`: store the rows, since more than one query reads the view."""
 
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
         """Return the rows that a query selects; `args` has the values of its parameters."""
 
-    def through(self, query: str, function: Through, columns: str) -> list[Row]:
+    def map_in_arrow(self, query: str, function: ArrowFunction, columns: str) -> list[Row]:
         """Pass the rows of a query as Arrow record batches through a function, and return the rows that it yields, with these columns
         (DDL). With Spark, each task calls the function with its part of the rows."""
 

@@ -20,29 +20,29 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from ottla.spark_jobs.engines import SPARK, Progress
-from ottla.spark_jobs.kept import Kept
-from ottla.spark_jobs.log_directory import LogDirectory
-from ottla.spark_jobs.reports.pictures import Extent, Where, bounded
-from ottla.spark_jobs.sharing import (
+from ottla.spark_jobs.audit_tasks import (
     Plan,
     Row,
     Work,
     draw_tasks,
-    judge_shares,
+    judge_shuffled,
     judge_slices,
     judge_tasks,
-    packed,
+    make_tasks,
     partitions_of,
     plan,
     plan_rest,
     read_slices,
     reporting_failures,
-    share_out,
-    shares_of,
+    serialized,
+    shuffle_partitions_of,
     size_of,
 )
+from ottla.spark_jobs.engines import SPARK, Progress
+from ottla.spark_jobs.log_directory import LogDirectory
+from ottla.spark_jobs.reports.pictures import Extent, FindingPlace, limit_drawn_logs
 from ottla.spark_jobs.steps import Answer, AuditSpec
+from ottla.spark_jobs.stored_results import StoredResults
 from ottla.spark_jobs.verdict import counted
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ NAME: Final = "log partitions"
 """The name of the first step's RDD in Spark's UI and event log."""
 SLICES: Final = "slices of large log partitions"
 COLUMNS: Final = "share int, content binary"
+"""The columns of a `Row` in a DataFrame; `share` is the number of the shuffle partition."""
 DESCRIPTION: Final = "spark.job.description"
 PROGRESS_S: Final = 0.5
 """The time between two progress reports."""
@@ -79,45 +80,49 @@ class SparkJudge:
 
     def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
         """Run both steps of the audit as one Spark job, and return their answers."""
-        shares = shares_of(logs, spec)
-        kept = None if self._resume is None else Kept.open(self._resume, spec, shares)
-        if kept is None:
+        shuffle_partitions = shuffle_partitions_of(logs, spec)
+        stored = None if self._resume is None else StoredResults.open(self._resume, spec, shuffle_partitions)
+        if stored is None:
             planned = plan(logs, spec, self._cores)
         else:
-            taken, rest = plan_rest(kept, logs, spec, self._cores)
+            taken, rest = plan_rest(stored, logs, spec, self._cores)
             planned = rest._replace(tasks=taken + rest.tasks)
             found = f"{partitions_of(taken):,} of {partitions_of(planned.judged):,} log partitions"
             print(f"{self._resume}: {found} were judged by an earlier run and did not change", file=sys.stderr)
-        work = Work(spec, shares, self._memory_mb, kept)
-        steps = [partial(step, work) for step in (judge_tasks, judge_shares, read_slices, judge_slices)]
-        return self._answers("judging", planned, steps[:2], shares, steps[2:])
+        work = Work(spec, shuffle_partitions, self._memory_mb, stored)
+        steps = [partial(step, work) for step in (judge_tasks, judge_shuffled, read_slices, judge_slices)]
+        return self._answers("judging", planned, steps[:2], shuffle_partitions, steps[2:])
 
-    def draw(self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
+    def draw(
+        self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[FindingPlace]
+    ) -> Iterable[Answer]:
         """Read those segments again that the pictures show, and yield the rows from which the pictures are drawn (see `steps.draw`)."""
-        some, ends, early = bounded(logs, drawn, found)
+        some, ends, early = limit_drawn_logs(logs, drawn, found)
         yield {"ends": early}
         work = Work(spec, 1, self._memory_mb)
-        planned = Plan(share_out(some, spec, self._cores), [], 0)
+        planned = Plan(make_tasks(some, spec, self._cores), [], 0)
         yield from self._answers("drawing", planned, [partial(draw_tasks, work, ends, found)], 1)
 
-    def _answers(self, doing: str, planned: Plan, steps: Sequence[Step], shares: int, split: Sequence[Step] = ()) -> Iterable[Answer]:
-        rows = [(i, packed(task)) for i, task in enumerate(planned.tasks)]
-        slices = [(len(rows) + i, packed(each)) for i, each in enumerate(planned.slices)]
-        careful: list[Step] = [partial(_careful, step) for step in (*steps, *split)]
+    def _answers(
+        self, doing: str, planned: Plan, steps: Sequence[Step], shuffle_partitions: int, split: Sequence[Step] = ()
+    ) -> Iterable[Answer]:
+        rows = [(i, serialized(task)) for i, task in enumerate(planned.tasks)]
+        slices = [(len(rows) + i, serialized(each)) for i, each in enumerate(planned.slices)]
+        safe_steps: list[Step] = [partial(_reporting_failures, step) for step in (*steps, *split)]
         with ExitStack() as stack:
             if self._run is over_rdds:
                 finished = self._running.accumulator(set(), Union())
                 for first in {0, *([len(steps)] if split else [])}:
-                    careful[first] = partial(_noted, finished, careful[first])
+                    safe_steps[first] = partial(_recording_finished, finished, safe_steps[first])
                 sizes = [(partitions_of([task]), size_of(task)) for task in planned.tasks]
                 sizes += [(int(each.judged is not None), size_of(each.read)) for each in planned.slices]
                 partitions, size = _sums(sizes)
                 what = f"ottla audit: {doing} {counted(partitions, 'log partition')}, {size / 1e9:,.2f} GB"
                 stack.enter_context(described(self._running, what))
                 # a copy, because Spark's thread adds to the set meanwhile
-                stack.enter_context(_shown(lambda: self._progress(*progress_of(doing, sizes, finished.value.copy()))))
-            apart = Split(slices, careful[-2], careful[-1], planned.split) if slices else None
-            found = self._run(self._running, rows, careful[: len(steps)], shares, apart)
+                stack.enter_context(_reporting_progress(lambda: self._progress(*progress_of(doing, sizes, finished.value.copy()))))
+            apart = Split(slices, safe_steps[-2], safe_steps[-1], planned.split) if slices else None
+            found = self._run(self._running, rows, safe_steps[: len(steps)], shuffle_partitions, apart)
         for _, content in found:
             answer: Answer | Exception = pickle.loads(content)
             if isinstance(answer, Exception):
@@ -153,7 +158,7 @@ class Union:
         return one
 
 
-def _noted(finished: Accumulator[set[int]], step: Step, rows: Iterable[Row]) -> Iterator[Row]:
+def _recording_finished(finished: Accumulator[set[int]], step: Step, rows: Iterable[Row]) -> Iterator[Row]:
     for row in rows:
         yield from step([row])
         finished.add({row[0]})
@@ -171,7 +176,7 @@ def described(context: SparkContext, description: str) -> Iterator[None]:
 
 
 @contextmanager
-def _shown(report: Callable[[], None]) -> Iterator[None]:
+def _reporting_progress(report: Callable[[], None]) -> Iterator[None]:
     """Call `report` at the start and the end of the block, and every PROGRESS_S seconds between from a thread."""
     ended = threading.Event()
 
@@ -190,7 +195,7 @@ def _shown(report: Callable[[], None]) -> Iterator[None]:
     report()
 
 
-def _careful(step: Step, rows: Iterable[Row]) -> Iterator[Row]:
+def _reporting_failures(step: Step, rows: Iterable[Row]) -> Iterator[Row]:
     return reporting_failures(step(rows))
 
 
@@ -204,41 +209,43 @@ class Split(NamedTuple):
     partitions: int
 
 
-def over_rdds(context: SparkContext, rows: Sequence[Row], steps: Sequence[Step], shares: int, split: Split | None = None) -> Iterable[Row]:
-    """Run the first step with a task per row, and each further step with a task per share of the previous step's rows; return the rows of
-    the last step. The large partitions in `split` do not take part in the first step: they are read and judged by its two own steps, whose
-    rows are added to those of the first step."""
+def over_rdds(
+    context: SparkContext, rows: Sequence[Row], steps: Sequence[Step], shuffle_partitions: int, split: Split | None = None
+) -> Iterable[Row]:
+    """Run the first step with a task per row, and each further step with a task per shuffle partition of the previous step's rows; return
+    the rows of the last step. The large partitions in `split` do not take part in the first step: they are read and judged by its two own
+    steps, whose rows are added to those of the first step."""
     found = context.parallelize(rows, max(1, len(rows))).setName(NAME).mapPartitions(steps[0])
     if split is not None:
         read = context.parallelize(split.rows, len(split.rows)).setName(SLICES).mapPartitions(split.read)
         found = found.union(read.partitionBy(split.partitions, int).mapPartitions(split.judge))
     for step in steps[1:]:
-        found = found.partitionBy(shares, int).mapPartitions(step)
+        found = found.partitionBy(shuffle_partitions, int).mapPartitions(step)
     return found.collect()
 
 
 def over_frames(
-    session: SparkSession, rows: Sequence[Row], steps: Sequence[Step], shares: int, split: Split | None = None
+    session: SparkSession, rows: Sequence[Row], steps: Sequence[Step], shuffle_partitions: int, split: Split | None = None
 ) -> Iterable[Row]:
     """Run the steps like `over_rdds`, but with DataFrames, for sessions without a SparkContext."""
-    found = session.range(0, len(rows), 1, max(1, len(rows))).mapInArrow(partial(_first, steps[0], rows), COLUMNS)
+    found = session.range(0, len(rows), 1, max(1, len(rows))).mapInArrow(partial(_rows_in_arrow, steps[0], rows), COLUMNS)
     if split is not None:
-        read = session.range(0, len(split.rows), 1, len(split.rows)).mapInArrow(partial(_first, split.read, split.rows), COLUMNS)
+        read = session.range(0, len(split.rows), 1, len(split.rows)).mapInArrow(partial(_rows_in_arrow, split.read, split.rows), COLUMNS)
         adjacent = read.repartition(split.partitions, "share").sortWithinPartitions("share")
         found = found.union(adjacent.mapInArrow(partial(_in_arrow, split.judge), COLUMNS))
     for step in steps[1:]:
-        found = found.repartition(shares, "share").mapInArrow(partial(_in_arrow, step), COLUMNS)
+        found = found.repartition(shuffle_partitions, "share").mapInArrow(partial(_in_arrow, step), COLUMNS)
     return [(row["share"], bytes(row["content"])) for row in found.collect()]
 
 
-def _first(step: Step, rows: Sequence[Row], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _rows_in_arrow(step: Step, rows: Sequence[Row], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return _arrow(step(rows[number.as_py()] for batch in numbers for number in batch.column(0)))
 
 
 def _in_arrow(step: Step, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return _arrow(step((share, content) for batch in batches for share, content in zip(*batch.to_pydict().values(), strict=True)))
+    return _arrow(step((number, content) for batch in batches for number, content in zip(*batch.to_pydict().values(), strict=True)))
 
 
 def _arrow(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    for share, content in rows:
-        yield pa.record_batch({"share": pa.array([share], pa.int32()), "content": pa.array([content], pa.binary())})
+    for number, content in rows:
+        yield pa.record_batch({"share": pa.array([number], pa.int32()), "content": pa.array([content], pa.binary())})

@@ -21,7 +21,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from ottla.spark_jobs.engines import EMBEDDED, MEMORY_MB, Row, Through, json_path
+from ottla.spark_jobs.engines import EMBEDDED, MEMORY_MB, ArrowFunction, Row, json_path
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
@@ -29,8 +29,8 @@ from ottla.spark_jobs.tables.schemas import ARROW_TYPES
 
 ONE_THREAD_BYTES_MAX: Final = 8 << 20
 """Up to this log size the engine uses one thread and an in-memory database: more threads and a file would cost more time than they save."""
-GATHERED_ROWS: Final = 1 << 14
-GATHERED_BYTES: Final = 16 << 20
+COALESCED_ROWS: Final = 1 << 14
+COALESCED_BYTES: Final = 16 << 20
 """Minimum size of the batches that DuckDB gets. DuckDB builds a table for each batch and merges them at the end, so small batches are slow.
 """
 NAMES: Final = ("log_dir", "topic", "file")
@@ -77,22 +77,22 @@ class EmbeddedEngine:
     ) -> None:
         """Read one level as a table (see `Engine.read`). With `keep` False, the log is read while the view's only query runs."""
         schema = arrow_schema(columns)
-        batches = gathered(self._watched(read(level, paths, schema.names, Filters(topics=frozenset(topics)))))
+        batches = coalesced(self._watched(read(level, paths, schema.names, Filters(topics=frozenset(topics)))))
         rows = pa.RecordBatchReader.from_batches(schema, batches)
         if keep:
-            self.take(view, rows, self._number_names(paths, topics) if level == "batches" else "")
+            self.store_rows(view, rows, self._number_names(paths, topics) if level == "batches" else "")
         else:
             self._connection.register(view, rows)
 
-    def take_batches(self, view: str, rows: pa.RecordBatchReader, paths: Sequence[LogDirectory]) -> None:
+    def store_batches(self, view: str, rows: pa.RecordBatchReader, paths: Sequence[LogDirectory]) -> None:
         """Make the table that `read` would make for level `batches` of the logs at `paths`, from `rows` that other tasks have read."""
-        self.take(view, rows, self._number_names(paths, ()))
+        self.store_rows(view, rows, self._number_names(paths, ()))
 
     def mapped(self, view: str, batches: Iterable[pa.RecordBatch], query: str, args: Mapping[str, Any]) -> Iterator[pa.Table]:
-        """Merge small record batches (`gathered`); for each resulting batch, make it the view `view`, run the query, and yield the
+        """Merge small record batches (`coalesced`); for each resulting batch, make it the view `view`, run the query, and yield the
         result."""
-        for batch in gathered(batches):
-            self.show(view, pa.Table.from_batches([batch]))
+        for batch in coalesced(batches):
+            self.register(view, pa.Table.from_batches([batch]))
             text = translated(query)
             yield self._connection.sql(text, params=_named(text, args)).to_arrow_table()
 
@@ -119,7 +119,7 @@ class EmbeddedEngine:
         arrays = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
         self._connection.register(view, pa.Table.from_arrays(arrays, schema=schema))
 
-    def show(self, view: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+    def register(self, view: str, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Make a view of Arrow rows. A view of a RecordBatchReader can be read by one query only."""
         self._connection.register(view, rows)
 
@@ -131,7 +131,7 @@ class EmbeddedEngine:
         """Return the rows of a query as Arrow record batches. Read all of them before the next query: the next query closes the result."""
         return pa.RecordBatchReader.from_stream(self._connection.sql(translated(query)))
 
-    def take(self, view: str, batches: pa.RecordBatchReader, replaced: str = "") -> None:
+    def store_rows(self, view: str, batches: pa.RecordBatchReader, replaced: str = "") -> None:
         """Make a table named `view` of record batches. `replaced`: SQL that replaces columns."""
         self._connection.register("arriving", batches)
         self._execute(f"CREATE TABLE {view} AS SELECT * {replaced} FROM arriving", {})
@@ -146,8 +146,8 @@ class EmbeddedEngine:
         names = [column[0] for column in found.description or ()]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
-    def through(self, query: str, function: Through, columns: str) -> list[Row]:
-        found = self._connection.sql(translated(query)).to_arrow_reader(GATHERED_ROWS)
+    def map_in_arrow(self, query: str, function: ArrowFunction, columns: str) -> list[Row]:
+        found = self._connection.sql(translated(query)).to_arrow_reader(COALESCED_ROWS)
         return [row for batch in function(iter(found)) for row in batch.select(arrow_schema(columns).names).to_pylist()]
 
     def _execute(self, query: str, args: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
@@ -166,14 +166,14 @@ def _named(query: str, args: Mapping[str, Any]) -> dict[str, Any]:
     return {name: args[name] for name in PARAMETER.findall(query)}
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Merge small batches: each batch yielded, except the last, has at least GATHERED_ROWS rows or GATHERED_BYTES bytes."""
+def coalesced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Merge small batches: each batch yielded, except the last, has at least COALESCED_ROWS rows or COALESCED_BYTES bytes."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         held.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
+        if rows >= COALESCED_ROWS or size >= COALESCED_BYTES:
             yield pa.concat_batches(held)
             held, rows, size = [], 0, 0
     if held:

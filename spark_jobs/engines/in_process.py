@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ottla.spark_jobs.engines import EMBEDDED, Progress
 from ottla.spark_jobs.engines.embedded import EmbeddedEngine, embedded_engine
 from ottla.spark_jobs.log_directory import LogDirectory
-from ottla.spark_jobs.reports.pictures import WHOLE, Extent, Where, material
+from ottla.spark_jobs.reports.pictures import WHOLE, Extent, FindingPlace, picture_rows
 from ottla.spark_jobs.steps import Answer, AuditSpec, judge_across, judge_partitions
 
 
@@ -32,13 +32,15 @@ class EmbeddedJudge:
     def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
         """Run both steps of the audit, one after the other, and return their answers."""
         self._progress("judging", 1, 3)
-        answer, made = judge_partitions(self._engine, spec, logs)
+        answer, available = judge_partitions(self._engine, spec, logs)
         yield answer
-        self._transactional = made.transactional
+        self._transactional = available.transactional
         self._progress("judging across partitions", 2, 3)
-        yield judge_across(self._engine, spec, made.views)
+        yield judge_across(self._engine, spec, available.names)
 
-    def draw(self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
+    def draw(
+        self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[FindingPlace]
+    ) -> Iterable[Answer]:
         """Return the rows from which the pictures of the partitions in `drawn` are drawn. They are queried from the views that `judge`
         made."""
-        return [material(self._engine, [(*place, WHOLE) for place in drawn], found, transactional=self._transactional)]
+        return [picture_rows(self._engine, [(*place, WHOLE) for place in drawn], found, transactional=self._transactional)]

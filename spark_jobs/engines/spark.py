@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ottla.spark_jobs.engines import SPARK, Row, Through
+from ottla.spark_jobs.engines import SPARK, ArrowFunction, Row
 from ottla.spark_jobs.session import CannotJudge, session
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class SparkEngine:
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
         return [row.asDict() for row in self._spark.sql(query, args=dict(args)).collect()]
 
-    def through(self, query: str, function: Through, columns: str) -> list[Row]:
+    def map_in_arrow(self, query: str, function: ArrowFunction, columns: str) -> list[Row]:
         return [row.asDict() for row in self._spark.sql(query).mapInArrow(function, columns).collect()]
 
     def forget(self) -> None:

@@ -68,12 +68,12 @@ def judge(arriving: pa.Table, state: pa.Table | None, args: Mapping[str, Any], *
     micro-batch's `Judged.state`; None for the first). `args`: `expiration_ms` and `transaction_timeout_ms`. `caught_up`: every partition
     has been read to its end, so that timestamps of different partitions can be compared; only then are hanging transactions reported."""
     with embedded_engine(arriving.nbytes) as engine:
-        engine.show("arriving", arriving.select(ARRIVING_SCHEMA.names).cast(ARRIVING_SCHEMA))
-        engine.show("state", STATE_SCHEMA.empty_table() if state is None else state)
+        engine.register("arriving", arriving.select(ARRIVING_SCHEMA.names).cast(ARRIVING_SCHEMA))
+        engine.register("state", STATE_SCHEMA.empty_table() if state is None else state)
         _make_views(engine, args)
         found = _findings(engine, args, caught_up)
         hanging = [(row["log_dir"], row["file"], row["position"]) for row in found if row["rule"] == HANGING]
-        engine.table("told_now", "log_dir string, file string, position bigint", hanging)
+        engine.table("reported_now", "log_dir string, file string, position bigint", hanging)
         clock = "directory_time" if caught_up else "partition_time"
         for name, query in (("spans", SPANS), ("roles", ROLES.format(clock=clock)), ("remembered", REMEMBERED)):
             engine.define(name, query, args)

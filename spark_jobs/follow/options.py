@@ -14,7 +14,7 @@ ONLY_FOLLOW: Final = frozenset({"checkpoint", "trigger", "once"})
 ALSO_FOLLOW: Final = frozenset(
     {"paths", "topic", "json_file", "tables", "table_format", "producer_expiration_ms", "engine", "master", "follow"}
 )
-"""The command's parameters that --follow uses, by their Python names: those that need it, and those of every audit."""
+"""The command's parameters that --follow uses, by their Python names: ONLY_FOLLOW has those that need --follow, ALSO_FOLLOW the others."""
 
 Follow = Annotated[
     bool,

@@ -3,7 +3,7 @@
 Invariants:
 - Executors read the bytes and compute checksums; the driver judges the headers.
 - A micro-batch's findings are written first, then its state, then Spark commits it. A kill in between repeats the micro-batch: the file of
-  JSON lines and the table then have each finding once (see `memory`). Only standard output, which cannot be taken back, may repeat a
+  JSON lines and the table then have each finding once (see `checkpoint`). Only standard output, which cannot be taken back, may repeat a
   micro-batch's findings; its JSON lines contain the micro-batch's number.
 """
 
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.protocol.printable import printable_name
 from ottla.spark_jobs import views
 from ottla.spark_jobs.checks.rule import Severity
+from ottla.spark_jobs.follow.checkpoint import FindingsTable, FollowCheckpoint, JsonLines
 from ottla.spark_jobs.follow.judge import CONTINUOUS, judge
-from ottla.spark_jobs.follow.memory import FindingsTable, JsonLines, Memory
 from ottla.spark_jobs.paths import absolute
 from ottla.spark_jobs.session import CannotJudge, session
 from ottla.spark_jobs.sinks import TableFormat
@@ -42,7 +42,7 @@ OnFindings = Callable[[int, Sequence[Mapping[str, Any]]], None]
 
 
 @dataclass(slots=True)
-class Followed:
+class FollowTotals:
     """The totals of one run of the continuous audit. `counts`: the number of findings by severity."""
 
     micro_batches: int = 0
@@ -57,7 +57,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FollowOptions:
     """The logs to follow, and the options. `once`: stop at the current end of the logs; otherwise look for new bytes every
     `trigger_seconds`."""
 
@@ -71,7 +71,7 @@ class Following:
     batch_bytes_max: int = BATCH_BYTES_MAX
 
 
-def follow(spark: SparkSession, job: Following, on_findings: OnFindings, stop: threading.Event) -> Followed:
+def follow(spark: SparkSession, job: FollowOptions, on_findings: OnFindings, stop: threading.Event) -> FollowTotals:
     """Judge appended batches until `stop` is set or, with `once`, until everything is read; return the totals. Raises CannotJudge when a
     log or the checkpoint cannot be read."""
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 # imports PySpark, which is optional
@@ -81,8 +81,8 @@ def follow(spark: SparkSession, job: Following, on_findings: OnFindings, stop: t
             raise CannotJudge(f"{path}: only files are followed")
         if "://" not in str(path) and not Path(path).is_dir():
             raise CannotJudge(f"{path} is no directory")
-    followed = Followed()
-    query = _start(spark, job, Memory(job.checkpoint.absolute()), followed, on_findings)
+    followed = FollowTotals()
+    query = _start(spark, job, FollowCheckpoint(job.checkpoint.absolute()), followed, on_findings)
     try:
         while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type] # PySpark accepts fractions of a second
             if stop.is_set():
@@ -94,7 +94,9 @@ def follow(spark: SparkSession, job: Following, on_findings: OnFindings, stop: t
     return followed
 
 
-def _start(spark: SparkSession, job: Following, memory: Memory, followed: Followed, on_findings: OnFindings) -> StreamingQuery:
+def _start(
+    spark: SparkSession, job: FollowOptions, checkpoint: FollowCheckpoint, followed: FollowTotals, on_findings: OnFindings
+) -> StreamingQuery:
     from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark, which is optional
 
     spark.dataSource.register(KafkaLogSource)
@@ -103,19 +105,19 @@ def _start(spark: SparkSession, job: Following, memory: Memory, followed: Follow
     frame = frame.option("paths", json.dumps([absolute(path) for path in job.paths]))
 
     def judge_next(rows: DataFrame, number: int) -> None:
-        if memory.judged(number):
+        if checkpoint.judged(number):
             return
         arriving = rows.toArrow()
         caught_up = sum(arriving.column("size_bytes").to_pylist()) < job.batch_bytes_max
-        judged = judge(arriving, memory.before(number), job.args, caught_up=caught_up)
+        judged = judge(arriving, checkpoint.state_before(number), job.args, caught_up=caught_up)
         on_findings(number, judged.findings)
-        memory.keep(number, judged.state)
+        checkpoint.store_state(number, judged.state)
         followed.micro_batches += 1
         followed.batches += judged.batches
         followed.records += judged.records
         followed.counts.update(judged.counts)
 
-    writer = frame.load().writeStream.foreachBatch(judge_next).option("checkpointLocation", str(memory.stream))
+    writer = frame.load().writeStream.foreachBatch(judge_next).option("checkpointLocation", str(checkpoint.stream))
     if job.once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{round(job.trigger_seconds * 1000)} milliseconds").start()
@@ -134,7 +136,7 @@ def json_line(number: int, finding: Mapping[str, Any]) -> str:
     return json.dumps({"micro_batch": number, **finding}, default=str)
 
 
-def follow_command(job: Following, json_file: Path | None, tables: tuple[TableFormat, str] | None = None) -> int:
+def follow_command(job: FollowOptions, json_file: Path | None, tables: tuple[TableFormat, str] | None = None) -> int:
     """Run the continuous audit for a terminal: print findings to standard output and a summary to standard error. `json_file`: append JSON
     lines to this file (`-`: print them instead of text). `tables`: append to a table of this format in this directory. Returns the exit
     code: 1 after a violation, else 0. Raises CannotJudge."""

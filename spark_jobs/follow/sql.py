@@ -21,6 +21,7 @@ _DERIVED_COLUMNS: Final = (
 )
 _DERIVED: Final = [column.split(" ")[0] for column in _DERIVED_COLUMNS.split(", ")]
 _FLAGS: Final = ["tail", "of_producer", "of_sequence", "merged", "told"]
+"""The flags of a remembered row: its roles and `merged` (see the invariants); `told`: its transaction was reported as hanging."""
 STATE_COLUMNS: Final = ", ".join([views.RAW_BATCHES_NEED, _DERIVED_COLUMNS, *(f"{flag} boolean" for flag in _FLAGS)])
 _RAW_LIST: Final = ", ".join(_RAW)
 _ROW: Final = "log_dir, file, position"
@@ -110,7 +111,7 @@ ROLES: Final = f"""
         SELECT p.*, bool_or(is_open) OVER (PARTITION BY {", ".join("p." + name for name in _PRODUCER.split(", "))}) AS has_open
         FROM producers p
         JOIN times t ON t.log_dir = p.log_dir AND t.topic = p.topic AND t.partition = p.partition
-        WHERE {views.bounded("t.{clock}")} - {views.bounded("p.last_seen")} < :expiration_ms OR p.is_open
+        WHERE {views.clamped("t.{clock}")} - {views.clamped("p.last_seen")} < :expiration_ms OR p.is_open
     ), producer_rows AS (
         SELECT *,
             row_number() OVER (PARTITION BY {_PRODUCER} ORDER BY segment DESC, position DESC) AS last_any,
@@ -174,7 +175,7 @@ REMEMBERED: Final = f"""
         r.tail, r.of_producer, r.of_sequence, false AS merged, n.file IS NOT NULL OR coalesce(t.told, false) AS told
     FROM batches b
     JOIN roles r ON r.log_dir = b.log_dir AND r.file = b.file AND r.position = b.position
-    LEFT JOIN told_now n ON n.log_dir = b.log_dir AND n.file = b.file AND n.position = b.position
+    LEFT JOIN reported_now n ON n.log_dir = b.log_dir AND n.file = b.file AND n.position = b.position
     LEFT JOIN state t ON t.log_dir = b.log_dir AND t.file = b.file AND t.position = b.position AND NOT t.merged
     WHERE NOT b.merged
     UNION ALL

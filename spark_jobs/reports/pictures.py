@@ -32,9 +32,9 @@ Extent = tuple[str, str, int]
 """A partition: log_dir, topic, partition."""
 Drawn = tuple[str, str, int, int]
 """A partition, and the offset at which its picture ends (WHOLE: at the log's end)."""
-Where = tuple[str, str, int, str, int]
+FindingPlace = tuple[str, str, int, str, int]
 """A finding: log_dir, topic and partition, file, and position."""
-Ask = Callable[[Sequence[Extent], Sequence[Where]], Mapping[str, Sequence[Row]]]
+QueryPictures = Callable[[Sequence[Extent], Sequence[FindingPlace]], Mapping[str, Sequence[Row]]]
 
 BATCH_FIELDS: Final = (
     "base_offset",
@@ -152,16 +152,16 @@ class Pictures:
     more_partitions: int = 0
 
 
-def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], ask: Ask) -> dict[str, Pictures]:
-    """Return the data for the pictures of each judged directory. `extents`: the rows of EXTENTS of all partitions. `ask` runs `material`
-    for the drawn partitions, in the tasks that read them."""
+def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], query: QueryPictures) -> dict[str, Pictures]:
+    """Return the data for the pictures of each judged directory. `extents`: the rows of EXTENTS of all partitions. `query` runs
+    `picture_rows` for the drawn partitions, in the tasks that read them."""
     findings = {verdict.path: [finding for result in verdict.rules.values() for finding in result.samples] for verdict in verdicts}
     pictures = {path: Pictures() for path in findings}
     drawn = _choose(findings, pictures, extents)
     if not drawn:
         return pictures
     found = {(path, each.topic, each.partition, each.file, each.position) for path, some in findings.items() for each in some if each.file}
-    rows = ask([(path, *place) for path, place in drawn], sorted(found))
+    rows = query([(path, *place) for path, place in drawn], sorted(found))
     for row in rows["spans"]:
         picture = drawn[row["log_dir"], (row["topic"], row["partition"])]
         names = ("producer_id", "producer_epoch", "first_offset", "last_offset", "batches", "records", "transactional")
@@ -175,8 +175,8 @@ def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], ask: A
     return pictures
 
 
-def bounded(
-    logs: Iterable[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]
+def limit_drawn_logs(
+    logs: Iterable[LogDirectory], drawn: Sequence[Extent], found: Sequence[FindingPlace]
 ) -> tuple[list[LogDirectory], list[Drawn], list[Row]]:
     """Limit what is read for the pictures: of each drawn partition the first segments, up to DRAWN_BYTES_MAX, and the segments with
     findings, up to the same limit.
@@ -206,7 +206,7 @@ def bounded(
     return some, [(*place, ends.get(place, WHOLE)) for place in drawn], early_ends
 
 
-def material(engine: Engine, drawn: Sequence[Drawn], found: Sequence[Where], *, transactional: bool) -> dict[str, list[Row]]:
+def picture_rows(engine: Engine, drawn: Sequence[Drawn], found: Sequence[FindingPlace], *, transactional: bool) -> dict[str, list[Row]]:
     """Return the rows that the pictures of some partitions need, and the headers of batches with findings. The views of these partitions
     must exist, including `transactions` if `transactional`."""
     engine.table("drawn", "log_dir string, topic string, partition int, end_offset bigint", drawn)

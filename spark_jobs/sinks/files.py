@@ -25,7 +25,8 @@ from ottla.spark_jobs.sinks.schemas import DATE, FILES, TableSpec
 from ottla.spark_jobs.tables.schemas import ARROW_TYPES
 
 OPEN_FILES_MAX: Final = 64
-"""Each open file buffers a row group; a file of the least recently used partition is closed and a new one begun."""
+"""The maximum number of files that are written at the same time, because each buffers a row group. Before another one is opened, the file
+of the least recently used partition is closed."""
 ROW_GROUP_ROWS: Final = 1 << 16
 DAY_MS: Final = 86_400_000
 DAYS_END: Final = 2_932_897

@@ -9,6 +9,7 @@ Invariants:
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,7 +27,8 @@ RANGES_MAX: Final = 1 << 16
 """Maximum number of ranges of one partition."""
 ASSUMED_BYTES: Final = 100
 """The assumed bytes per record if the brokers do not report log sizes."""
-NOBODY_KNOWS: Final = 2**63 - 1
+UNKNOWN_OFFSET: Final = 2**63 - 1
+"""The value of `cleaned_to` for a compacted partition, because brokers do not report how far the cleaner has come."""
 NOT_JUDGED: Final = "over the wire there are no index files, producer snapshots or checkpoints: rules that need them are not judged"
 
 
@@ -59,7 +61,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class Spans:
+class ClusterOffsets:
     """The readable offsets of each partition of a cluster, with notes and problems."""
 
     spans: list[Span] = field(default_factory=list)
@@ -77,7 +79,7 @@ def find_wire_logs(path: str | Address, topics: Collection[str] = ()) -> LogDire
         return LogDirectory(str(path).partition("?")[0], problems=[str(e)])
     found = LogDirectory(address.name)
     try:
-        there = pinned(Path(address.pinned), topics) if address.pinned else ask(address, topics)
+        there = pinned(Path(address.pinned), topics) if address.pinned else list_offsets(address, topics)
     except WireError as e:
         found.problems.append(str(e))
         return found
@@ -90,9 +92,9 @@ def find_wire_logs(path: str | Address, topics: Collection[str] = ()) -> LogDire
     return found
 
 
-def ask(address: Address, topics: Collection[str] = ()) -> Spans:
-    """Ask the cluster for its current partitions and offsets. Raises WireError when no broker answers."""
-    there = Spans(notes=[NOT_JUDGED])
+def list_offsets(address: Address, topics: Collection[str] = ()) -> ClusterOffsets:
+    """Return the cluster's partitions with their current offsets. Raises WireError when no broker answers."""
+    there = ClusterOffsets(notes=[NOT_JUDGED])
     with Cluster(address) as cluster:
         found = cluster.find(topics)
         there.cluster_id = found.cluster_id
@@ -115,18 +117,18 @@ def pin(url: str, topics: Collection[str], file: Path) -> str:
     If the cluster does not answer, return the URL unchanged.
     """
     try:
-        there = ask(address_of(url), topics)
+        there = list_offsets(address_of(url), topics)
     except (OSError, ValueError):
         return url
     file.write_text(json.dumps(asdict(there)), encoding="utf-8")
     return url_with(url, {PINNED: str(file)})
 
 
-def pinned(file: Path, topics: Collection[str] = ()) -> Spans:
+def pinned(file: Path, topics: Collection[str] = ()) -> ClusterOffsets:
     """Read the offsets that `pin` wrote, of these topics only (empty: all). Raises WireError."""
     try:
         text = file.read_text(encoding="utf-8")
-        there = Spans(**json.loads(text))
+        there = ClusterOffsets(**json.loads(text))
         there.spans = [span for span in (Span(**each) for each in json.loads(text)["spans"]) if not topics or span.topic in topics]
     except (OSError, ValueError, TypeError) as e:
         raise WireError(f"{file}: {e}") from e
@@ -154,7 +156,7 @@ def _span(
 
 def as_one_range(address: Address, span: Span, start: int) -> WireSegment:
     """Return the offsets of a partition from `start` on as a single range."""
-    (whole,) = ranges_of(address, span, NOBODY_KNOWS)
+    (whole,) = ranges_of(address, span, sys.maxsize)
     return replace(whole, fetch_from=start, lowest=0 if start == span.start else start)
 
 
@@ -174,7 +176,7 @@ def ranges_of(address: Address, span: Span, target: int) -> Iterator[WireSegment
             base_offset=base,
             size_bytes=max(span.size_bytes // wanted, int(offsets > 0)),
             log_start_offset=span.start,
-            cleaned_to=NOBODY_KNOWS if span.compacted else 0,
+            cleaned_to=UNKNOWN_OFFSET if span.compacted else 0,
             clean_shutdown=False,
             is_last=last,
             next_base_offset=None if last else end,

@@ -21,7 +21,7 @@ from ottla.spark_jobs.log_files import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT,
 from ottla.spark_jobs.segment_reader import BATCH_BYTES_MAX, ROWS_MAX
 from ottla.spark_jobs.wire.address import STATE_FILE, Address, address_of
 from ottla.spark_jobs.wire.cluster import Cluster, WireError
-from ottla.spark_jobs.wire.find import NOBODY_KNOWS, Span, as_one_range, ask
+from ottla.spark_jobs.wire.find import UNKNOWN_OFFSET, Span, as_one_range, list_offsets
 from ottla.spark_jobs.wire.reader import Gap, RangeReader
 from ottla.spark_jobs.wire.throttle import Throttle
 
@@ -63,20 +63,20 @@ def spool(
     """
     address = address_of(path)
     throttle = throttle or Throttle(address.bytes_per_second)
-    there = ask(address, topics)
+    there = list_offsets(address, topics)
     state = _opened(directory, there.cluster_id)
     notes, problems = list(there.notes), list(there.problems)
     with Cluster(address) as cluster:
-        keeper = _SpoolWriter(address, cluster, throttle, directory, state, segment_bytes)
+        writer = _SpoolWriter(address, cluster, throttle, directory, state, segment_bytes)
         for done, span in enumerate(there.spans):
             progress(f"fetching {span.topic}-{span.partition}", done, len(there.spans))
             try:
-                keeper.keep(span)
+                writer.fetch(span)
             except WireError as e:
                 problems.append(str(e))
     _write_state(directory, state)
     _write_checkpoint(directory / LOG_START_CHECKPOINT, state.starts)
-    compacted = {f"{span.topic}-{span.partition}": NOBODY_KNOWS for span in there.spans if span.compacted}
+    compacted = {f"{span.topic}-{span.partition}": UNKNOWN_OFFSET for span in there.spans if span.compacted}
     _write_checkpoint(directory / CLEANER_CHECKPOINT, compacted)
     return notes + state.notes, problems
 
@@ -92,28 +92,32 @@ class _SpoolWriter:
     state: _State
     segment_bytes: int
 
-    def keep(self, span: Span) -> None:
+    def fetch(self, span: Span) -> None:
         """Fetch a partition from the offset at which its files end, and append the batches to them."""
         name = f"{span.topic}-{span.partition}"
-        notes = self.state.notes
         with _PartitionFiles(_inside(self.directory, name), self.segment_bytes) as log:
             first = self.state.starts.get(name, span.start)
             start = first if log.next_offset is None else log.next_offset
-            # retention deleted offsets that were not fetched yet, so the kept batches do not connect to the cluster's
+            # retention deleted offsets that were not fetched yet, so the stored batches do not connect to the cluster's
             if start < span.start:
-                notes.append(f"{name}: offsets {start} to {span.start - 1} were removed before they were fetched; judged from there on")
+                self._note(f"{name}: offsets {start} to {span.start - 1} were removed before they were fetched; judged from there on")
                 first = start = span.start
             if start > span.end:
-                notes.append(f"{name}: offsets from {span.end} on are kept here and gone from the cluster")
+                self._note(f"{name}: offsets from {span.end} on are kept here and gone from the cluster")
             self._start_at(name, first)
             reader = RangeReader(as_one_range(self.address, span, start), self.cluster, self.throttle)
             for item in reader.chunks():
                 if not isinstance(item, Gap):
                     log.append(item.data, reader.next_offset)
                     continue
-                notes.append(f"{name}: offsets {item.start} to {item.end - 1} could not be fetched: {item.reason}")
+                self._note(f"{name}: offsets {item.start} to {item.end - 1} could not be fetched: {item.reason}")
                 self._start_at(name, item.end if item.legal else self.state.starts[name])
             log.begin(start)
+
+    def _note(self, text: str) -> None:
+        """Store a note, unless it is stored already: a repeated run that finds the cluster unchanged has the same notes."""
+        if text not in self.state.notes:
+            self.state.notes.append(text)
 
     def _start_at(self, name: str, offset: int) -> None:
         if self.state.starts.get(name) != offset:

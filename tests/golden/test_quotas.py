@@ -48,7 +48,7 @@ class Replay:
         """Charge a use to its quota; return the throttle time in ms."""
         if kind != "controller_mutation_rate":
             quota = self.quotas.produce if kind == "producer_byte_rate" else self.quotas.request
-            return quota.use(user, client, amount, now_ms)
+            return quota.record(user, client, amount, now_ms)
         if not self.quotas.mutation:
             return 0
         mutations = self.quotas.mutation.of_request(user, client, strict=True, mono_ms=lambda: now_ms)

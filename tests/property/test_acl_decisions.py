@@ -8,7 +8,7 @@ import pytest
 
 from client_compat.kafka.jars import KafkaMissing
 from ottla.broker.cluster.acl_index import AccessRequest, AclIndex, text_of
-from tests.support.acl_judge import AclCase, Ask, Judgement, kafkas_judgements, random_acl_case
+from tests.support.acl_judge import AclCase, AclQuery, Judgement, kafkas_judgements, random_acl_case
 
 SEED = 20261122
 CASES, ACLS, ASKS = 150, 60, 100
@@ -16,16 +16,18 @@ CASES, ACLS, ASKS = 150, 60, 100
 
 def ours(case: AclCase) -> list[Judgement]:
     index = AclIndex(case.acls)
-    return [_judged(case, index, ask) for ask in case.asks]
+    return [_judged(case, index, query) for query in case.queries]
 
 
-def _judged(case: AclCase, index: AclIndex, ask: Ask) -> Judgement:
-    if ask.principal in case.super_users:
-        return Judgement(True, None if ask.name is None else "SuperUser")
-    verdict = index.judge(AccessRequest(ask.principal, ask.host, ask.operation, ask.resource, "hardcode" if ask.name is None else ask.name))
+def _judged(case: AclCase, index: AclIndex, query: AclQuery) -> Judgement:
+    if query.principal in case.super_users:
+        return Judgement(True, None if query.name is None else "SuperUser")
+    verdict = index.judge(
+        AccessRequest(query.principal, query.host, query.operation, query.resource, "hardcode" if query.name is None else query.name)
+    )
     allowed = verdict.allowed or (case.is_open and not verdict.covered)
-    if ask.name is None:
-        return Judgement(allowed or index.any_of_type(ask.principal, ask.host, ask.operation, ask.resource), None)
+    if query.name is None:
+        return Judgement(allowed or index.any_of_type(query.principal, query.host, query.operation, query.resource), None)
     if verdict.acl is not None:
         return Judgement(allowed, f"MatchingAcl(acl={text_of(verdict.acl)})")
     return Judgement(allowed, "DefaultAllow" if allowed else "DefaultDeny")
@@ -39,9 +41,9 @@ def test_every_decision_and_the_rule_behind_it_are_kafkas() -> None:
     except KafkaMissing as missing:
         pytest.skip(str(missing))
     wrong = [
-        (ask, kafkas, our)
+        (query, kafkas, our)
         for case, judged in zip(cases, theirs, strict=True)
-        for ask, kafkas, our in zip(case.asks, judged, ours(case), strict=True)
+        for query, kafkas, our in zip(case.queries, judged, ours(case), strict=True)
         if kafkas != our
     ]
     assert not wrong, f"{len(wrong)} differ (seed {SEED}), the first: {wrong[0]}"

@@ -9,10 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
-from ottla.broker.groups.classic_join import Joining, join
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, LeavingMember, SyncRequest
+from ottla.broker.groups.classic_join import JoinRequest, join
 from ottla.broker.groups.group_records import GroupMetadataValue
-from ottla.broker.groups.results import Caller, JoinGroupResult, SyncGroupResult
+from ottla.broker.groups.results import JoinGroupResult, PendingRequestKey, SyncGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
@@ -27,15 +27,15 @@ timeouts = st.sampled_from([6_000, 10_000, 40_000])
 
 
 class GroupLife(RuleBasedStateMachine):
-    """Members are addressed by their index, callers are numbers, and Hypothesis decides which writes fail."""
+    """Members are addressed by their index, request keys are numbers, and Hypothesis decides which writes fail."""
 
     @initialize(delay_ms=st.sampled_from([0, 0, 3_000]), max_size=st.sampled_from([2, 100]))
     def begin(self, delay_ms: int, max_size: int) -> None:
         self.config = ClassicConfig(initial_rebalance_delay_ms=delay_ms, max_size=max_size)
         self.group = ClassicGroup("g", self.config)
         self.now = Now(0, 1_000_000)
-        self.open: dict[Caller, str] = {}
-        self.callers = 0
+        self.open: dict[PendingRequestKey, str] = {}
+        self.request_keys = 0
         self.ids: list[str] = [""]
         self.log: list[GroupMetadataValue] = []
         self.generations: dict[int, str] = {}
@@ -62,9 +62,9 @@ class GroupLife(RuleBasedStateMachine):
         skip: bool,
         disk_fails: bool,
     ) -> None:
-        joining = Joining(
+        request = JoinRequest(
             member_id=self.ids[who % len(self.ids)],
-            new_member_id=f"m{len(self.ids)}-{self.callers}",
+            new_member_id=f"m{len(self.ids)}-{self.request_keys}",
             instance_id=instance_id,
             client_id="c",
             client_host="/h",
@@ -75,20 +75,20 @@ class GroupLife(RuleBasedStateMachine):
             require_known_member_id=known,
             can_skip_assignment=skip,
         )
-        self.take(join(self.group, joining, self.caller("join"), self.now), disk_fails)
+        self.take(join(self.group, request, self.new_request_key("join"), self.now), disk_fails)
 
     @rule(who=st.integers(0, 30), stale=st.sampled_from([0, 0, 0, 1]), disk_fails=st.sampled_from([False, False, True]))
     def sync(self, who: int, stale: int, disk_fails: bool) -> None:
         assignments = {member.member_id: f"{self.group.generation}".encode() for member in self.group.members}
-        syncing = Syncing(member_id=self.ids[who % len(self.ids)], generation=self.group.generation - stale, assignments=assignments)
-        self.take(self.group.sync(syncing, self.caller("sync"), self.now), disk_fails)
+        request = SyncRequest(member_id=self.ids[who % len(self.ids)], generation=self.group.generation - stale, assignments=assignments)
+        self.take(self.group.sync(request, self.new_request_key("sync"), self.now), disk_fails)
 
     @rule()
     def everybody_syncs(self) -> None:
         for member_id in sorted((member.member_id for member in self.group.members), key=lambda one: one == self.group.leader_id):
             if member_id in self.group.members:
-                syncing = Syncing(member_id=member_id, generation=self.group.generation, assignments={member_id: b"x"})
-                self.take(self.group.sync(syncing, self.caller("sync"), self.now))
+                request = SyncRequest(member_id=member_id, generation=self.group.generation, assignments={member_id: b"x"})
+                self.take(self.group.sync(request, self.new_request_key("sync"), self.now))
 
     @rule(who=st.integers(0, 30), instance_id=instance_ids)
     def heartbeat(self, who: int, instance_id: str | None) -> None:
@@ -96,7 +96,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 30), instance_id=instance_ids, disk_fails=st.booleans())
     def leave(self, who: int, instance_id: str | None, disk_fails: bool) -> None:
-        _, outcome = self.group.leave([Leaving(self.ids[who % len(self.ids)], instance_id)], self.now)
+        _, outcome = self.group.leave([LeavingMember(self.ids[who % len(self.ids)], instance_id)], self.now)
         self.take(outcome, disk_fails)
 
     @rule(delta_ms=st.sampled_from([1, 2_999, 3_000, 6_000, 20_000, 400_000]))
@@ -125,10 +125,10 @@ class GroupLife(RuleBasedStateMachine):
 
     # --- the runtime's part -------------------------------------------------------------------------------------------------------
 
-    def caller(self, kind: str) -> int:
-        self.callers += 1
-        self.open[self.callers] = kind
-        return self.callers
+    def new_request_key(self, kind: str) -> int:
+        self.request_keys += 1
+        self.open[self.request_keys] = kind
+        return self.request_keys
 
     def move_to(self, mono_ms: int) -> None:
         self.now = Now(mono_ms, 1_000_000 + mono_ms)
@@ -137,12 +137,12 @@ class GroupLife(RuleBasedStateMachine):
         replies = list(outcome.replies)
         if outcome.record is not None and disk_fails:
             replies = [reply._replace(result=replace(reply.result, error=ErrorCode.NOT_COORDINATOR)) for reply in replies]
-            replies += self.group.abandon(self.now).replies
+            replies += self.group.on_write_failed(self.now).replies
         elif outcome.record is not None:
             self.log.append(outcome.record)
             self.group.apply(outcome.record)
         for reply in replies:
-            kind = self.open.pop(reply.caller)
+            kind = self.open.pop(reply.request_key)
             assert isinstance(reply.result, JoinGroupResult if kind == "join" else SyncGroupResult)
             if isinstance(reply.result, JoinGroupResult):
                 self.check_join(reply.result)
@@ -191,7 +191,12 @@ class GroupLife(RuleBasedStateMachine):
 
     @invariant()
     def every_ticket_still_open_is_held_by_exactly_one_member(self) -> None:
-        held = [caller for member in self.group.members for caller in (member.awaiting_join, member.awaiting_sync) if caller is not None]
+        held = [
+            request_key
+            for member in self.group.members
+            for request_key in (member.awaiting_join, member.awaiting_sync)
+            if request_key is not None
+        ]
         assert sorted(map(str, held)) == sorted(map(str, self.open))
 
     @invariant()

@@ -18,31 +18,31 @@ from ottla.broker.cluster.metadata_records import (
     TopicRecord,
 )
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
-from tests.support.controller_differential import STEPS, Tally, differences, shrunk
-from tests.support.controller_judge import Answer, Ask, ControllerJudge, Known, Order
+from tests.support.controller_differential import STEPS, Tally, differences, shrink_plan
 from tests.support.controller_topic_steps import KINDS, plan
+from tests.support.kafka_controller import Answer, KafkaController, Known, Order, Request
 from tests.support.ottlas_controller import OttlasController, Verdict
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[ControllerJudge]:
+def kafka() -> Iterator[KafkaController]:
     try:
-        with ControllerJudge() as kafka:
+        with KafkaController() as kafka:
             yield kafka
     except KafkaMissing as missing:
         pytest.skip(str(missing))
 
 
-def test_the_steps_of_a_sequence_make_kafkas_controller_decide_of_brokers_and_partitions(judge: ControllerJudge) -> None:
+def test_the_steps_of_a_sequence_make_kafkas_controller_decide_of_brokers_and_partitions(kafka: KafkaController) -> None:
     known, decided, refused, orders = Known(), Counter[str](), 0, 0
     sequence = plan(3, length=100)
-    known.learn(sequence.start, judge.carry_out(sequence.start))
+    known.learn(sequence.start, kafka.execute(sequence.start))
     for step in sequence.steps:
         for order in KINDS[step.kind](known, Random(step.seed)):
-            answer = judge.carry_out(order)
+            answer = kafka.execute(order)
             known.learn(order, answer)
             decided.update(type(record).__name__ for record in answer.decoded())
-            refused += isinstance(order, Ask) and not answer.records
+            refused += isinstance(order, Request) and not answer.records
             orders += 1
     kinds = (RegisterBrokerRecord, BrokerRegistrationChangeRecord, TopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord)
     assert {kind.__name__ for kind in kinds} <= decided.keys()
@@ -50,22 +50,22 @@ def test_the_steps_of_a_sequence_make_kafkas_controller_decide_of_brokers_and_pa
     assert 0 < refused < orders
 
 
-def test_a_controller_that_starts_knows_nothing_of_the_one_before(judge: ControllerJudge) -> None:
+def test_a_controller_that_starts_knows_nothing_of_the_one_before(kafka: KafkaController) -> None:
     ends = []
     for _ in range(2):
         known, sequence = Known(), plan(1, length=0)
-        known.learn(sequence.start, judge.carry_out(sequence.start))
-        for order in KINDS["return_all"](known, Random(1)):
-            known.learn(order, judge.carry_out(order))
+        known.learn(sequence.start, kafka.execute(sequence.start))
+        for order in KINDS["restore_brokers"](known, Random(1)):
+            known.learn(order, kafka.execute(order))
         ends.append((known.end_offset, [broker.epoch for broker in known.image.brokers.values()]))
     assert ends[0][0] > 6
     assert ends[0] == ends[1]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_ottla_decides_what_kafka_decides(judge: ControllerJudge, seed: int) -> None:
+def test_ottla_decides_what_kafka_decides(kafka: KafkaController, seed: int) -> None:
     tally = Tally()
-    found = list(differences(plan(seed, STEPS), judge, tally))
+    found = list(differences(plan(seed, STEPS), kafka, tally))
     assert found == [], "\n".join(map(str, found))
     assert (tally.records > 50, tally.responses > 100, tally.not_judged) == (True, True, Counter())
 
@@ -73,16 +73,16 @@ def test_ottla_decides_what_kafka_decides(judge: ControllerJudge, seed: int) -> 
 class Forgetful(OttlasController):
     """A controller with a bug: unregistering a broker writes no record."""
 
-    def carry_out(self, order: Order, theirs: Answer) -> Verdict | None:
-        verdict = super().carry_out(order, theirs)
-        is_unregistration = isinstance(order, Ask) and isinstance(order.message, UnregisterBrokerRequest)
+    def execute(self, order: Order, theirs: Answer) -> Verdict | None:
+        verdict = super().execute(order, theirs)
+        is_unregistration = isinstance(order, Request) and isinstance(order.message, UnregisterBrokerRequest)
         return verdict._replace(records=[]) if verdict is not None and is_unregistration else verdict
 
 
-def test_a_decision_that_differs_is_found_and_its_sequence_cut_down(judge: ControllerJudge) -> None:
+def test_a_decision_that_differs_is_found_and_its_sequence_cut_down(kafka: KafkaController) -> None:
     long = plan(6, STEPS)
-    kinds = {found.kind for found in differences(long, judge, Tally(), Forgetful)}
+    kinds = {found.kind for found in differences(long, kafka, Tally(), Forgetful)}
     assert kinds == {"UnregisterBroker records"}
-    short = shrunk(long, judge, kinds.pop(), Forgetful)
+    short = shrink_plan(long, kafka, kinds.pop(), Forgetful)
     assert [step.kind for step in short.steps][-1] == "unregister"
     assert len(short.steps) == 2

@@ -15,14 +15,14 @@ from ottla.broker.sim.loop import SimLoop
 from ottla.broker.sim.nemesis import Fault, Nemesis
 from ottla.broker.sim.sim_client import SimClient
 from ottla.broker.sim.sim_cluster import SimCluster, run, sleep, until
-from ottla.broker.sim.sim_judge import Watch, unequal_replicas, unsettled
+from ottla.broker.sim.sim_judge import ClusterChecker, unequal_replicas, unsettled
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
 from ottla.broker.sim.simulation import undisturbed
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 
 SEEDS = 4
 WORK_MS = 8_000
-LOOK_US = 1_000
+CHECK_US = 1_000
 KINDS = ("kill", "stop", "pause", "isolated", "cut", "one way", "slow")
 SETTINGS = {
     "broker.session.timeout.ms": "1000",
@@ -54,28 +54,28 @@ class Bounce:
         settings = {**SETTINGS, "unclean.leader.election.enable": str(unclean).lower()}
         self.cluster = SimCluster(self.loop, Random(seed), 3, **settings)
         self.nemesis = Nemesis(self.loop, self.cluster, synced=False)
-        self.watch = Watch(self.cluster)
-        self._looked_us = 0
+        self.checker = ClusterChecker(self.cluster)
+        self._checked_us = 0
 
     def run(self) -> None:
         """Run the faults under load, and check the partition's invariants. Raises Violation."""
-        run(self.loop, self._whole())
+        run(self.loop, self._run_plan())
 
-    async def _whole(self) -> None:
+    async def _run_plan(self) -> None:
         loop, cluster = self.loop, self.cluster
-        loop.on_idle = self._look
+        loop.on_idle = self._check
         cluster.start()
         assert await until(loop, cluster.all_serve, 20_000), "the cluster does not start"
         await self._create()
         began_ms = loop.now_us // 1_000
-        self.nemesis.follow(bounces(self.random, began_ms + 500, began_ms + WORK_MS))
+        self.nemesis.schedule(bounces(self.random, began_ms + 500, began_ms + WORK_MS))
         for number, acks in enumerate((-1, 1)):
             producer = SimProducer(f"p{number}", cluster, Random(number), ClientHistory(), acks=acks, idempotent=False)
             producer.start(producer.produce([("t", 0), ("t", 1)], began_ms + WORK_MS, 200))
         await sleep(loop, WORK_MS)
         self.nemesis.heal()
         assert await until(loop, lambda: not unsettled(cluster), 180_000, 200), unsettled(cluster)
-        self.watch.look()
+        self.checker.check()
         assert unequal_replicas(cluster) == []
 
     async def _create(self) -> None:
@@ -83,16 +83,16 @@ class Bounce:
         done = asyncio.Event()
 
         async def create() -> None:
-            await client.anybody(CreateTopicsRequest([CreatableTopic("t", 2, 3)]))
+            await client.call_any(CreateTopicsRequest([CreatableTopic("t", 2, 3)]))
             done.set()
 
         client.start(create())
         assert await until(self.loop, done.is_set, 20_000), "the topic is not made"
 
-    def _look(self) -> None:
-        if self.loop.now_us - self._looked_us >= LOOK_US:
-            self._looked_us = self.loop.now_us
-            self.watch.look()
+    def _check(self) -> None:
+        if self.loop.now_us - self._checked_us >= CHECK_US:
+            self._checked_us = self.loop.now_us
+            self.checker.check()
 
 
 def outcome(seed: int, *, unclean: bool) -> tuple[int, int]:
@@ -100,7 +100,7 @@ def outcome(seed: int, *, unclean: bool) -> tuple[int, int]:
     with undisturbed():
         bounce = Bounce(seed, unclean=unclean)
         bounce.run()
-        found = bounce.watch.cuts_below, bounce.watch.unclean_elections
+        found = bounce.checker.truncations_below_mark, bounce.checker.unclean_elections
         del bounce
     return found
 

@@ -134,8 +134,8 @@ def delete_records(leader: FetchingLeader, partition: Partition, rng: Random) ->
     leader.delete_records(partition, rng.randrange(6))
 
 
-def look_for_laggards(_: FetchingLeader, partition: Partition, __: Random) -> None:
-    partition.look_for_laggards()
+def maybe_shrink_isr(_: FetchingLeader, partition: Partition, __: Random) -> None:
+    partition.maybe_shrink_isr()
 
 
 def answer_proposals(leader: FetchingLeader, _: Partition, rng: Random) -> None:
@@ -180,7 +180,7 @@ EVENTS: dict[Callable[[FetchingLeader, Partition, Random], None], int] = {
     produce: 40,
     end_transaction: 8,
     delete_records: 6,
-    look_for_laggards: 10,
+    maybe_shrink_isr: 10,
     answer_proposals: 8,
     elect: 4,
     alter_in_sync_set: 4,
@@ -258,7 +258,7 @@ class Twins:
                 assert answer.result() == expected.result()
                 fetcher.answered(answer.result())
                 del self.waiting[fetcher]
-        assert dirty.waits.parked == walking.waits.parked
+        assert dirty.waits.waiting == walking.waits.waiting
         assert dirty.state() == walking.state()
 
     def stop(self) -> None:
@@ -310,7 +310,7 @@ async def test_a_follower_that_caught_up_while_it_left_the_in_sync_set_joins_aga
     leader.fetch(of_follower(at(0), epoch=0), version=15)
     leader.produce(partition, 1)
     leader.clock.advance(LAG_MS + 1)
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     leader.fetch(of_follower(at(1), epoch=1), version=15)
     assert leader.dirty[1] == 0, "it has everything, and is in sync until the controller answers"
     leader.answer_proposals(accept=True)
@@ -353,4 +353,4 @@ async def test_the_first_request_of_a_session_that_is_cancelled_leaves_nothing_b
     assert leader.partitions.get("t", 0).end_watchers
     task.cancel()
     await settle(3)
-    assert (leader.waits.parked, leader.partitions.get("t", 0).end_watchers) == (0, {})
+    assert (leader.waits.waiting, leader.partitions.get("t", 0).end_watchers) == (0, {})

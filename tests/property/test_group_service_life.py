@@ -14,8 +14,8 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
-from ottla.broker.groups.classic import ClassicGroup, Leaving, Syncing
-from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.classic import ClassicGroup, LeavingMember, SyncRequest
+from ottla.broker.groups.classic_join import JoinRequest
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_heartbeat import Heartbeat
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
@@ -106,7 +106,7 @@ class Life:
             self.ids.append(answer.member_id)
 
     def join(self, group_id: str, member_id: str, instance_id: str | None) -> object:
-        joining = Joining(
+        request = JoinRequest(
             member_id=member_id,
             new_member_id=f"m{len(self.ids)}-{self.random.random()}",
             instance_id=instance_id,
@@ -118,12 +118,12 @@ class Life:
             protocols=(JoinProtocol("range", self.random.choice(SUBSCRIPTIONS)),),
             require_known_member_id=self.random.random() < 0.5,
         )
-        return self.service.join(group_id, joining)
+        return self.service.join(group_id, request)
 
     def sync(self, group_id: str, member_id: str, instance_id: str | None) -> object:
         given = dict.fromkeys(self.ids[-5:], ASSIGNMENT)
-        syncing = Syncing(member_id=member_id, instance_id=None, generation=self.generation(group_id, member_id), assignments=given)
-        return self.service.sync(group_id, syncing)
+        request = SyncRequest(member_id=member_id, instance_id=None, generation=self.generation(group_id, member_id), assignments=given)
+        return self.service.sync(group_id, request)
 
     def beat(self, group_id: str, member_id: str, instance_id: str | None) -> object:
         return self.service.heartbeat(group_id, member_id, instance_id, self.generation(group_id, member_id))
@@ -147,7 +147,7 @@ class Life:
         return self.service.consumer_heartbeat(beat)
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> object:
-        return self.service.leave(group_id, [Leaving(member_id, instance_id)])
+        return self.service.leave(group_id, [LeavingMember(member_id, instance_id)])
 
     def other(self, group_id: str, member_id: str, instance_id: str | None) -> object:
         what = self.random.randrange(6)

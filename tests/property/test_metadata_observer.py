@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.cluster.metadata_records import ConfigRecord
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.runtime.nodes.observer import ObserverSettings
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
+from ottla.broker.runtime.nodes.snapshot_generator import SnapshotPolicy
 from ottla.broker.storage.raft_log import MetadataRetention
 from tests.support.observer_harness import ObserverHarness
 from tests.support.simulation import TimelessLoop

@@ -27,7 +27,7 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
-from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Writer
+from ottla.broker.runtime.coordination.txn_verification import TransactionalProducer, TxnVerification
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryNetwork
@@ -259,14 +259,14 @@ class Producers:
 @contextmanager
 def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Count the requests that the fast path answers or passes on, those that begin a transaction in their partition, and throttled ones."""
-    answer, at_once, allows, produced = ProduceLane.answer, TxnVerification.at_once, Authorizer.allows, Throttling.produced
+    answer, at_once, allows, produced = ProduceLane.answer, TxnVerification.verify_without_waiting, Authorizer.allows, Throttling.produced
 
     def counted_answer(self: ProduceLane, *given: Any) -> Any:
         found = answer(self, *given)
         taken["passed on" if found is None else "answered"] += 1
         return found
 
-    def verified(self: TxnVerification, writer: Writer, partition: Partition, sequence: int) -> Any:
+    def verified(self: TxnVerification, writer: TransactionalProducer, partition: Partition, sequence: int) -> Any:
         guard = at_once(self, writer, partition, sequence)
         taken["added" if writer.adds else "verified"] += guard is not None
         return guard
@@ -285,7 +285,7 @@ def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         patch.setattr(Throttling, "produced", charged)
         patch.setattr(Authorizer, "allows", judged)
         patch.setattr(ProduceLane, "answer", counted_answer)
-        patch.setattr(TxnVerification, "at_once", verified)
+        patch.setattr(TxnVerification, "verify_without_waiting", verified)
         yield
 
 

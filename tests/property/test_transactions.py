@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.broker.txns import decide
 from ottla.broker.txns.coordinator import TxnCoordinator
 from ottla.broker.txns.decide import Decision, Expected
-from ottla.broker.txns.states import MOVES, PREPARED, TxnState
+from ottla.broker.txns.states import PREPARED, VALID_TRANSITIONS, TxnState
 from ottla.broker.txns.transaction import EPOCH_MAX, Transaction
 from ottla.broker.txns.txn_records import TxnRecord, decode_record, encode_record
 from ottla.protocol.error_codes import ErrorCode
@@ -55,7 +55,7 @@ class Coordinator:
     def write(self, name: str, after: Transaction | None) -> None:
         before = self.machine.transactions.get(name)
         if after is not None and before is not None:
-            assert after.state in MOVES[before.state]
+            assert after.state in VALID_TRANSITIONS[before.state]
             assert (after.producer_id, after.producer_epoch) >= (before.producer_id, before.producer_epoch), "an epoch went back"
         assert after is None or 0 <= after.producer_epoch <= EPOCH_MAX
         record = TxnRecord(name, after)

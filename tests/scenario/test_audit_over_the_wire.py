@@ -15,7 +15,7 @@ from ottla.spark_jobs.corpus.groups import GROUPS
 from ottla.spark_jobs.corpus.legal import LEGAL
 from ottla.spark_jobs.corpus.random_logs import RANDOM_LOGS
 from ottla.spark_jobs.corpus.replays import REPLAYS
-from ottla.spark_jobs.corpus.score import EVERY, findings
+from ottla.spark_jobs.corpus.score import ALL_SAMPLES, findings
 from ottla.spark_jobs.corpus.transactions import TRANSACTIONS
 from ottla.spark_jobs.corpus.writer import flip
 from ottla.spark_jobs.logs import find_logs
@@ -40,7 +40,7 @@ SERVED = {
 
 
 def judge(path: str | Path, topics: list[str], wire: Wire | None = None) -> DirectoryVerdict:
-    (verdict,) = audit([path], topics=topics, key_field="row", samples=EVERY, engine="duckdb", deep=True, wire=wire).directories
+    (verdict,) = audit([path], topics=topics, key_field="row", samples=ALL_SAMPLES, engine="duckdb", deep=True, wire=wire).directories
     # In some of the corpus no record has such a field, which is reported.
     assert [problem for problem in verdict.problems if "no record has the key" not in problem] == []
     return verdict

@@ -27,7 +27,7 @@ from ottla.testing import InProcessCluster
 from tests.support import share_group_calls, streams_group_calls
 from tests.support.browser import CSS, browser
 from tests.support.cluster_produce import produce_to
-from tests.support.console import HOST, TOKEN, Console, console, served, served_gateway
+from tests.support.console import HOST, TOKEN, Console, running_console, served, served_gateway
 from tests.support.console_page import LARGE, READABLE, SMALL, ConsolePage
 from tests.support.group_calls import commit, find_coordinator, join, sync, wait_until
 from tests.support.share_calls import ACCEPT, RELEASE, ShareMember, acknowledged, acquired, configure
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 HOSTILE = b'<img src=x onerror="document.title=1"><script>document.title=1</script> \xe2\x80\xaelive'
 PATHS = ("/topics/read/0", "/producers", "/transactions", "/groups/reader", "/wire", "/faults", "/cluster")
-ROOMS = ("Topics", "Producers", "Transactions", "Groups", "Wire log", "Faults", "Cluster")
+VIEWS = ("Topics", "Producers", "Transactions", "Groups", "Wire log", "Faults", "Cluster")
 
 
 @pytest.fixture(scope="module")
@@ -51,19 +51,21 @@ def chromium() -> Iterator[webdriver.Chrome]:
 
 
 @pytest.fixture(scope="module")
-def room() -> Iterator[Console]:
-    with console() as found:
+def console() -> Iterator[Console]:
+    with running_console() as found:
         yield found
 
 
 @pytest.fixture
-def page(chromium: webdriver.Chrome, room: Console) -> ConsolePage:
-    return ConsolePage(chromium, room)
+def page(chromium: webdriver.Chrome, console: Console) -> ConsolePage:
+    return ConsolePage(chromium, console)
 
 
-def test_the_printed_address_opens_the_page_with_the_token_and_leaves_the_address_bar(chromium: webdriver.Chrome, room: Console) -> None:
-    room.broker.topics.create("behind-the-token")
-    with served(room.broker, MovableClock(), open_local=False) as closed:
+def test_the_printed_address_opens_the_page_and_the_token_is_removed_from_the_address_bar(
+    chromium: webdriver.Chrome, console: Console
+) -> None:
+    console.broker.topics.create("behind-the-token")
+    with served(console.broker, MovableClock(), open_local=False) as closed:
         page = ConsolePage(chromium, closed)
         chromium.get(f"{closed.url}#token={TOKEN}")
         page.find("a", "behind-the-token")
@@ -72,22 +74,22 @@ def test_the_printed_address_opens_the_page_with_the_token_and_leaves_the_addres
         page.find("a", "behind-the-token")
 
 
-def test_records_show_up_as_they_arrive_and_are_text_whatever_they_say(page: ConsolePage, room: Console) -> None:
-    room.broker.topics.create("orders", 2, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+def test_new_records_appear_and_are_shown_as_text_even_if_they_contain_html(page: ConsolePage, console: Console) -> None:
+    console.broker.topics.create("orders", 2, {"message.timestamp.after.max.ms": str(2**63 - 1)})
     page.driver.get("about:blank")  # the page of the test before requests something every second
     page.driver.get_log("performance")
     page.open("/topics")
     page.find("a", "orders").click()
     page.find("table a", "1").click()
     page.wait_for("Nothing was written yet")
-    with room.client() as client:
+    with console.client() as client:
         produce(client, "orders", b'{"id": 17, "price": 1.10}', HOSTILE, partition=1, producer_id=41, base_sequence=0)
         page.wait_for("<script>document.title=1</script> ‹U+202E›live")
         assert [line.split()[0] for line in page.texts("tr.record")] == ["1", "0"]
         assert "41 epoch 0" in page.texts("tr.record")[0]
         produce(client, "orders", b"one more", partition=1)
         page.wait_for("one more")
-    with room.client() as client:
+    with console.client() as client:
         never = build_batch([SimpleRecord(None, b"never", 2**62)])
         assert produce_as(client, None, never, topic="orders", index=1).error_code == 0
     page.wait_for("beyond all dates")
@@ -99,24 +101,24 @@ def test_records_show_up_as_they_arrive_and_are_text_whatever_they_say(page: Con
     assert page.complaints() == []
     sent = [json.loads(entry["message"])["message"] for entry in page.driver.get_log("performance")]
     asked = {one["params"]["request"]["url"] for one in sent if one["method"] == "Network.requestWillBeSent"}
-    assert {url for url in asked if not url.startswith(room.url)} == {"about:blank"} & asked
+    assert {url for url in asked if not url.startswith(console.url)} == {"about:blank"} & asked
 
 
-def test_a_fault_is_switched_on_with_the_token_and_the_retry_that_follows_is_seen_absorbed(page: ConsolePage, room: Console) -> None:
-    room.broker.topics.create("shop")
+def test_a_fault_is_added_with_the_token_and_the_absorbed_retry_is_shown(page: ConsolePage, console: Console) -> None:
+    console.broker.topics.create("shop")
     page.forget_token()
     page.open("/faults")
     page.find("button", "Lose the next acknowledgement of a write").click()
     page.wait_for("Every change requires it.")
     page.give_token("wrong")
     page.wait_for("That was not the admin port's token.")
-    assert room.broker.faults.rules == []
+    assert console.broker.faults.rules == []
     page.give_token(TOKEN)
     page.wait_for("drop-ack-1")
     write = {"producer_id": 42, "base_sequence": 0}
-    with room.client("shop") as client, pytest.raises(ConnectionError):
+    with console.client("shop") as client, pytest.raises(ConnectionError):
         produce(client, "shop", b"book", **write)
-    with room.client("shop") as client:
+    with console.client("shop") as client:
         assert produce(client, "shop", b"book", **write) == 0
         assert produce(client, "shop", b"pen", producer_id=42, base_sequence=1) == 1
     page.wait_for("retry absorbed")
@@ -133,10 +135,10 @@ def test_a_fault_is_switched_on_with_the_token_and_the_retry_that_follows_is_see
     assert page.complaints(expected="401") == []
 
 
-def test_a_rejected_token_is_forgotten_and_one_given_meanwhile_is_kept(page: ConsolePage) -> None:
+def test_a_rejected_token_is_deleted_and_a_token_entered_meanwhile_is_kept(page: ConsolePage) -> None:
     page.forget_token()
     page.open("/faults")
-    page.wait_for_room("faults")
+    page.wait_for_view("faults")
     page.hold('options.method !== "GET" || options.headers.Authorization === "Bearer wrong"')
     page.find("button", "Stop the next transaction before its markers").click()
     page.give_token("wrong")
@@ -154,13 +156,13 @@ def test_a_rejected_token_is_forgotten_and_one_given_meanwhile_is_kept(page: Con
     page.wait_for("None: every request is handled as it comes.")
 
 
-def test_a_long_value_is_shown_by_the_newest_schema_when_an_earlier_response_arrives_late(page: ConsolePage, room: Console) -> None:
+def test_a_long_value_is_shown_by_the_newest_schema_when_an_earlier_response_arrives_late(page: ConsolePage, console: Console) -> None:
     fastavro = pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
-    room.broker.topics.create("late")
+    console.broker.topics.create("late")
     schema = {"type": "record", "name": "Order", "fields": [{"name": "note", "type": "string"}]}
     written = io.BytesIO()
     fastavro.schemaless_writer(written, schema, {"note": "n" * 2_000})
-    with room.client() as client:
+    with console.client() as client:
         produce(client, "late", written.getvalue())
         page.open("/topics/late/0")
         page.find("button.offset", "0")
@@ -180,14 +182,14 @@ def test_a_long_value_is_shown_by_the_newest_schema_when_an_earlier_response_arr
     assert page.texts("pre")[0].endswith('nnn"\n}')
 
 
-def test_records_in_avro_and_protobuf_are_read_by_a_schema_that_the_reader_gives(page: ConsolePage, room: Console, tmp_path: Path) -> None:
+def test_avro_and_protobuf_records_are_decoded_with_an_uploaded_schema(page: ConsolePage, console: Console, tmp_path: Path) -> None:
     fastavro = pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
     pytest.importorskip("google.protobuf", reason="the same")
-    room.broker.topics.create("avro")
+    console.broker.topics.create("avro")
     schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": "string"}]}
     written = io.BytesIO()
     fastavro.schemaless_writer(written, schema, {"id": 7, "note": "n" * 2_000})
-    with room.client() as client:
+    with console.client() as client:
         produce(client, "avro", written.getvalue())
     page.forget_token()
     page.open("/topics/avro/0")
@@ -208,24 +210,24 @@ def test_records_in_avro_and_protobuf_are_read_by_a_schema_that_the_reader_gives
     form = "form[aria-label='Protobuf']"
     page.find(f"{form} [name=descriptors]").send_keys(str(written))
     page.find(f"{form} [name=message]").send_keys("google.protobuf.FileDescriptorProto")
-    with room.client() as client:
+    with console.client() as client:
         produce(client, "avro", b"\x0a\x0ashop.proto")
     page.find(f"{form} button").click()
     page.wait_for('{"name": "shop.proto"}')
 
 
-def test_a_hanging_transaction_is_named_and_ends_when_the_clock_is_moved(page: ConsolePage, room: Console) -> None:
-    room.broker.topics.create("payments")
-    with room.client("bank") as client:
+def test_a_hanging_transaction_is_shown_and_ends_when_the_clock_is_advanced(page: ConsolePage, console: Console) -> None:
+    console.broker.topics.create("payments")
+    with console.client("bank") as client:
         for name, commit_it in (("pay-1", True), ("pay-2", False), ("pay-3", None)):
             holder = init(client, name)
             holder.add(("payments", 0))
             records = holder_batch(holder.producer_id, holder.epoch, name.encode())
             assert produce_as(client, name, records, topic="payments", version=11).error_code == 0
-            room.broker.clock.advance(8)
+            console.broker.clock.advance(8)
             if commit_it is not None:
                 assert holder.end(commit=commit_it).error_code == 0
-                room.broker.clock.advance(4)
+                console.broker.clock.advance(4)
     page.open("/transactions")
     page.find("section a", "payments-0").click()
     page.wait_for("Records of payments-0")
@@ -245,9 +247,9 @@ def test_a_hanging_transaction_is_named_and_ends_when_the_clock_is_moved(page: C
     page.wait_for("None: every last stable offset is at its high watermark.")
 
 
-def test_a_lag_is_seen_to_grow(page: ConsolePage, room: Console) -> None:
-    room.broker.topics.create("t", 2)
-    with room.client("billing") as client:
+def test_a_growing_lag_is_shown(page: ConsolePage, console: Console) -> None:
+    console.broker.topics.create("t", 2)
+    with console.client("billing") as client:
         produce(client, "t", *(b"%d" % number for number in range(5)))
         produce(client, "t", b"0", partition=1)
         find_coordinator(client)
@@ -268,16 +270,16 @@ def test_a_lag_is_seen_to_grow(page: ConsolePage, room: Console) -> None:
         page.pictures("lag", height=420)
 
 
-def test_a_share_groups_deliveries_are_seen_until_each_record_is_accepted(page: ConsolePage, room: Console) -> None:
-    room.broker.topics.create("jobs")
-    with room.client("worker") as client:
+def test_a_share_groups_deliveries_are_shown_until_each_record_is_accepted(page: ConsolePage, console: Console) -> None:
+    console.broker.topics.create("jobs")
+    with console.client("worker") as client:
         settings = {"share__assignment__interval__ms": "0", "share__record__lock__duration__ms": "60000"}
         configure(client, "workers", share__auto__offset__reset="earliest", **settings)
         find_coordinator(client, "workers")
         epoch = share_group_calls.beat(client, group_id="workers", subscribed_topic_names=["jobs"]).member_epoch
         page.open("/groups/workers")
         page.wait_for("share group")
-        wait_until(lambda: bool(room.read("group", name="workers")["shared"]), "the share partition is initialized")
+        wait_until(lambda: bool(console.read("group", name="workers")["shared"]), "the share partition is initialized")
         produce(client, "jobs", b"1", b"2", b"3")
         member = ShareMember(client, "m", "jobs", group_id="workers")
         assert acquired(member.fetch()) == [(0, 2, 1)]
@@ -298,9 +300,9 @@ def test_a_share_groups_deliveries_are_seen_until_each_record_is_accepted(page: 
         assert share_group_calls.beat(client, epoch=-1, group_id="workers").error_code == 0, epoch
 
 
-def test_a_streams_groups_tasks_are_seen(page: ConsolePage, room: Console) -> None:
-    room.broker.topics.create("words", 2)
-    with room.client("counter") as client:
+def test_a_streams_groups_tasks_are_shown(page: ConsolePage, console: Console) -> None:
+    console.broker.topics.create("words", 2)
+    with console.client("counter") as client:
         configure(client, "count", streams__initial__rebalance__delay__ms="0", streams__assignment__interval__ms="0")
         find_coordinator(client, "count")
         assert streams_group_calls.beat(client, group_id="count", topology=topology(["words"])).error_code == 0
@@ -310,10 +312,10 @@ def test_a_streams_groups_tasks_are_seen(page: ConsolePage, room: Console) -> No
         page.until(lambda: [line.split()[-3:] for line in page.texts("[aria-label='Members of count'] tbody tr")] == [tasks], "its tasks")
 
 
-def test_requests_show_up_as_they_pass_and_open_to_their_fields_without_secrets(page: ConsolePage, room: Console) -> None:
+def test_new_requests_appear_and_expand_to_their_fields_without_secrets(page: ConsolePage, console: Console) -> None:
     page.open("/wire")
-    page.wait_for_room("wire")
-    with room.client("shop\u202efed") as client:
+    page.wait_for_view("wire")
+    with console.client("shop\u202efed") as client:
         create(client, "watched")
         produce(client, "watched", b"confidential")
         fetch(client, "watched", index=5)
@@ -333,7 +335,7 @@ def test_requests_show_up_as_they_pass_and_open_to_their_fields_without_secrets(
         page.wait_for("paused")
         setting = AlterableConfig("ssl.key.password", value="correct horse")
         client.call(IncrementalAlterConfigsRequest([AlterConfigsResource(4, "1", [setting])]))
-        wait_until(lambda: bool(room.read("wire", api="IncrementalAlterConfigs")["lines"]), "the request is logged")
+        wait_until(lambda: bool(console.read("wire", api="IncrementalAlterConfigs")["lines"]), "the request is logged")
         assert "IncrementalAlterConfigs" not in page.texts("tbody")[0]
         page.find("button", "Follow").click()
         page.until(lambda: "IncrementalAlterConfigs" in page.texts("tbody")[0], "the line that passed meanwhile")
@@ -343,10 +345,10 @@ def test_requests_show_up_as_they_pass_and_open_to_their_fields_without_secrets(
     assert page.complaints() == []
 
 
-def test_the_wire_logs_filters_choose_lines_that_were_kept_and_those_that_come(page: ConsolePage, room: Console) -> None:
+def test_the_wire_logs_filters_apply_to_stored_and_new_lines(page: ConsolePage, console: Console) -> None:
     page.open("/wire")
-    page.wait_for_room("wire")
-    with room.client("chosen") as client:
+    page.wait_for_view("wire")
+    with console.client("chosen") as client:
         create(client, "filtered")
         fetch(client, "filtered", index=5)
         page.wait_for("filtered-5")
@@ -362,8 +364,8 @@ def test_the_wire_logs_filters_choose_lines_that_were_kept_and_those_that_come(p
     assert page.complaints() == []
 
 
-def test_a_gateways_page_shows_what_passes_it_and_loads_faults(chromium: webdriver.Chrome, room: Console) -> None:
-    with InProcessGateway(f"{HOST}:{room.broker.port}") as gateway, served_gateway(gateway) as served_page:
+def test_a_gateways_page_shows_its_requests_and_adds_faults(chromium: webdriver.Chrome, console: Console) -> None:
+    with InProcessGateway(f"{HOST}:{console.broker.port}") as gateway, served_gateway(gateway) as served_page:
         page = ConsolePage(chromium, served_page)
         chromium.get("about:blank")
         page.complaints()
@@ -376,7 +378,7 @@ def test_a_gateways_page_shows_what_passes_it_and_loads_faults(chromium: webdriv
         page.wait_for("drop-ack-1")
         assert "Stop the next transaction before its markers" not in page.text
         page.find("section a", "The wire log").click()
-        page.wait_for_room("wire")
+        page.wait_for_view("wire")
         with Client(HOST, gateway.port, client_id="shop") as client:
             create(client, "sales")
             with pytest.raises(ConnectionError):
@@ -394,11 +396,11 @@ def test_a_gateways_page_shows_what_passes_it_and_loads_faults(chromium: webdriv
         assert page.complaints() == []
 
 
-def test_the_keyboard_is_enough(page: ConsolePage, room: Console) -> None:
+def test_the_page_can_be_used_with_the_keyboard_alone(page: ConsolePage, console: Console) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    room.broker.topics.create("a-first-one")
-    with room.client() as client:
+    console.broker.topics.create("a-first-one")
+    with console.client() as client:
         produce(client, "a-first-one", b"one more")
     page.open("/topics/a-first-one/0")
     page.wait_for("one more")
@@ -409,7 +411,7 @@ def test_the_keyboard_is_enough(page: ConsolePage, room: Console) -> None:
         if page.driver.execute_script("return document.activeElement.matches('button.offset')"):
             break
     assert reached[0] == "Skip to the content"
-    assert tuple(reached[1 : len(ROOMS) + 1]) == ROOMS
+    assert tuple(reached[1 : len(VIEWS) + 1]) == VIEWS
     page.press(Keys.ENTER)
     page.wait_for("written without idempotence")
     assert page.driver.execute_script("return document.activeElement.getAttribute('aria-expanded')") == "true"
@@ -419,15 +421,15 @@ def test_the_keyboard_is_enough(page: ConsolePage, room: Console) -> None:
     assert page.driver.execute_script("return document.activeElement.id") == "main"
 
 
-def test_every_text_is_readable_in_light_and_dark_and_a_small_screen_scrolls_tables_alone(page: ConsolePage, room: Console) -> None:
-    room.broker.topics.create("read")
-    with room.client() as client:
+def test_every_text_is_readable_in_light_and_dark_and_a_small_screen_scrolls_tables_alone(page: ConsolePage, console: Console) -> None:
+    console.broker.topics.create("read")
+    with console.client() as client:
         produce(client, "read", b'{"a": 1}', producer_id=43, base_sequence=0)
         find_coordinator(client)
         assert commit(client, 0, topic="read", group_id="reader") == 0
     for path in PATHS:
         page.open(path)
-        page.wait_for_room(path.split("/")[1])
+        page.wait_for_view(path.split("/")[1])
         for width, dark in ((LARGE, False), (LARGE, True), (SMALL, False)):
             page.look(width=width, dark=dark)
             found = page.contrasts()
@@ -437,14 +439,14 @@ def test_every_text_is_readable_in_light_and_dark_and_a_small_screen_scrolls_tab
     assert page.complaints() == []
 
 
-def test_a_leader_that_is_killed_is_seen_and_who_leads_now(chromium: webdriver.Chrome) -> None:
+def test_a_killed_leader_and_its_successor_are_shown(chromium: webdriver.Chrome) -> None:
     with InProcessCluster(brokers=3) as cluster:
         cluster.topics.create("orders", 3)
         killed = cluster.wait_until_led("orders")
         shown_broker = next(number for number in cluster.brokers if number != killed)
         assert produce_to(cluster.brokers[killed], b"one", "orders").error_code == 0
-        with served(cluster.brokers[shown_broker], cluster.brokers[shown_broker].movable) as room:
-            page = ConsolePage(chromium, room)
+        with served(cluster.brokers[shown_broker], cluster.brokers[shown_broker].movable) as console:
+            page = ConsolePage(chromium, console)
             page.open("/cluster")
             page.wait_for("every partition has a leader")
             assert [line.split()[:2] for line in page.texts("[aria-label='Brokers'] tbody tr")][killed - 1] == [str(killed), "serving"]
@@ -466,16 +468,16 @@ def test_a_leader_that_is_killed_is_seen_and_who_leads_now(chromium: webdriver.C
             page.find(".list input[type=search]").send_keys(absent)
             page.until(lambda: len(page.texts(".list li")) == 1, "one topic")
             page.find("nav a", "Cluster").click()
-            page.wait_for_room("Cluster")
+            page.wait_for_view("Cluster")
             page.find("nav a", "Topics").click()
-            page.wait_for_room("Topics")
+            page.wait_for_view("Topics")
             assert page.driver.execute_script("return document.querySelector('.list input').value") == absent
             page.open("/topics/nowhere/%")
             page.wait_for("There is no such topic.")
 
 
-def test_from_another_host_the_page_asks_for_the_token_before_it_shows_anything(page: ConsolePage, room: Console) -> None:
-    room.broker.topics.create("shown-to-few")
+def test_from_another_host_the_page_requests_the_token_before_it_shows_data(page: ConsolePage, console: Console) -> None:
+    console.broker.topics.create("shown-to-few")
     page.forget_token()
     page.open("/topics", host="another.localhost")
     page.wait_for("answers nothing without it")

@@ -67,7 +67,7 @@ async def ended(cluster: BrokerCluster) -> None:
 async def prepared_and_stuck(cluster: BrokerCluster) -> Producer:
     """Commit a transaction whose markers do not reach broker 3."""
     producer = await written(cluster)
-    cluster.members[1].plug.pull("node2")
+    cluster.members[1].network.cut_off("node2")
     assert await producer.end(1) == ErrorCode.NONE
     await cluster.until(lambda: bool(markers(cluster.members[3], AT_3)), "it is over")
     assert not is_stable(cluster.members[2], AT_2)
@@ -103,9 +103,9 @@ async def test_a_batch_is_written_only_where_the_coordinator_on_another_broker_k
     assert await producer.write(2, AT_2, version=11) == ErrorCode.TRANSACTION_ABORTABLE
     assert await producer.write(2, AT_2, version=10) == ErrorCode.INVALID_TXN_STATE
     assert await producer.add(1, AT_2) == [ErrorCode.NONE]
-    cluster.members[2].plug.pull("node1")
+    cluster.members[2].network.cut_off("node1")
     assert await producer.write(2, AT_2, version=11) == ErrorCode.NOT_ENOUGH_REPLICAS
-    cluster.members[2].plug.cut.clear()
+    cluster.members[2].network.cut.clear()
     await cluster.pass_ms(2_000)
     assert await producer.write(2, AT_2, version=11) == ErrorCode.NONE
 
@@ -148,7 +148,7 @@ async def test_a_coordinator_that_dies_between_the_markers_is_followed_by_one_th
 async def test_a_decision_that_was_not_committed_dies_with_its_leadership_and_whoever_waits_is_told(cluster: BrokerCluster) -> None:
     producer = await written(cluster)
     for node in (2, 3):
-        cluster.members[node].plug.pull("node1")
+        cluster.members[node].network.cut_off("node1")
     answer = await producer.sends_end(1)
     commit = await sent(cluster, 1, offset_commit(7), 9)
     await cluster.pass_ms(300)
@@ -158,7 +158,7 @@ async def test_a_decision_that_was_not_committed_dies_with_its_leadership_and_wh
     assert answer().error_code == ErrorCode.NOT_COORDINATOR
     assert commit().topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
     for node in (2, 3):
-        cluster.members[node].plug.cut.clear()
+        cluster.members[node].network.cut.clear()
     assert await committed_offset(cluster, 2) == (ErrorCode.NONE, -1)
     assert markers(cluster.members[2], AT_2) == []
     assert await producer.end(2, commit=False) == ErrorCode.NONE
@@ -173,7 +173,7 @@ async def test_a_decision_that_was_not_committed_dies_with_its_leadership_and_wh
 @played_by(play)
 async def test_what_is_not_committed_in_time_is_no_coordinators_to_acknowledge(cluster: BrokerCluster) -> None:
     for node in (2, 3):
-        cluster.members[node].plug.pull("node1")
+        cluster.members[node].network.cut_off("node1")
     commit = await sent(cluster, 1, offset_commit(7), 9)
     await cluster.pass_ms(4_900)
     assert commit() is None
@@ -184,15 +184,15 @@ async def test_what_is_not_committed_in_time_is_no_coordinators_to_acknowledge(c
 @played_by(play)
 async def test_a_new_coordinator_reads_its_predecessors_uncommitted_records_and_serves_them_once_committed(cluster: BrokerCluster) -> None:
     assert (await cluster.ask(1, offset_commit(6), 9)).topics[0].partitions[0].error_code == ErrorCode.NONE
-    cluster.members[3].plug.pull("node1")
+    cluster.members[3].network.cut_off("node1")
     commit = await sent(cluster, 1, offset_commit(7), 9)
     await cluster.pass_ms(300)
     assert commit() is None
-    cluster.members[3].plug.pull("node2")
+    cluster.members[3].network.cut_off("node2")
     await elect(cluster, OFFSETS, 2)
     log = cluster.members[2].partition(*OFFSETS).log
     assert log.high_watermark < log.log_end_offset
-    cluster.members[3].plug.cut.clear()
+    cluster.members[3].network.cut.clear()
     assert await committed_offset(cluster, 2) == (ErrorCode.NONE, 7)
     assert log.high_watermark == log.log_end_offset
 
@@ -242,7 +242,7 @@ async def test_a_marker_follows_a_partition_whose_leader_moves(cluster: BrokerCl
 async def test_a_marker_that_not_every_in_sync_replica_gets_is_answered_as_timed_out(cluster: BrokerCluster) -> None:
     producer = await written(cluster)
     for node in (2, 3):
-        cluster.members[node].plug.pull("node1")
+        cluster.members[node].network.cut_off("node1")
     marker = k27.WritableTxnMarker(producer.producer_id, producer.epoch + 1, False, [k27.WritableTxnMarkerTopic("t", [0])], 0, 2)
     answer = await sent(cluster, 1, k27.WriteTxnMarkersRequest([marker]), 2)
     await cluster.pass_ms(4_900)
@@ -250,7 +250,7 @@ async def test_a_marker_that_not_every_in_sync_replica_gets_is_answered_as_timed
     await cluster.pass_ms(200)
     assert answer().markers[0].topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     for node in (2, 3):
-        cluster.members[node].plug.cut.clear()
+        cluster.members[node].network.cut.clear()
 
 
 @played_by(play)
@@ -282,13 +282,13 @@ async def test_a_broker_that_is_down_for_minutes_gets_its_marker_when_it_is_back
 @played_by(play)
 async def test_a_deposed_coordinator_that_does_not_know_it_is_fenced_by_its_successors_records(cluster: BrokerCluster, heals: bool) -> None:
     await prepared_and_stuck(cluster)
-    cluster.members[1].plug.pull("c3000")
+    cluster.members[1].network.cut_off("c3000")
     await elect(cluster, STATE, 2, isr=(2, 3))
     await cluster.until(lambda: is_stable(cluster.members[2], AT_2), "it is over")
     assert cluster.members[1].partition(*STATE).leads
-    cluster.members[1].plug.cut.discard("node2")
+    cluster.members[1].network.cut.discard("node2")
     if heals:
-        cluster.members[1].plug.cut.clear()
+        cluster.members[1].network.cut.clear()
     await cluster.pass_ms(30_000)
     assert outcomes(cluster.members[2], AT_2) == [(COMMIT, 1)]
     (seen,) = cluster.members[2].partition(*AT_2).log.producers()
@@ -298,4 +298,4 @@ async def test_a_deposed_coordinator_that_does_not_know_it_is_fenced_by_its_succ
     producer = await Producer(cluster).init(2)
     assert await producer.write(2, AT_2) == ErrorCode.NONE
     assert await producer.end(2) == ErrorCode.NONE
-    cluster.members[1].plug.cut.clear()
+    cluster.members[1].network.cut.clear()

@@ -181,9 +181,9 @@ def test_an_unknown_producer_may_begin_with_any_sequence(harness: LogHarness, be
 @every_way
 def test_from_transaction_version_2_on_an_unknown_transactional_producer_begins_with_0(harness: LogHarness, between: Between) -> None:
     between(harness)
-    harness.log.producer_state.start_verification(PID, 0, 3, adds=True, now_ms=NOW_MS)
+    harness.log.producer_state.start_verification(PID, 0, 3, supports_epoch_bump=True, now_ms=NOW_MS)
     assert refused(harness, batch(PID, 0, 3, transactional=True)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    harness.log.producer_state.start_verification(PID, 0, 0, adds=True, now_ms=NOW_MS)
+    harness.log.producer_state.start_verification(PID, 0, 0, supports_epoch_bump=True, now_ms=NOW_MS)
     assert not harness.append(batch(PID, 0, 0, transactional=True)).duplicate
     between(harness)
     assert not harness.append(batch(PID, 0, 1, transactional=True)).duplicate

@@ -142,7 +142,7 @@ async def test_a_follower_that_would_have_to_leave_at_once_is_not_let_in(cluster
     for end in (0, 1, 2):
         cluster.clock.advance(1)
         await cluster.fetch(1, end, replica=2, current_leader_epoch=1, last_fetched_epoch=1 if end else -1)
-        cluster[1].partition.look_for_laggards()
+        cluster[1].partition.maybe_shrink_isr()
     assert proposed(cluster)[before:] == []
     await cluster.fetch(1, 3, replica=2, current_leader_epoch=1, last_fetched_epoch=1)
     await cluster.pass_time(1_000)

@@ -121,14 +121,14 @@ def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest
     async def body(cluster: BrokerCluster) -> None:
         await create(cluster, partitions=6)
         caplog.clear()
-        cluster.members[1].plug.pull("c3000", "node2", "node3")
+        cluster.members[1].network.cut_off("c3000", "node2", "node3")
         await cluster.pass_ms(300_000)
         alone = [record for record in caplog.records if record.name.startswith("ottla.broker.runtime")]
         kinds = {(record.name, str(record.args)[:20]) for record in alone}
         assert len(kinds) >= 4, "its channels, its life, the metadata and its leaders"
         assert len(alone) < 100, [record.getMessage() for record in alone]
         caplog.clear()
-        cluster.members[1].plug.cut.clear()
+        cluster.members[1].network.cut.clear()
         await cluster.pass_ms(30_000)
         assert "The cluster's metadata is replicated again (after " in caplog.text
         assert "heartbeat: the controller answers (after " in caplog.text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from client_compat.queues.reader import read
-from client_compat.queues.worker import Later, work
+from client_compat.queues.worker import RetryLater, work
 from tests.support.running_broker import RunningBroker
 from tests.support.share_calls import configure
 from tests.support.topic_calls import create, produce
@@ -37,7 +37,7 @@ def test_a_worker_finishes_each_job_once_and_retries_what_it_released(broker: Ru
     def do(job: str) -> None:
         tried.append(job)
         if job == "job 3" and tried.count(job) == 1:
-            raise Later
+            raise RetryLater
         if job == "job 5":
             raise ValueError(job)
 

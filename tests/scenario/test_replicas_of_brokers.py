@@ -405,12 +405,12 @@ async def test_a_consumer_of_another_rack_is_sent_to_the_follower_there_that_has
     await cluster.produce(1, b"a")
     racks = {1: "here", 2: "there", 3: "there"}
     assert (await cluster.fetch(1, 0, rack="there")).preferred_read_replica == -1, "without replica.selector.class"
-    cluster[1].membership.rack_of = racks.get
+    cluster[1].cluster_context.rack_of = racks.get
     sent_on = await cluster.fetch(1, 0, rack="there")
     assert (sent_on.preferred_read_replica, sent_on.records, sent_on.high_watermark) == (3, b"", 1)
     for rack in ("here", "elsewhere", ""):
         assert (await cluster.fetch(1, 0, rack=rack)).preferred_read_replica == -1
-    cluster[2].membership.rack_of = racks.get
+    cluster[2].cluster_context.rack_of = racks.get
     assert (await cluster.fetch(2, 0, rack="here")).preferred_read_replica == -1, "only the leader sends on"
     await cluster[3].crash()
     await cluster.produce(1, b"b")

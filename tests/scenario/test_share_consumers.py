@@ -88,7 +88,7 @@ def everything(member: ShareMember, count: int = 6) -> list[str]:
     """Poll until `count` records are there: one poll may return only the records that one fetch has acquired."""
     found: list[str] = []
     while len(found) < count:
-        answer = member.say("poll")
+        answer = member.send_command("poll")
         assert answer != "nothing", found
         found += answer.split()
     return found
@@ -98,10 +98,15 @@ def everything(member: ShareMember, count: int = 6) -> list[str]:
 def test_explicit_acknowledgements_accept_release_and_reject(harness: Harness) -> None:
     with harness.member() as member:
         assert everything(member) == ALL.split()
-        assert [member.say(command) for command in ("accept 0 1 5", "release 2 4", "reject 3", "commit")] == ["done", "done", "done", "ok"]
+        assert [member.send_command(command) for command in ("accept 0 1 5", "release 2 4", "reject 3", "commit")] == [
+            "done",
+            "done",
+            "done",
+            "ok",
+        ]
         assert everything(member, 2) == ["2:2:2", "4:4:2"]
-        assert [member.say("accept 2 4"), member.say("commit")] == ["done", "ok"]
-        assert member.say("poll 1500") == "nothing"
+        assert [member.send_command("accept 2 4"), member.send_command("commit")] == ["done", "ok"]
+        assert member.send_command("poll 1500") == "nothing"
         member.close()
 
 
@@ -109,10 +114,10 @@ def test_explicit_acknowledgements_accept_release_and_reject(harness: Harness) -
 def test_implicit_acknowledgements_accept_what_was_polled_before(harness: Harness) -> None:
     with harness.member("implicit") as member:
         assert everything(member) == ALL.split()
-        assert member.say("poll 1500") == "nothing"
+        assert member.send_command("poll 1500") == "nothing"
         member.close()
     with harness.member("implicit") as member:
-        assert member.say("poll 1500") == "nothing"
+        assert member.send_command("poll 1500") == "nothing"
         member.close()
 
 
@@ -129,13 +134,13 @@ def test_a_lock_that_is_not_renewed_expires(harness: Harness) -> None:
     harness.configure(share__record__lock__duration__ms=SHORT_LOCK_MS)
     with harness.member() as member:
         assert everything(member) == ALL.split()
-        assert member.say("lock") == SHORT_LOCK_MS
+        assert member.send_command("lock") == SHORT_LOCK_MS
         with harness.member() as other:
             again = [record.split(":") for record in sorted(everything(other))]
             assert [offset for offset, _, _ in again] == [str(offset) for offset in range(6)]
             assert all(int(count) >= 2 for _, _, count in again)  # a busy machine may let several locks expire
-        assert member.say("accept 0 1 2 3 4 5") == "done"
-        assert member.say("commit") == "InvalidRecordStateException"
+        assert member.send_command("accept 0 1 2 3 4 5") == "done"
+        assert member.send_command("commit") == "InvalidRecordStateException"
 
 
 @pytest.mark.parametrize("client", [JAVA, "franz-go"])
@@ -144,16 +149,16 @@ def test_a_renewed_lock_keeps_the_records_from_others_beyond_its_first_end(harne
     with harness.member() as member:
         assert everything(member) == ALL.split()
         with harness.member() as other:
-            assert other.say("commit") == "nothing", "it has started"
+            assert other.send_command("commit") == "nothing", "it has started"
             for _ in range(3):
-                assert [member.say("renew 0 1 2 3 4 5"), member.say("commit")] == ["done", "ok"]
-                assert other.say(f"poll {RENEWED_LOCK_MS * 2 // 5}") == "nothing"
+                assert [member.send_command("renew 0 1 2 3 4 5"), member.send_command("commit")] == ["done", "ok"]
+                assert other.send_command(f"poll {RENEWED_LOCK_MS * 2 // 5}") == "nothing"
                 if harness.client == JAVA:
-                    assert member.say("poll") == ALL  # its client gives renewed records to the program again
-            assert [member.say("release 0 1 2 3 4 5"), member.say("commit")] == ["done", "ok"]
-            again = other.say("poll 5000")
+                    assert member.send_command("poll") == ALL  # its client gives renewed records to the program again
+            assert [member.send_command("release 0 1 2 3 4 5"), member.send_command("commit")] == ["done", "ok"]
+            again = other.send_command("poll 5000")
             if again == "nothing":  # a fetch that the member itself had sent got them
-                again = member.say("poll")
+                again = member.send_command("poll")
             assert again.split() == [f"{offset}:{offset}:2" for offset in range(6)]
 
 
@@ -180,7 +185,11 @@ def test_the_share_groups_tool_describes_resets_and_deletes_a_group(harness: Har
     harness.configure(share__record__lock__duration__ms=LONGEST_LOCK_MS)  # a lock's expiry writes the state, too
     with harness.member() as member:
         assert everything(member) == ALL.split()
-        assert [member.say("accept 0 1 2"), member.say("release 3 4 5"), member.say("commit")] == ["done", "done", "ok"]
+        assert [member.send_command("accept 0 1 2"), member.send_command("release 3 4 5"), member.send_command("commit")] == [
+            "done",
+            "done",
+            "ok",
+        ]
         assert described() == ("0", "3"), "the start offset as of the last write, which accepted the records"
         (state,) = table(share_groups("--describe", *of_group, "--state").replace("COORDINATOR (ID)", "ADDRESS ID"), "GROUP")
         assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
@@ -220,19 +229,23 @@ def test_the_brokers_clock_expires_locks_and_a_restart_keeps_the_state(tmp_path:
         harness = Harness(broker.bootstrap, broker.port, "clock")
         with harness.member() as member:
             assert everything(member) == ALL.split()
-            assert [member.say("accept 0 1 2"), member.say("commit")] == ["done", "ok"]
+            assert [member.send_command("accept 0 1 2"), member.send_command("commit")] == ["done", "ok"]
             member.pause()
             with harness.member() as other:
                 broker.clock.advance(30)
-                first = other.say("poll")
+                first = other.send_command("poll")
                 if first == "nothing":  # a fetch that the paused member had sent got the records: its locks expire, too
                     broker.clock.advance(30)
-                    first = other.say("poll")
+                    first = other.send_command("poll")
                 redelivered = first.split()
                 redelivered += everything(other, 3 - len(redelivered))
                 assert redelivered in [[f"{offset}:{offset}:{count}" for offset in (3, 4, 5)] for count in (2, 3)]
-                assert [other.say("accept 3 4"), other.say("release 5"), other.say("commit")] == ["done", "done", "ok"]
+                assert [other.send_command("accept 3 4"), other.send_command("release 5"), other.send_command("commit")] == [
+                    "done",
+                    "done",
+                    "ok",
+                ]
         broker.kill()
         broker.start()
         with harness.member() as member:
-            assert member.say("poll").split()[0].startswith("5:5:")
+            assert member.send_command("poll").split()[0].startswith("5:5:")

@@ -27,14 +27,14 @@ def test_words_are_counted_once_over_a_kill_of_the_broker(tmp_path: Path) -> Non
         words = WordCount(broker.bootstrap, "words", tmp_path)
         words.write("a b a", "c a")
         with words.member() as member:
-            assert member.say("running") == "RUNNING"
+            assert member.send_command("running") == "RUNNING"
             words.check()
             words.write("a", "b")
             broker.kill()
             broker.start()
             words.write("c c", "b")
             words.check()
-            until(lambda: member.say("tasks"), "active 0_0,0_1,1_0,1_1 standby")
+            until(lambda: member.send_command("tasks"), "active 0_0,0_1,1_0,1_1 standby")
             member.close()
 
 
@@ -43,7 +43,7 @@ def test_words_are_counted_once_over_a_move_and_a_crash_of_the_coordinator(tmp_p
         words = WordCount(cluster.bootstrap, "words", tmp_path, replicas=len(cluster.brokers))
         words.write("a b a", "c a")
         with words.member() as member:
-            assert member.say("running") == "RUNNING"
+            assert member.send_command("running") == "RUNNING"
             words.check()
             index = partition_of(words.name, len(cluster.partitions_of(OFFSETS)))
             leader = cluster.leader_of(OFFSETS, index)
@@ -53,5 +53,5 @@ def test_words_are_counted_once_over_a_move_and_a_crash_of_the_coordinator(tmp_p
             cluster.kill(cluster.leader_of(OFFSETS, index))
             words.write("c c", "b")
             words.check()
-            until(lambda: member.say("tasks"), "active 0_0,0_1,1_0,1_1 standby")
+            until(lambda: member.send_command("tasks"), "active 0_0,0_1,1_0,1_1 standby")
             member.close()

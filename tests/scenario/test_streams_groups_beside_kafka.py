@@ -52,16 +52,16 @@ def test_a_standby_process_takes_over_from_a_killed_one(bootstrap: str, tmp_path
     words.standby_replicas(1)
     words.write("a b a", "c a")
     with words.member("one", application_server="localhost:1111") as one:
-        assert one.say("running") == "RUNNING"
+        assert one.send_command("running") == "RUNNING"
         with words.member("two", application_server="localhost:2222") as two:
-            until(lambda: two.say("tasks"), "active 0_1,1_1 standby 1_0")
-            until(lambda: one.say("tasks"), "active 0_0,1_0 standby 1_1")
+            until(lambda: two.send_command("tasks"), "active 0_1,1_1 standby 1_0")
+            until(lambda: one.send_command("tasks"), "active 0_0,1_0 standby 1_1")
             mine = "standby-text-{0},standby-words-repartition-{0}:standby-words-repartition-{1}"
-            until(lambda: one.say("clients"), f"1111:{mine.format(0, 1)} 2222:{mine.format(1, 0)}")
+            until(lambda: one.send_command("clients"), f"1111:{mine.format(0, 1)} 2222:{mine.format(1, 0)}")
             words.check()
             one.kill()
             words.write("a", "b")
-            until(lambda: two.say("tasks"), "active 0_0,0_1,1_0,1_1 standby")
+            until(lambda: two.send_command("tasks"), "active 0_0,0_1,1_0,1_1 standby")
             words.check()
             two.close()
 
@@ -73,13 +73,13 @@ def test_words_are_counted_once_over_a_rolling_bounce(bootstrap: str, tmp_path: 
     members = {name: words.member(name) for name in names}
     try:
         for member in members.values():
-            assert member.say("running") == "RUNNING"
+            assert member.send_command("running") == "RUNNING"
         for name in names:
             words.write("a b", "c")
             members[name].close()
             words.write("c", "d b")
             members[name] = words.member(name)
-            assert members[name].say("running") == "RUNNING"
+            assert members[name].send_command("running") == "RUNNING"
         words.check()
         for member in members.values():
             member.close()
@@ -92,7 +92,7 @@ def test_two_topics_are_joined(bootstrap: str, tmp_path: Path, tools: Tools) -> 
     for topic in ("join-left", "join-right", "join-pairs"):
         create_topic(bootstrap, topic, PARTITIONS)
     with StreamsMember(bootstrap, "join", tmp_path / "one", "join", "join") as member:
-        assert member.say("running") == "RUNNING"
+        assert member.send_command("running") == "RUNNING"
         for topic, text in (("join-left", "x:1\ny:2\n"), ("join-right", "y:3\nx:4\n")):
             options = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
             good(tools.run("kafka-console-producer", "--bootstrap-server", bootstrap, "--topic", topic, *options, text=text))
@@ -105,12 +105,12 @@ def test_joined_topics_with_different_numbers_of_partitions_stop_the_application
     create_topic(bootstrap, "odd-left", 2)
     create_topic(bootstrap, "odd-right", 3)
     with StreamsMember(bootstrap, "odd", tmp_path / "one", "join", "odd") as member:
-        assert "Following topics do not have the same number of partitions: [{odd-left=2, odd-right=3}]" in member.say("failed")
+        assert "Following topics do not have the same number of partitions: [{odd-left=2, odd-right=3}]" in member.send_command("failed")
 
 
 def test_a_missing_source_topic_stops_the_application(bootstrap: str, tmp_path: Path) -> None:
     with StreamsMember(bootstrap, "none", tmp_path / "one", "words", "none") as member:
-        assert "Source topics none-text are missing." in member.say("failed")
+        assert "Source topics none-text are missing." in member.send_command("failed")
 
 
 def test_the_streams_groups_tool_describes_resets_and_deletes_a_group(bootstrap: str, tmp_path: Path, tools: Tools) -> None:
@@ -121,7 +121,7 @@ def test_the_streams_groups_tool_describes_resets_and_deletes_a_group(bootstrap:
         return run(tools, words, "kafka-streams-groups", *arguments)
 
     with words.member() as member:
-        assert member.say("running") == "RUNNING"
+        assert member.send_command("running") == "RUNNING"
         words.check()
         assert "tool" in streams_groups("--list").split()
         (state,) = table(streams_groups("--describe", "--group", "tool", "--state").replace("COORDINATOR (ID)", "ADDRESS ID"), "GROUP")
@@ -147,7 +147,7 @@ def test_a_group_goes_on_without_a_rebalance_when_kafka_takes_over_the_directory
     words.write("a b a", "c a")
     try:
         with words.member() as member:
-            assert member.say("running") == "RUNNING"
+            assert member.send_command("running") == "RUNNING"
             words.check()
             before = described(kafka.port)
             for last, following in ((ours, kafka), (kafka, ours)):

@@ -15,7 +15,7 @@ from ottla.broker.controller.delete_topics import TopicRef
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.errors import FsyncFailed
-from tests.support.topic_dirs import TopicDir, dying_after
+from tests.support.topic_dirs import TopicDir, failing_after
 
 Operation = Callable[[TopicDir], Awaitable[bool]]
 CALLS_MAX = 400
@@ -68,7 +68,7 @@ async def crash_after(path: Path, operation: Operation, calls: int, *, power: bo
     directory opened again."""
     files = MemoryFiles()
     opened = await prepare(path, files)
-    files.on_call = dying_after(calls)
+    files.on_call = failing_after(calls)
     task = asyncio.ensure_future(operation(opened))
     await asyncio.wait([task, opened.failed], return_when=asyncio.FIRST_COMPLETED)
     died = False

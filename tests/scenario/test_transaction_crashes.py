@@ -25,7 +25,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.control import ControlType
 from ottla.protocol.records.record import iter_records
-from tests.support.topic_dirs import dying_after
+from tests.support.topic_dirs import failing_after
 from tests.support.txn_dirs import TxnDir
 
 PLACES = [("t", 0), ("t", 1), ("u", 0)]
@@ -74,7 +74,7 @@ async def killed_after(path: Path, steps: int, *, torn: bool, commit: bool, vers
     """Run the transaction on a disk that fails after `steps` operations; return the responses, whether the disk survived, and the disk."""
     files = MemoryFiles()
     opened = await begin(path, files)
-    files.on_call = tearing_after(steps, files) if torn else dying_after(steps)
+    files.on_call = tearing_after(steps, files) if torn else failing_after(steps)
     observed = Observed()
     with contextlib.suppress(Rejected):  # the disk has failed: the client gets no more responses
         run_transaction(opened, observed, commit=commit, version=version)
@@ -85,14 +85,14 @@ async def killed_after(path: Path, steps: int, *, torn: bool, commit: bool, vers
 
 
 def tearing_after(calls: int, files: MemoryFiles) -> Callable[[str, Path], None]:
-    """Like `dying_after`, but the last write reaches the disk with half of a marker's bytes."""
-    dying = dying_after(calls)
+    """Like `failing_after`, but the last write reaches the disk with half of a marker's bytes."""
+    fail = failing_after(calls)
     torn = False
 
     def on_call(operation: str, path: Path) -> None:
         nonlocal torn
         try:
-            dying(operation, path)
+            fail(operation, path)
         except OSError:
             if torn or operation != "write":
                 raise
@@ -184,7 +184,7 @@ async def test_a_kill_at_any_step_of_the_recovery_itself_changes_nothing(tmp_pat
     for steps in itertools.count():
         assert steps < STEPS_MAX
         disk = deepcopy(files)
-        disk.on_call = dying_after(steps)
+        disk.on_call = failing_after(steps)
         with contextlib.suppress(OSError, Rejected, LogDirRefused):  # a start that fails because of the disk
             (await TxnDir(tmp_path, files=disk).load()).crash()
         died = not is_alive(disk, tmp_path)

@@ -128,7 +128,7 @@ def test_a_waiting_reader_of_committed_records_is_woken_by_the_end_of_the_transa
         producer.produce(client, 0, b"x" * 10_000)
         request = fetch_request("t", 0, max_wait_ms=60_000, min_bytes=5_000)
         waiting = Waiting(broker, request, LAST_BY_NAME)
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
         producer.produce(client, 1, b"y" * 10_000)
         producer.end(commit=commit)
         (topic,) = waiting.response().responses

@@ -59,6 +59,6 @@ def allow(client: Client, *acls: AclCreation) -> None:
     assert all(result.error_code == 0 for result in create_acls(client, *acls))
 
 
-def take_all_back(client: Client, version: int = 3) -> DeleteAclsResponse:
+def delete_all_acls(client: Client, version: int = 3) -> DeleteAclsResponse:
     response: DeleteAclsResponse = client.call(DeleteAclsRequest([ANYTHING]), version)
     return response

@@ -40,7 +40,7 @@ RESOURCES = tuple(resource for resource in Resource if resource is not Resource.
 _AUDIT = re.compile(r"\bPrincipal = ")
 
 
-class Ask(NamedTuple):
+class AclQuery(NamedTuple):
     """A question to the authorizer: may the principal do this? `name` None asks about any resource of the type."""
 
     principal: str
@@ -56,10 +56,10 @@ class AclCase(NamedTuple):
     super_users: Sequence[str]
     is_open: bool
     acls: Sequence[AccessControlEntryRecord]
-    asks: Sequence[Ask]
+    queries: Sequence[AclQuery]
 
 
-def random_acl_case(random: Random, acls: int, asks: int) -> AclCase:
+def random_acl_case(random: Random, acls: int, queries: int) -> AclCase:
     """Make a case with few names, principals and operations, so that often several ACLs match."""
     operations = random.sample(OPERATIONS, random.randint(2, len(OPERATIONS)))
     resources = random.sample(RESOURCES, random.randint(1, 3))
@@ -76,14 +76,14 @@ def random_acl_case(random: Random, acls: int, asks: int) -> AclCase:
             permission_type=random.choice((Permission.ALLOW, Permission.ALLOW, Permission.DENY)),
         )
 
-    def ask() -> Ask:
+    def query() -> AclQuery:
         name = None if random.random() < 0.1 else random.choice((*NAMES, "abcd", "bab", "x", ""))
         resource, operation = random.choice(resources), random.choice(OPERATIONS[1:])
-        return Ask(random.choice(PRINCIPALS[:-1]), random.choice(HOSTS[:-1]), operation, resource, name)
+        return AclQuery(random.choice(PRINCIPALS[:-1]), random.choice(HOSTS[:-1]), operation, resource, name)
 
     is_open, super_users = random.random() < 0.3, ["User:bob"] if random.random() < 0.2 else []
     several = {astuple(each)[1:]: each for each in map(acl, range(random.randint(0, acls)))}  # equal ACLs cannot exist twice
-    return AclCase(super_users, is_open, list(several.values()), [ask() for _ in range(asks)])
+    return AclCase(super_users, is_open, list(several.values()), [query() for _ in range(queries)])
 
 
 class Judgement(NamedTuple):
@@ -115,8 +115,10 @@ def _judgements(case: AclCase, lines: Iterable[str]) -> list[Judgement]:
             break
         audit.append(line[line.index("Principal = ") :])
     rules = iter(audit)
-    matched = [next(rules).partition(" based on rule ")[2] for _ in case.asks]
-    return [Judgement(answer, None if ask.name is None else rule) for ask, answer, rule in zip(case.asks, answers, matched, strict=True)]
+    matched = [next(rules).partition(" based on rule ")[2] for _ in case.queries]
+    return [
+        Judgement(answer, None if query.name is None else rule) for query, answer, rule in zip(case.queries, answers, matched, strict=True)
+    ]
 
 
 def _order(case: AclCase) -> dict[str, object]:
@@ -132,4 +134,4 @@ def _order(case: AclCase) -> dict[str, object]:
         ]
         for acl in case.acls
     ]
-    return {"super": ";".join(case.super_users), "open": case.is_open, "acls": acls, "asks": [list(ask) for ask in case.asks]}
+    return {"super": ";".join(case.super_users), "open": case.is_open, "acls": acls, "asks": [list(query) for query in case.queries]}

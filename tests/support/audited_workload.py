@@ -7,7 +7,6 @@ to DIR. This is how tests/golden/kafka_log was made.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -90,18 +89,9 @@ def _copy(bootstrap: str) -> None:
     reader.close()
 
 
-def copy_logs(data_dir: Path, target: Path) -> None:
-    """Copy what an audit reads: segments and text checkpoints. Indexes (preallocated at 10 MB) and metadata are left out."""
-    for file in sorted(data_dir.glob("*-*/*.log")):
-        if not file.parent.name.startswith("__cluster_metadata"):
-            (target / file.parent.name).mkdir(parents=True, exist_ok=True)
-            shutil.copy(file, target / file.parent.name)
-    for checkpoint in data_dir.glob("*-checkpoint"):
-        shutil.copy(checkpoint, target)
-
-
 def main() -> None:
     """Run the workload on Apache Kafka, and copy its logs to the golden directory."""
+    from client_compat.audit_corpus.corruption import copy_logs
     from client_compat.kafka.reference import ReferenceBroker
 
     with tempfile.TemporaryDirectory() as scratch, ReferenceBroker(Path(scratch) / "data") as kafka:

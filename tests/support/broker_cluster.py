@@ -26,7 +26,7 @@ from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.formatting import format_directory
 from ottla.protocol.schema import Message
 from tests.support.kraft_controller import KraftController
-from tests.support.memory_clients import Plug
+from tests.support.memory_clients import BrokerNetwork
 from tests.support.simulation import TimelessLoop, settle
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -41,7 +41,7 @@ class Member:
         self.host = f"node{node_id}"
         self.exit_codes: list[int] = []
         self.broker: Broker | None = None
-        self.plug = Plug(cluster.network)
+        self.network = BrokerNetwork(cluster.network)
         self._cluster = cluster
         self._settings = {
             "process.roles": "broker",
@@ -63,7 +63,7 @@ class Member:
 
     async def start(self) -> None:
         cluster = self._cluster
-        environment = Environment(cluster.clock, self.files, self.plug, Random(cluster.random.getrandbits(64)), InlineThreads)
+        environment = Environment(cluster.clock, self.files, self.network, Random(cluster.random.getrandbits(64)), InlineThreads)
         self.broker = Broker(load(self._settings, {}, None).settings, Faults(), environment, exit_now=self.exit_codes.append)
         await self.broker.start()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from struct import pack
 from typing import Any
 
-from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
-from ottla.broker.groups.classic_join import Joining, join
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, LeavingMember, SyncRequest
+from ottla.broker.groups.classic_join import JoinRequest, join
 from ottla.broker.groups.group_records import GroupMetadataValue
 from ottla.broker.groups.results import JoinGroupResult, SyncGroupResult
 from ottla.broker.groups.roster import JoinProtocol
@@ -25,7 +25,7 @@ def subscription(*topics: str) -> bytes:
 RANGE = (JoinProtocol("range", subscription("t")),)
 
 
-def joining(**changes: Any) -> Joining:
+def join_request(**changes: Any) -> JoinRequest:
     """Return a consumer's first JoinGroup request, with `changes` to its fields."""
     fields: dict[str, Any] = {
         "member_id": "",
@@ -37,7 +37,7 @@ def joining(**changes: Any) -> Joining:
         "protocol_type": "consumer",
         "protocols": RANGE,
     }
-    return Joining(**(fields | changes))
+    return JoinRequest(**(fields | changes))
 
 
 class GroupDriver:
@@ -60,21 +60,21 @@ class GroupDriver:
     def join(self, member_id: str = "", **changes: object) -> int:
         """Send a JoinGroup; return the number under which its result is stored in `replies`."""
         self._ids += 1
-        joining_member = joining(**({"member_id": member_id, "new_member_id": f"m{self._ids}"} | changes))
-        caller = self._ticket()
-        self.take(join(self.group, joining_member, caller, self.now))
-        return caller
+        request = join_request(**({"member_id": member_id, "new_member_id": f"m{self._ids}"} | changes))
+        request_key = self._new_request_key()
+        self.take(join(self.group, request, request_key, self.now))
+        return request_key
 
     def sync(self, member_id: str, generation: int | None = None, **changes: object) -> int:
         fields: dict[str, object] = {"member_id": member_id, "generation": self.group.generation if generation is None else generation}
-        caller = self._ticket()
-        self.take(self.group.sync(Syncing(**(fields | changes)), caller, self.now))  # type: ignore[arg-type]  # the fields are named by the tests
-        return caller
+        request_key = self._new_request_key()
+        self.take(self.group.sync(SyncRequest(**(fields | changes)), request_key, self.now))  # type: ignore[arg-type]  # the fields are named by the tests
+        return request_key
 
     def heartbeat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> ErrorCode:
         return self.group.heartbeat(member_id, instance_id, self.group.generation if generation is None else generation, self.now)
 
-    def leave(self, *leaving: Leaving) -> list[ErrorCode]:
+    def leave(self, *leaving: LeavingMember) -> list[ErrorCode]:
         errors, outcome = self.group.leave(list(leaving), self.now)
         self.take(outcome)
         return errors
@@ -92,30 +92,30 @@ class GroupDriver:
             self.records.append(outcome.record)
             self.group.apply(outcome.record)
         for reply in outcome.replies:
-            assert isinstance(reply.caller, int)
-            assert reply.caller not in self.replies, "a request has one reply"
-            self.replies[reply.caller] = reply.result
+            assert isinstance(reply.request_key, int)
+            assert reply.request_key not in self.replies, "a request has one reply"
+            self.replies[reply.request_key] = reply.result
 
-    def joined(self, caller: int) -> JoinGroupResult:
-        answer = self.replies[caller]
+    def joined(self, request_key: int) -> JoinGroupResult:
+        answer = self.replies[request_key]
         assert isinstance(answer, JoinGroupResult)
         return answer
 
-    def synced(self, caller: int) -> SyncGroupResult:
-        answer = self.replies[caller]
+    def synced(self, request_key: int) -> SyncGroupResult:
+        answer = self.replies[request_key]
         assert isinstance(answer, SyncGroupResult)
         return answer
 
     def stable(self, *instance_ids: str | None, **changes: object) -> list[str]:
         """Make a stable group with one member for each argument (None: a dynamic member); each member's assignment is its own name. Return
         the member ids."""
-        callers = [self.join(instance_id=instance_id, **changes) for instance_id in instance_ids]
+        request_keys = [self.join(instance_id=instance_id, **changes) for instance_id in instance_ids]
         members = [member.member_id for member in self.group.members]
         for member_id in members:
             waiting = self.group.members[member_id].awaiting_join
             if waiting is None and len(members) > 1:
                 member = self.group.members[member_id]
-                callers.append(self.join(member_id, **({"protocols": member.protocols, "instance_id": member.instance_id} | changes)))
+                request_keys.append(self.join(member_id, **({"protocols": member.protocols, "instance_id": member.instance_id} | changes)))
         self.settle()
         return members
 
@@ -126,6 +126,6 @@ class GroupDriver:
         for member_id in sorted(members, key=lambda one: one == leader):
             self.sync(member_id, assignments={one: one.encode() for one in members})
 
-    def _ticket(self) -> int:
+    def _new_request_key(self) -> int:
         self._callers += 1
         return self._callers

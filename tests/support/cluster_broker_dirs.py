@@ -14,7 +14,7 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.replicas.flusher import Flusher
-from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partition import ClusterContext, Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.files import FILES, Files
@@ -49,8 +49,8 @@ class ClusterBrokerDir:
         self.log_dir = LogDir.open(path, self.settings, self.clock.now_ms(), files=files)
         self.catalog = Catalog()
         self.brokers = Brokers()
-        membership = Membership(self.brokers, lambda partition: None, self._has)
-        self.partitions = Partitions(self.flusher, self.clock, membership)
+        context = ClusterContext(self.brokers, lambda partition: None, self._has)
+        self.partitions = Partitions(self.flusher, self.clock, context)
         self.fetchers = NotedFetchers()
         self.publisher = Publisher(
             self.catalog,
@@ -72,7 +72,7 @@ class ClusterBrokerDir:
         """Publish these records as one batch."""
         base = self._loader.published.provenance.offset + 1
         for published in self._loader.load([MetadataBatch(base, base + max(len(records), 1) - 1, 1, 0, records)]):
-            await self.publisher.take(published)
+            await self.publisher.publish(published)
 
     def roles(self) -> dict[TopicPartition, bool]:
         """Return, for each served partition, whether this broker leads it."""

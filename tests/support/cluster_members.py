@@ -33,12 +33,12 @@ CORRELATION_ID = 77
 CONTROLLER = Node(3000, "controller", 9093)
 
 
-def inside(request: Request) -> Request:
+def forwarded_request(request: Request) -> Request:
     """Return the client's request that an Envelope request forwards."""
     return decode_request(request.body.request_data)
 
 
-def enveloped(inner: Request, response: Message, correlation_id: int | None = None) -> EnvelopeResponse:
+def in_envelope(inner: Request, response: Message, correlation_id: int | None = None) -> EnvelopeResponse:
     header = inner.header
     written = encode_response(
         header.api_key, header.api_version, header.correlation_id if correlation_id is None else correlation_id, response
@@ -69,10 +69,10 @@ class Member:
 CREATE = CreateTopicsRequest([CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 1)])
 
 
-def made(request: Request) -> EnvelopeResponse:
+def topics_created(request: Request) -> EnvelopeResponse:
     """Return the response of a controller that creates every topic of the forwarded CreateTopics."""
-    inner = inside(request)
-    return enveloped(inner, CreateTopicsResponse(topics=[CreatableTopicResult(topic.name) for topic in inner.body.topics]))
+    inner = forwarded_request(request)
+    return in_envelope(inner, CreateTopicsResponse(topics=[CreatableTopicResult(topic.name) for topic in inner.body.topics]))
 
 
 class ClusterBrokerInMemory(LinkHarness):

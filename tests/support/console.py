@@ -84,7 +84,7 @@ def served_gateway(gateway: InProcessGateway) -> Iterator[AnyConsole]:
 
 
 @contextmanager
-def console() -> Iterator[Console]:
+def running_console() -> Iterator[Console]:
     """Run a broker with its console, and yield access to the console."""
     clock = MovableClock()
     with InProcessBroker(clock=clock) as broker, served(broker, clock) as found:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
 
 TIMEOUT_S = 60
-"""A busy machine reaches it only if something hangs."""
+"""Timeout of a wait: long enough that even a busy machine exceeds it only if something hangs."""
 LARGE, SMALL = 1280, 390
 PICTURES = "OTTLA_CONSOLE_PICTURES"
 """Environment variable with a directory for screenshots; without it none are made."""
@@ -38,15 +38,15 @@ CONTRAST = """
 class ConsolePage:
     """The console of one broker or gateway in a browser."""
 
-    def __init__(self, driver: webdriver.Chrome, room: AnyConsole) -> None:
-        self.driver, self.room = driver, room
+    def __init__(self, driver: webdriver.Chrome, console: AnyConsole) -> None:
+        self.driver, self.console = driver, console
 
     def open(self, path: str, *, width: int = LARGE, dark: bool = False, host: str = "") -> None:
         """Open a view of the console at the given screen width, colour scheme and host name."""
         self.look(width=width, dark=dark)
         self.driver.get("about:blank")
         self.complaints()
-        self.driver.get(f"{self.room.url.replace(HOST, host or HOST)}#{path}")
+        self.driver.get(f"{self.console.url.replace(HOST, host or HOST)}#{path}")
 
     def look(self, *, width: int = LARGE, height: int = 900, dark: bool = False) -> None:
         """Set the window's size and the colour scheme; animations are off."""
@@ -126,9 +126,9 @@ class ConsolePage:
         """Return (contrast ratio, text) of each visible text."""
         return [tuple(each) for each in self.driver.execute_script(CONTRAST)]
 
-    def wait_for_room(self, name: str) -> None:
+    def wait_for_view(self, name: str) -> None:
         """Wait until the view of that name has loaded."""
-        shown = f'return document.querySelector("main")?.dataset.room === "{name.lower()}" && !!document.querySelector("main section")'
+        shown = f'return document.querySelector("main")?.dataset.view === "{name.lower()}" && !!document.querySelector("main section")'
         self.until(lambda: self.driver.execute_script(shown), name)
 
     def give_token(self, token: str) -> None:
@@ -139,7 +139,7 @@ class ConsolePage:
 
     def forget_token(self) -> None:
         """Delete the token that the page has stored."""
-        self.driver.get(self.room.url)
+        self.driver.get(self.console.url)
         self.driver.execute_script("sessionStorage.clear()")
 
     def hold(self, condition: str) -> None:

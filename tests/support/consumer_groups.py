@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.classic import ClassicGroup, Leaving, Syncing
-from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.classic import ClassicGroup, LeavingMember, SyncRequest
+from ottla.broker.groups.classic_join import JoinRequest
 from ottla.broker.groups.consumer import ConsumerGroup
-from ottla.broker.groups.consumer_draft import ConsumerConfig
+from ottla.broker.groups.consumer_group_update import ConsumerConfig
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
 from ottla.broker.groups.consumer_member import Assignment, ConsumerMember
 from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
@@ -78,7 +78,7 @@ class GroupsDriver:
         self.refuses_writes = False
         self.resolves = True
         """Whether regular expressions are resolved right after the request that plans it; otherwise `resolve` does it."""
-        self.last_caller = 0
+        self.last_request_key = 0
         """The number of the latest JoinGroup or SyncGroup, for `replies`."""
 
     @property
@@ -128,7 +128,7 @@ class GroupsDriver:
         """Send a JoinGroup; return the response, or None while it is pending."""
         fields: dict[str, Any] = {
             "member_id": member_id,
-            "new_member_id": f"classic-{self.last_caller}",
+            "new_member_id": f"classic-{self.last_request_key}",
             "client_id": "c",
             "client_host": "/127.0.0.1",
             "session_timeout_ms": 10_000,
@@ -136,11 +136,11 @@ class GroupsDriver:
             "protocol_type": "consumer",
             "protocols": (JoinProtocol("range", subscription("t")),),
         }
-        self.last_caller += 1
-        caller = self.last_caller
-        effects = self.machine.join("g", Joining(**(fields | changes)), caller, self.now)
+        self.last_request_key += 1
+        request_key = self.last_request_key
+        effects = self.machine.join("g", JoinRequest(**(fields | changes)), request_key, self.now)
         self.take(effects.records, effects.response)
-        answer = self.replies.get(caller)
+        answer = self.replies.get(request_key)
         assert answer is None or isinstance(answer, JoinGroupResult)
         return answer
 
@@ -153,10 +153,12 @@ class GroupsDriver:
 
     def classic_sync(self, member_id: str, generation: int, **changes: Any) -> SyncGroupResult | None:
         """Send a SyncGroup; return the response, or None while it waits for the leader's SyncGroup."""
-        self.last_caller += 1
-        effects = self.machine.sync("g", Syncing(member_id=member_id, generation=generation, **changes), self.last_caller, self.now)
+        self.last_request_key += 1
+        effects = self.machine.sync(
+            "g", SyncRequest(member_id=member_id, generation=generation, **changes), self.last_request_key, self.now
+        )
         self.take(effects.records, effects.response)
-        answer = self.replies.get(self.last_caller)
+        answer = self.replies.get(self.last_request_key)
         assert answer is None or isinstance(answer, SyncGroupResult)
         return answer
 
@@ -169,7 +171,7 @@ class GroupsDriver:
     def classic_beat(self, member_id: str, generation: int) -> ErrorCode:
         return self.machine.heartbeat("g", member_id, None, generation, self.now)
 
-    def classic_leave(self, *leaving: Leaving) -> list[ErrorCode]:
+    def classic_leave(self, *leaving: LeavingMember) -> list[ErrorCode]:
         errors, effects = self.machine.leave("g", list(leaving), self.now)
         self.take(effects.records, effects.response)
         return errors
@@ -201,7 +203,7 @@ class GroupsDriver:
     def take(self, records: Sequence[GroupRecord], replies: Sequence[Reply]) -> None:
         """Append and apply the records of an operation, and send its replies."""
         if self.refuses_writes and records:
-            self.machine.abandon("g", self.now)
+            self.machine.on_write_failed("g", self.now)
             raise Rejected(ErrorCode.NOT_COORDINATOR)
         for record in records:
             key, value = encode_record(record)
@@ -211,9 +213,9 @@ class GroupsDriver:
             self.machine.apply(record, len(self.log) - 1)
         replies = [*replies, *self.machine.after_append("g", self.now)]
         for reply in replies:
-            assert isinstance(reply.caller, int)
-            assert reply.caller not in self.replies, "a request has one reply"
-            self.replies[reply.caller] = reply.result
+            assert isinstance(reply.request_key, int)
+            assert reply.request_key not in self.replies, "a request has one reply"
+            self.replies[reply.request_key] = reply.result
         if self.resolves:
             self.resolve()
 

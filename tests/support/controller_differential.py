@@ -40,9 +40,9 @@ from ottla.protocol.errors import EncodeError
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.schema import Message, decode, encode
-from tests.support.controller_judge import Answer, Ask, ControllerJudge, Known, Order, Start
 from tests.support.controller_steps import Plan, Step
 from tests.support.controller_topic_steps import KINDS, plan
+from tests.support.kafka_controller import Answer, KafkaController, Known, Order, Request, Start
 from tests.support.ottlas_controller import OttlasController, Verdict
 
 STEPS = 100
@@ -113,19 +113,19 @@ class Tally:
 
 def name_of(order: Order) -> str:
     """Return the name of an order (a request, a clock advance or a timer) for reports."""
-    if isinstance(order, Ask):
+    if isinstance(order, Request):
         return type(order.message).__name__.removesuffix("Request")
     return type(order).__name__ if isinstance(order, Start) else f"{type(order).__name__} {order[0]}"
 
 
 def differences(
-    plan: Plan, judge: ControllerJudge, tally: Tally, judged: Callable[[], OttlasController] = OttlasController
+    plan: Plan, kafka: KafkaController, tally: Tally, controller: Callable[[], OttlasController] = OttlasController
 ) -> Iterator[Difference]:
     """Run a sequence with Kafka's controller and Ottla's decisions, and yield each difference."""
-    known, ottla = Known(), judged()
+    known, ottla = Known(), controller()
     tally.sequences += 1
     for number, order in orders(plan, known):
-        theirs = judge.carry_out(order)
+        theirs = kafka.execute(order)
         level = known.image.features.get("metadata.version", 0)
         known.learn(order, theirs)
         name = name_of(order)
@@ -133,9 +133,9 @@ def differences(
         if theirs.faults:  # Kafka's controller failed; its later decisions mean nothing
             tally.faults.update(theirs.faults)
             return
-        tally.requests += isinstance(order, Ask)
+        tally.requests += isinstance(order, Request)
         try:
-            ours = ottla.carry_out(order, theirs)
+            ours = ottla.execute(order, theirs)
         except Exception as error:  # noqa: BLE001 - a bug of a decision is a difference
             yield Difference(f"{name} raised", number, order, outcome(theirs), "".join(traceback.format_exception(error)))
             return
@@ -144,8 +144,8 @@ def differences(
             continue
         tally.records += len(theirs.records)
         found = Difference(f"{name} records", number, order, None, None)
-        yield from of_records(found, theirs, ours, level or known.image.metadata_level, forgiven(order, known))
-        if isinstance(order, Ask):
+        yield from of_records(found, theirs, ours, level or known.image.metadata_level, uncompared_topics(order, known))
+        if isinstance(order, Request):
             tally.responses += 1
             yield from of_response(Difference(f"{name} response", number, order, theirs.response, ours.response), tally)
         if theirs.more != ours.more:
@@ -166,33 +166,33 @@ def outcome(answer: Answer) -> object:
     return [*answer.decoded(), answer.response]
 
 
-def forgiven(order: Order, known: Known) -> Set[bytes]:
+def uncompared_topics(order: Order, known: Known) -> Set[bytes]:
     """Return the ids of topics whose partition changes are not compared, because of a bug in Kafka when a broker restarts or is
     unregistered.
 
     Kafka's index `BrokersToElrs` is not updated when eligible leader replicas are cleared: it then names partitions that have nothing to do
     with the broker, and Kafka changes partitions of the same topic.
     """
-    is_of_index = isinstance(order, Ask) and isinstance(order.message, BrokerRegistrationRequest | UnregisterBrokerRequest)
+    is_of_index = isinstance(order, Request) and isinstance(order.message, BrokerRegistrationRequest | UnregisterBrokerRequest)
     return known.cleared if is_of_index else frozenset()
 
 
-def of_records(found: Difference, theirs: Answer, ours: Verdict, level: int, but: Set[bytes]) -> Iterator[Difference]:
-    """Yield a difference if the records of Kafka and Ottla differ. Partition changes of the topics in `but` are not compared."""
+def of_records(found: Difference, theirs: Answer, ours: Verdict, level: int, ignored: Set[bytes]) -> Iterator[Difference]:
+    """Yield a difference if the records of Kafka and Ottla differ. Partition changes of the topics in `ignored` are not compared."""
     try:
         written = [encode_record(record, version_of(record, level)) for record in ours.records]
     except (NotWritable, EncodeError, ValueError) as error:
         yield found._replace(theirs=theirs.decoded(), ours=(error, ours.records))
         return
-    if in_order(theirs.records, but) != in_order(written, but):
+    if in_order(theirs.records, ignored) != in_order(written, ignored):
         yield found._replace(theirs=described(theirs.records), ours=described(written))
 
 
-def in_order(frames: Sequence[bytes], but: Set[bytes] = frozenset()) -> list[bytes]:
-    """Return the records without partition changes of the topics in `but`; adjacent records of an unordered kind are sorted by their
+def in_order(frames: Sequence[bytes], ignored: Set[bytes] = frozenset()) -> list[bytes]:
+    """Return the records without partition changes of the topics in `ignored`; adjacent records of an unordered kind are sorted by their
     bytes."""
     read = [(frame, decode_record(frame)[0]) for frame in frames]
-    left = [(frame, record) for frame, record in read if not (isinstance(record, PartitionChangeRecord) and record.topic_id in but)]
+    left = [(frame, record) for frame, record in read if not (isinstance(record, PartitionChangeRecord) and record.topic_id in ignored)]
     ordered: list[bytes] = []
     for kind, run in groupby(left, lambda each: type(each[1])):
         same = [frame for frame, _ in run]
@@ -212,7 +212,7 @@ def brief(part: object) -> str:
         return f"#{part.hex()[-8:]}"
     if isinstance(part, list):
         return f"[{', '.join(map(brief, part))}]"
-    if isinstance(part, Ask):
+    if isinstance(part, Request):
         return f"v{part.version} {brief(part.message)}" + (f" draw={part.draw}" if part.draw else "")
     if (names := slots(part)) and not isinstance(part, tuple):
         usual = type(part)()
@@ -223,7 +223,7 @@ def brief(part: object) -> str:
 
 def of_response(found: Difference, tally: Tally) -> Iterator[Difference]:
     """Yield a difference if the responses of Kafka and Ottla differ; if only error texts differ, count it."""
-    assert isinstance(found.order, Ask)
+    assert isinstance(found.order, Request)
     theirs, ours = (as_sent(response, found.order.version) for response in (found.theirs, found.ours))
     if plain(theirs, texts=False) != plain(ours, texts=False):
         yield found
@@ -265,18 +265,18 @@ def is_struct(part: object) -> bool:
 # --- reducing ----------------------------------------------------------------------------------------------------------------------------
 
 
-def shrunk(plan: Plan, judge: ControllerJudge, kind: str, judged: Callable[[], OttlasController] = OttlasController) -> Plan:
+def shrink_plan(plan: Plan, kafka: KafkaController, kind: str, controller: Callable[[], OttlasController] = OttlasController) -> Plan:
     """Reduce a sequence to as few steps as possible that still show a difference of this kind."""
 
-    def has_it(steps: Sequence[Step]) -> bool:
-        return any(found.kind == kind for found in differences(plan._replace(steps=tuple(steps)), judge, Tally(), judged))
+    def still_differs(steps: Sequence[Step]) -> bool:
+        return any(found.kind == kind for found in differences(plan._replace(steps=tuple(steps)), kafka, Tally(), controller))
 
     steps, size = list(plan.steps), len(plan.steps)
     while size:
         at = 0
         while at < len(steps):
             without = steps[:at] + steps[at + size :]
-            if has_it(without):
+            if still_differs(without):
                 steps = without
             else:
                 at += size
@@ -284,16 +284,16 @@ def shrunk(plan: Plan, judge: ControllerJudge, kind: str, judged: Callable[[], O
     return plan._replace(steps=tuple(steps))
 
 
-def first_of(plan: Plan, judge: ControllerJudge, kind: str) -> tuple[Difference, list[Order]]:
+def first_difference(plan: Plan, kafka: KafkaController, kind: str) -> tuple[Difference, list[Order]]:
     """Return the first difference of that kind in a sequence that has one, and all orders up to it."""
     sent = []
     known, numbers = Known(), Tally()
-    for found in differences(plan, judge, numbers):
+    for found in differences(plan, kafka, numbers):
         if found.kind == kind:
             break
     for _, order in orders(plan, known):
         sent.append(order)
-        known.learn(order, judge.carry_out(order))
+        known.learn(order, kafka.execute(order))
         if len(sent) == numbers.orders:
             break
     return found, sent
@@ -310,14 +310,14 @@ def main() -> int:
     given = parser.parse_args()
     tally, printed, began = Tally(print_texts=given.texts), set[str](), time.monotonic()
     try:
-        with ControllerJudge() as judge:
+        with KafkaController() as kafka:
             for seed in range(given.first_seed, given.first_seed + given.seeds):
                 sequence = plan(seed, given.steps)
-                for found in list(differences(sequence, judge, tally)):
+                for found in list(differences(sequence, kafka, tally)):
                     tally.unequal[found.kind] += 1
                     if found.kind not in printed and len(printed) < PRINTED_MAX:
                         printed.add(found.kind)
-                        report(sequence, judge, found, shrink=not given.no_shrink)
+                        report(sequence, kafka, found, shrink=not given.no_shrink)
     except KafkaMissing as missing:
         print(missing, file=sys.stderr)
         return 2
@@ -325,12 +325,12 @@ def main() -> int:
     return 1 if tally.unequal else 0
 
 
-def report(sequence: Plan, judge: ControllerJudge, found: Difference, *, shrink: bool) -> None:
+def report(sequence: Plan, kafka: KafkaController, found: Difference, *, shrink: bool) -> None:
     """Print a difference; with `shrink`, also the fewest orders that lead to it."""
     print(f"--- seed {sequence.seed}, {sequence.start}")
     if shrink:
-        short = shrunk(sequence, judge, found.kind)
-        found, sent = first_of(short, judge, found.kind)
+        short = shrink_plan(sequence, kafka, found.kind)
+        found, sent = first_difference(short, kafka, found.kind)
         print("\n".join(f"  {brief(order)[:LINE_MAX]}" for order in sent[:-1]))
     print(found, flush=True)
 

@@ -17,7 +17,7 @@ from ottla.protocol.messages import k63_broker_heartbeat as k63
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.messages.registration import Feature, Listener
-from tests.support.controller_judge import CLUSTER_ID, SESSION_MS, Advance, Ask, Known, Order, Start, Task
+from tests.support.kafka_controller import CLUSTER_ID, SESSION_MS, Advance, Known, Order, Request, Start, Task
 
 BROKERS = range(1, 7)
 METADATA_LEVELS = (7, 8, 10, 12, 13, 15, 17, 19, 21, 22, 23, 24, 25, 26, 29, 30, 32, 33)
@@ -108,7 +108,7 @@ def register(known: Known, random: Random) -> Iterator[Order]:
     yield registration(known, random, random.choice(BROKERS))
 
 
-def registration(known: Known, random: Random, broker_id: int) -> Ask:
+def registration(known: Known, random: Random, broker_id: int) -> Request:
     """Make a BrokerRegistration request with random choices: the current incarnation id (a repeated registration) or a new one; the
     previous broker epoch (after a clean shutdown) or -1; version 4 or an older version."""
     before = known.image.brokers.get(broker_id)
@@ -126,7 +126,7 @@ def registration(known: Known, random: Random, broker_id: int) -> Ask:
         log_dirs=directories_of(broker_id, random),
         previous_broker_epoch=before.epoch if before is not None and often(random, 50) else -1,
     )
-    return Ask(request, 4 if often(random, 80) else random.randrange(4))
+    return Request(request, 4 if often(random, 80) else random.randrange(4))
 
 
 def features_of(known: Known, random: Random) -> list[Feature]:
@@ -174,14 +174,14 @@ def beat(known: Known, random: Random) -> Iterator[Order]:
     yield heartbeat(known, random, random.choice(sorted(known.image.brokers) or list(BROKERS)))
 
 
-def heartbeat(known: Known, random: Random, broker_id: int, *, plain: bool = False) -> Ask:
+def heartbeat(known: Known, random: Random, broker_id: int, *, plain: bool = False) -> Request:
     """Make a BrokerHeartbeat request. A `plain` one only reports that the broker is alive and has read all metadata; any other has random
     fields."""
     request = k63.BrokerHeartbeatRequest(broker_id=broker_id, current_metadata_offset=known.end_offset - 1)
     broker = known.image.brokers.get(broker_id)
     if plain and broker is not None:
         request.broker_epoch = broker.epoch
-        return Ask(request, 1)
+        return Request(request, 1)
     request.broker_epoch = epoch_of(known, random, broker_id)
     if not often(random, 75):
         request.current_metadata_offset = random.choice([0, max(0, request.broker_epoch), request.broker_epoch - 1, known.end_offset])
@@ -191,7 +191,7 @@ def heartbeat(known: Known, random: Random, broker_id: int, *, plain: bool = Fal
         request.offline_log_dirs = random.sample([directory(broker_id, number) for number in (1, 2, 3)], random.choice((1, 1, 2)))
     if known.image.metadata_level >= 30 and not often(random, 75):
         request.cordoned_log_dirs = random.sample([directory(broker_id, number) for number in (1, 2, 3)], random.randrange(3))
-    return Ask(request, 2 if often(random, 80) else random.randrange(3))
+    return Request(request, 2 if often(random, 80) else random.randrange(3))
 
 
 def beat_all(known: Known, random: Random) -> Iterator[Order]:
@@ -218,7 +218,7 @@ def pass_time(known: Known, random: Random) -> Iterator[Order]:
     yield Task("fence")
 
 
-def fall_silent(known: Known, random: Random) -> Iterator[Order]:
+def expire_sessions(known: Known, random: Random) -> Iterator[Order]:
     """Advance the clock without heartbeats until all brokers are fenced, or almost."""
     yield from move(known, random.choice((SESSION_MS - 3, SESSION_MS, SESSION_MS + 3)), fence=often(random, 70))
 
@@ -231,7 +231,7 @@ def shut_down(known: Known, random: Random) -> Iterator[Order]:
     leaving = random.choice(brokers).broker_id
     for _ in range(random.randint(1, 4)):
         yield from move(known, 1)
-        yield Ask(leave(known, leaving), 1)
+        yield Request(leave(known, leaving), 1)
         if often(random, 60):
             yield from beat_all(known, random)
 
@@ -241,7 +241,7 @@ def leave(known: Known, broker_id: int) -> k63.BrokerHeartbeatRequest:
     return k63.BrokerHeartbeatRequest(broker_id, known.image.brokers[broker_id].epoch, known.end_offset - 1, False, True)
 
 
-def return_all(known: Known, random: Random) -> Iterator[Order]:
+def restore_brokers(known: Known, random: Random) -> Iterator[Order]:
     """Register and unfence every broker that is fenced or not registered."""
     for broker_id in BROKERS:
         broker = known.image.brokers.get(broker_id)
@@ -252,13 +252,13 @@ def return_all(known: Known, random: Random) -> Iterator[Order]:
 
 def unregister(known: Known, random: Random) -> Iterator[Order]:
     """Unregister a broker."""
-    yield Ask(UnregisterBrokerRequest(random.choice([*BROKERS, 77])), 0)
+    yield Request(UnregisterBrokerRequest(random.choice([*BROKERS, 77])), 0)
 
 
 def producer_ids(known: Known, random: Random) -> Iterator[Order]:
     """Allocate producer ids for a broker."""
     broker_id = random.choice([*BROKERS, 77])
-    yield Ask(AllocateProducerIdsRequest(broker_id, epoch_of(known, random, broker_id)), 0)
+    yield Request(AllocateProducerIdsRequest(broker_id, epoch_of(known, random, broker_id)), 0)
 
 
 def rebalance(known: Known, random: Random) -> Iterator[Order]:
@@ -276,9 +276,9 @@ KINDS_OF_BROKERS: dict[Making, int] = {
     beat: 10,
     beat_all: 12,
     pass_time: 6,
-    fall_silent: 1,
+    expire_sessions: 1,
     shut_down: 4,
-    return_all: 8,
+    restore_brokers: 8,
     unregister: 1,
     producer_ids: 2,
     rebalance: 3,

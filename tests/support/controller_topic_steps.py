@@ -17,7 +17,6 @@ from ottla.protocol.messages import k46_list_partition_reassignments as k46
 from ottla.protocol.messages import k56_alter_partition as k56
 from ottla.protocol.messages import k57_update_features as k57
 from ottla.protocol.messages import k73_assign_replicas_to_dirs as k73
-from tests.support.controller_judge import Ask, Known, Order, Start
 from tests.support.controller_steps import (
     BROKERS,
     FEATURES,
@@ -31,11 +30,12 @@ from tests.support.controller_steps import (
     directory,
     epoch_of,
     often,
-    return_all,
+    restore_brokers,
     some,
     topics,
 )
 from tests.support.controller_user_steps import KINDS_OF_USERS
+from tests.support.kafka_controller import Known, Order, Request, Start
 
 NAMES = [f"topic{letter}" for letter in "abcdefgh"]
 BAD_NAMES = ["", ".", "a/b", "x" * 250, "topic_a", "topic.a", "__cluster_metadata"]
@@ -71,7 +71,7 @@ def create_topics(known: Known, random: Random) -> Iterator[Order]:
     if not often(random, 92):
         names.append(random.choice(BAD_NAMES))
     request = k19.CreateTopicsRequest([new_topic(known, random, name) for name in names], 10_000, not often(random, 92))
-    yield Ask(request, 7 if often(random) else random.randrange(2, 7), random.randrange(100))
+    yield Request(request, 7 if often(random) else random.randrange(2, 7), random.randrange(100))
 
 
 def new_topic(known: Known, random: Random, name: str) -> k19.CreatableTopic:
@@ -117,7 +117,7 @@ def delete_topics(known: Known, random: Random) -> Iterator[Order]:
     if not often(random, 80):
         wanted.append(random.choice([*NAMES, *wanted, "unknown"]))
     if often(random, 40):
-        yield Ask(k20.DeleteTopicsRequest([], wanted, 10_000), random.randrange(1, 6))
+        yield Request(k20.DeleteTopicsRequest([], wanted, 10_000), random.randrange(1, 6))
         return
     states = [k20.DeleteTopicState(name) for name in wanted]
     for state in states:
@@ -127,7 +127,7 @@ def delete_topics(known: Known, random: Random) -> Iterator[Order]:
             state.name = None if often(random, 92) else state.name
     if not often(random, 90):
         states.append(k20.DeleteTopicState(None, random.choice((UNKNOWN_ID, bytes(16)))))
-    yield Ask(k20.DeleteTopicsRequest(states, [], 10_000), 6)
+    yield Request(k20.DeleteTopicsRequest(states, [], 10_000), 6)
 
 
 def create_partitions(known: Known, random: Random) -> Iterator[Order]:
@@ -147,7 +147,7 @@ def create_partitions(known: Known, random: Random) -> Iterator[Order]:
             request.assignments.append(k37.CreatePartitionsAssignment([1]))
     both = [request, k37.CreatePartitionsTopic(name if often(random, 30) else random.choice(NAMES), count + 1, None)]
     body = k37.CreatePartitionsRequest(both[: 1 if often(random) else 2], 10_000, not often(random, 92))
-    yield Ask(body, random.randrange(4), random.randrange(100))
+    yield Request(body, random.randrange(4), random.randrange(100))
 
 
 # --- partitions ------------------------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def alter_partition(known: Known, random: Random) -> Iterator[Order]:
     )
     topic_id = topic.topic_id if often(random, right) else UNKNOWN_ID
     request = k56.AlterPartitionRequest(leader, epoch_of(known, random, leader), [k56.TopicData(topic_id, [proposed])])
-    yield Ask(request, 3 if often(random, 80) else 2)
+    yield Request(request, 3 if often(random, 80) else 2)
 
 
 def in_sync(random: Random, partition: PartitionRegistration) -> list[int]:
@@ -196,7 +196,7 @@ def join_in_sync(known: Known, random: Random) -> Iterator[Order]:
                 states = [k56.BrokerState(each, known.image.brokers[each].epoch) for each in there]
                 proposed = k56.PartitionData(index, partition.leader_epoch, there, states, 0, partition.partition_epoch)
                 epoch = known.image.brokers[partition.leader].epoch
-                yield Ask(k56.AlterPartitionRequest(partition.leader, epoch, [k56.TopicData(topic.topic_id, [proposed])]), 3)
+                yield Request(k56.AlterPartitionRequest(partition.leader, epoch, [k56.TopicData(topic.topic_id, [proposed])]), 3)
 
 
 def is_there(known: Known, broker_id: int) -> bool:
@@ -213,7 +213,7 @@ def elect_leaders(known: Known, random: Random) -> Iterator[Order]:
         if not often(random, 93):
             wanted.append(k43.TopicPartitions(random.choice(("unknown", *NAMES)), [0, 99]))
     kind = random.choice((0, 0, 0, 1, 1)) if often(random, 98) else 2
-    yield Ask(k43.ElectLeadersRequest(kind, wanted, 10_000), 2 if often(random) else random.randrange(2))
+    yield Request(k43.ElectLeadersRequest(kind, wanted, 10_000), 2 if often(random) else random.randrange(2))
 
 
 def reassign(known: Known, random: Random) -> Iterator[Order]:
@@ -228,7 +228,7 @@ def reassign(known: Known, random: Random) -> Iterator[Order]:
             continue
         part = k45.ReassignablePartition(index if often(random, 97) else 99, target(known, random, partition))
         request.topics.append(k45.ReassignableTopic(topic.name if often(random, 97) else "unknown", [part]))
-    yield Ask(request, 1 if often(random) else 0)
+    yield Request(request, 1 if often(random) else 0)
 
 
 def target(known: Known, random: Random, partition: PartitionRegistration) -> list[int] | None:
@@ -243,7 +243,7 @@ def target(known: Known, random: Random, partition: PartitionRegistration) -> li
 def list_reassignments(known: Known, random: Random) -> Iterator[Order]:
     """List reassignments."""
     some_topics = [k46.ListPartitionReassignmentsTopics(each.name, [*sorted(each.partitions), 99]) for each in topics(known)[:2]]
-    yield Ask(k46.ListPartitionReassignmentsRequest(10_000, None if often(random, 70) else some_topics), 0)
+    yield Request(k46.ListPartitionReassignmentsRequest(10_000, None if often(random, 70) else some_topics), 0)
 
 
 def assign_directories(known: Known, random: Random) -> Iterator[Order]:
@@ -259,7 +259,7 @@ def assign_directories(known: Known, random: Random) -> Iterator[Order]:
                 parts = [k73.PartitionData(at if often(random, 97) else 99) for at in indexes]
                 place.topics.append(k73.TopicData(topic.topic_id if often(random, 97) else UNKNOWN_ID, parts))
         request.directories.append(place)
-    yield Ask(request, 0)
+    yield Request(request, 0)
 
 
 # --- settings and features -------------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def alter_configs(known: Known, random: Random) -> Iterator[Order]:
             operation = 0 if often(random, 75) else random.choice((1, 1, 1, 2, 3))
             changes.append(k44.AlterableConfig(setting, operation, None if operation == 1 or not often(random, 98) else value))
         request.resources.append(k44.AlterConfigsResource(kind if often(random, 99) else 99, name, changes))
-    yield Ask(request, random.randrange(2))
+    yield Request(request, random.randrange(2))
 
 
 def replace_configs(known: Known, random: Random) -> Iterator[Order]:
@@ -299,7 +299,7 @@ def replace_configs(known: Known, random: Random) -> Iterator[Order]:
     kind, name, kinds = resources(known, random)
     changes = [k33.AlterableConfig(*each) for each in settings(random, kinds, valid=80)]
     resource = k33.AlterConfigsResource(kind, name, changes if often(random) else [])
-    yield Ask(k33.AlterConfigsRequest([resource], not often(random, 93)), random.randrange(3))
+    yield Request(k33.AlterConfigsRequest([resource], not often(random, 93)), random.randrange(3))
 
 
 def update_features(known: Known, random: Random) -> Iterator[Order]:
@@ -316,7 +316,7 @@ def update_features(known: Known, random: Random) -> Iterator[Order]:
         request.feature_updates.append(k57.FeatureUpdateKey(name, max(level, -1), not often(random, 70), kind))
     if not often(random, 95):
         request.feature_updates.append(k57.FeatureUpdateKey("no.such.version", 1))
-    yield Ask(request, version)
+    yield Request(request, version)
 
 
 KINDS_OF_TOPICS: dict[Making, int] = {
@@ -352,7 +352,7 @@ def plan(seed: int, length: int) -> Plan:
         files["min.insync.replicas"] = random.choice("12")
     if not often(random, 85):
         files["unclean.leader.election.enable"] = "true"
-    begin = [Step(return_all.__name__, random.randrange(1 << 30)) for _ in range(2)]
+    begin = [Step(restore_brokers.__name__, random.randrange(1 << 30)) for _ in range(2)]
     begin += [Step(create_topics.__name__, random.randrange(1 << 30)) for _ in range(3)]
     kinds = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=length)
     return Plan(seed, Start(features, files), (*begin, *(Step(kind, random.randrange(1 << 30)) for kind in kinds)))

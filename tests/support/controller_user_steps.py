@@ -7,8 +7,8 @@ from random import Random
 
 from ottla.protocol.messages import k49_alter_client_quotas as k49
 from ottla.protocol.messages import k51_alter_user_scram_credentials as k51
-from tests.support.controller_judge import Ask, Known, Order
 from tests.support.controller_steps import Making, often
+from tests.support.kafka_controller import Known, Order, Request
 
 ENTITIES = (("user",), ("client-id",), ("user", "client-id"), ("client-id", "user"), ("ip",))
 WRONG_ENTITIES = ((), ("ip", "user"), ("group",))
@@ -34,7 +34,7 @@ def alter_quotas(known: Known, random: Random) -> Iterator[Order]:
         names = [random.choice(ADDRESSES if kind == "ip" else NAMES) if often(random, 97) else "" for kind in kinds]
         entity = [k49.EntityData(*part) for part in zip(kinds, names, strict=True)]
         request.entries.append(k49.EntryData(entity, [quota_of(random, kinds) for _ in range(random.choice((0, 1, 1, 2, 3)))]))
-    yield Ask(request, random.randrange(2))
+    yield Request(request, random.randrange(2))
 
 
 def alter_users(known: Known, random: Random) -> Iterator[Order]:
@@ -50,7 +50,7 @@ def alter_users(known: Known, random: Random) -> Iterator[Order]:
         iterations = random.choice(ITERATIONS if often(random, 93) else WRONG_ITERATIONS)
         password = random.choice((b"one", b"other")) if often(random, 97) else b""
         request.upsertions.append(k51.ScramCredentialUpsertion(*who(), iterations, b"salt", password))
-    yield Ask(request, 0)
+    yield Request(request, 0)
 
 
 KINDS_OF_USERS: dict[Making, int] = {alter_quotas: 2, alter_users: 2}

@@ -56,13 +56,13 @@ class LiveController:
         """Return the response of a decision, after applying its records in the version of the metadata level."""
         written = self._through_the_log(effects.records)
         assert written == list(effects.records)
-        self.state.carry_out(effects, self.next_offset)
+        self.state.apply(effects, self.next_offset)
         self.log += written
         return effects.response
 
     def write(self, *records: MetadataRecord) -> None:
         """Apply metadata records that are not the result of a decision."""
-        self.state.carry_out(Effects(records, None), self.next_offset)
+        self.state.apply(Effects(records, None), self.next_offset)
         self.log += records
 
     def broker(self, broker_id: int) -> BrokerRegistration:

@@ -29,7 +29,7 @@ from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.replicas.fetch_purgatory import FetchPurgatory
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.flusher import Flusher
-from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partition import ClusterContext, Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.sim_threads import InlineThreads
@@ -70,8 +70,8 @@ class FetchingLeader:
         self.brokers.liveness = {node: BrokerLiveness(node) for node in NODES}
         self.proposed: list[Partition] = []
         self.flusher = Flusher(print, InlineThreads)
-        membership = Membership(self.brokers, self.proposed.append, lambda *_: False, LAG_MS)
-        self.partitions = Partitions(self.flusher, self.clock, membership)
+        context = ClusterContext(self.brokers, self.proposed.append, lambda *_: False, LAG_MS)
+        self.partitions = Partitions(self.flusher, self.clock, context)
         self.log_dir = LogDir.open(Path("/data"), BrokerSettings(), self.clock.now_ms(), files=MemoryFiles(), threads=InlineThreads)
         self.registered: dict[tuple[str, int], Registration] = {}
         for topic in TOPICS:
@@ -83,7 +83,7 @@ class FetchingLeader:
         self.services = SimpleNamespace(
             authorizer=self.rights,
             clock=self.clock,
-            cluster=SimpleNamespace(current_leader=lambda *_: (-1, -1), alive=lambda *_: None),
+            cluster=SimpleNamespace(current_leader=lambda *_: (-1, -1), alive_broker=lambda *_: None),
             fetch_sessions=self.sessions,
             fetch_purgatory=self.waits,
             partitions=self.partitions,
@@ -121,8 +121,8 @@ class FetchingLeader:
 
     def _forget_what_is_clean(self) -> None:
         for session in self.sessions if self.walks else ():
-            for target in session.targets.values() if session.waiter is None else ():
-                session.touch(target)
+            for cached in session.partitions.values() if session.waiter is None else ():
+                session.mark_dirty(cached)
 
     @property
     def dirty(self) -> Counter[int]:

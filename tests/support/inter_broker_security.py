@@ -6,7 +6,7 @@ from random import Random
 
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import load
-from ottla.broker.net.client_security import ClientSecurity, DialingNode, client_security
+from ottla.broker.net.client_security import ClientEnvironment, ClientSecurity, client_security
 from ottla.broker.net.listeners import of_brokers
 from tests.support.logins import MODULES
 
@@ -56,4 +56,4 @@ def client_security_of(
 ) -> ClientSecurity:
     """Return the security with which a broker with these settings (see `member`) connects to other brokers' listener `listener`."""
     settings = member(listener, protocol, mechanism, **others)
-    return client_security(settings, of_brokers(settings), DialingNode(Random(1).randbytes, lambda: now_ms))
+    return client_security(settings, of_brokers(settings), ClientEnvironment(Random(1).randbytes, lambda: now_ms))

@@ -56,12 +56,12 @@ PRODUCER_IDS = 1_000
 
 
 @dataclass
-class Heard:
+class BrokerSession:
     """A broker as its heartbeats describe it: its metadata offset, its controlled shutdown, and the timer of its session."""
 
     offset: int = -1
     shut_down_offset: int | None = None
-    session: TimerHandle | None = None
+    timer: TimerHandle | None = None
 
 
 class KraftController:
@@ -75,7 +75,7 @@ class KraftController:
         self._clock = clock
         self._timers = timers
         self._random = random
-        self._heard: dict[int, Heard] = {}
+        self._sessions: dict[int, BrokerSession] = {}
         self.quorum.elect(CONTROLLER)
         self.quorum.commit()
         self.image = self.quorum.image(self._end)
@@ -98,8 +98,8 @@ class KraftController:
 
     def stop(self) -> None:
         self.node.stop()
-        for heard in self._heard.values():
-            _cancel(heard.session)
+        for session in self._sessions.values():
+            _cancel(session.timer)
 
     @property
     def links(self) -> list[ScriptedConnection]:
@@ -167,8 +167,8 @@ class KraftController:
         )
         self._decide(registration)
         if not again:
-            _cancel(self._heard.get(node, Heard()).session)
-            self._heard[node] = Heard()
+            _cancel(self._sessions.get(node, BrokerSession()).timer)
+            self._sessions[node] = BrokerSession()
         self._is_alive(node)
         return BrokerRegistrationResponse(broker_epoch=epoch)
 
@@ -176,10 +176,10 @@ class KraftController:
         node, broker = request.broker_id, self.image.brokers.get(request.broker_id)
         if broker is None or broker.epoch != request.broker_epoch:
             return BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-        heard = self._heard[node]
-        heard.offset = request.current_metadata_offset
+        session = self._sessions[node]
+        session.offset = request.current_metadata_offset
         self._is_alive(node)
-        caught_up = heard.offset >= broker.epoch
+        caught_up = session.offset >= broker.epoch
         ends = request.want_shut_down and (broker.fenced or not self._leads(node))
         if request.offline_log_dirs:
             self._directories_failed(node, request.offline_log_dirs)
@@ -187,10 +187,10 @@ class KraftController:
             self._change_broker(node, fenced=-1)
         elif not broker.fenced and request.want_shut_down and not broker.in_controlled_shutdown:
             self._change_broker(node, in_controlled_shutdown=1)
-            heard.shut_down_offset = self._end
+            session.shut_down_offset = self._end
             ends = not self._leads(node)
-        if heard.shut_down_offset is not None:
-            ends = ends and all(self._heard[other].offset >= heard.shut_down_offset - 1 for other in self._unfenced() if other != node)
+        if session.shut_down_offset is not None:
+            ends = ends and all(self._sessions[other].offset >= session.shut_down_offset - 1 for other in self._unfenced() if other != node)
         if ends and not broker.fenced:
             self._change_broker(node, fenced=1)
         return BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=self.image.brokers[node].fenced, should_shut_down=ends)
@@ -305,9 +305,9 @@ class KraftController:
         return any(partition.leader == node for topic in self.image.topics.values() for partition in topic.partitions.values())
 
     def _is_alive(self, node: int) -> None:
-        heard = self._heard[node]
-        _cancel(heard.session)
-        heard.session = self._timers.schedule(self._clock.mono_ms() + SESSION_MS, lambda: self._silent(node))
+        session = self._sessions[node]
+        _cancel(session.timer)
+        session.timer = self._timers.schedule(self._clock.mono_ms() + SESSION_MS, lambda: self._silent(node))
 
     def _silent(self, node: int) -> None:
         if not self.image.brokers[node].fenced:

@@ -13,8 +13,8 @@ from ottla.protocol.frame import FrameReader
 from ottla.protocol.schema import Message
 
 
-class Plug:
-    """One broker's view of the network. `pull` cuts its connections to a host and rejects new ones, until the host is removed from
+class BrokerNetwork:
+    """One broker's view of the network. `cut_off` cuts its connections to a host and rejects new ones, until the host is removed from
     `cut`."""
 
     def __init__(self, network: MemoryNetwork) -> None:
@@ -33,7 +33,7 @@ class Plug:
         self._made.append((host, transport))
         return transport
 
-    def pull(self, *hosts: str) -> None:
+    def cut_off(self, *hosts: str) -> None:
         self.cut.update(hosts)
         for host, transport in self._made:
             if host in self.cut:

@@ -13,7 +13,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 class MemoryPersister:
     """A stand-in for the client of the share coordinator, which stores share state by share partition. With `holds_back`, each read and
-    write waits for `let_go` or `fail`."""
+    write waits for `complete_all` or `fail`."""
 
     def __init__(self, start_offset: int = 0) -> None:
         self.states: dict[SharePartitionKey, ReadState] = {}
@@ -47,7 +47,7 @@ class MemoryPersister:
         self._held.append((held, key, state))
         return held
 
-    def let_go(self) -> None:
+    def complete_all(self) -> None:
         """Complete all pending reads and writes of share state."""
         for held, key, state in self._held:
             self._put(key, state)

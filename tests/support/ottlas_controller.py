@@ -1,7 +1,7 @@
-"""Ottla's decisions as a controller that takes the protocol's messages, to compare with Kafka's (`controller_judge`).
+"""Ottla's decisions as a controller that takes the protocol's messages, to compare with Kafka's (`kafka_controller`).
 
 The state follows the records that Kafka's controller wrote, not its own, so that after a difference both continue from the same state.
-Topic ids are those that Kafka's controller chose, and all random numbers drawn for a request are one number, as in `controller_judge`. The
+Topic ids are those that Kafka's controller chose, and all random numbers drawn for a request are one number, as in `kafka_controller`. The
 controller's real handlers convert the messages to decisions.
 """
 
@@ -27,7 +27,7 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.settings_load import load
 from ottla.protocol.messages.k19_create_topics import CreateTopicsResponse
 from ottla.protocol.schema import Message, decode, encode
-from tests.support.controller_judge import CLUSTER_ID, FIRST_OFFSET, NODE_ID, START_MS, Advance, Answer, Ask, Order, Start, Task
+from tests.support.kafka_controller import CLUSTER_ID, FIRST_OFFSET, NODE_ID, START_MS, Advance, Answer, Order, Request, Start, Task
 
 T = TypeVar("T")
 MEMBER: Final = {
@@ -68,7 +68,7 @@ class Draw(Random):
 
 
 class OttlasController:
-    """Ottla's controller; `carry_out` executes an order (a request, a clock advance or a timer), given the result of Kafka's controller."""
+    """Ottla's controller; `execute` runs an order (a request, a clock advance or a timer), given the result of Kafka's controller."""
 
     def __init__(self) -> None:
         self._draw = Draw()
@@ -79,7 +79,7 @@ class OttlasController:
             "elect-unclean": lambda: elect_unclean_leaders(self.state),
         }
 
-    def carry_out(self, order: Order, theirs: Answer) -> Verdict | None:
+    def execute(self, order: Order, theirs: Answer) -> Verdict | None:
         """Return Ottla's result of the order; None if Ottla does not support it. `theirs` is the result of Kafka's controller. Raises any
         exception of a decision but a rejection."""
         self._decided = NOTHING
@@ -92,7 +92,7 @@ class OttlasController:
                 self.now_ms += milliseconds
             case Task(name):
                 self._decided = self._tasks[name]()
-            case Ask(message, version, draw) if message.API_KEY in controller_routes():
+            case Request(message, version, draw) if message.API_KEY in controller_routes():
                 self._draw.number, self._draw.topic_ids = draw, topic_ids(theirs)
                 response = self._answer(decode(type(message), encode(message, version), version), version)
             case _:
@@ -110,7 +110,7 @@ class OttlasController:
     @property
     def voter(self) -> Any:
         """A stand-in for `SoleVoter` with the part that request handlers use."""
-        return SimpleNamespace(end_offset=self.end_offset, is_alone=False)
+        return SimpleNamespace(end_offset=self.end_offset, is_standalone=False)
 
     def _answer(self, request: Message, version: int) -> Message:
         services: Any = SimpleNamespace(
@@ -134,8 +134,8 @@ class OttlasController:
 
     def _follow(self, theirs: Answer) -> None:
         written = theirs.decoded()
-        settle = self._decided.settle if isinstance(self._decided, SoftEffects) else lambda _: None
-        self.state.carry_out(SoftEffects(written, None, settle), self.end_offset)
+        process_batch_end_offset = self._decided.process_batch_end_offset if isinstance(self._decided, SoftEffects) else lambda _: None
+        self.state.apply(SoftEffects(written, None, process_batch_end_offset), self.end_offset)
         self.end_offset += len(written)
         if any(isinstance(record, ConfigRecord) for record in written):
             self._broker_configs.refresh()  # as a controller does after a commit

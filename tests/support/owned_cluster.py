@@ -25,7 +25,7 @@ from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.schema import Message
 from tests.support.broker_cluster import CLUSTER_ID, BrokerCluster, run_in_a_cluster
-from tests.support.memory_clients import Plug
+from tests.support.memory_clients import BrokerNetwork
 
 CONTROLLER = 3000
 DIRECTORY = Path("/controller")
@@ -39,7 +39,7 @@ class ControllerHost:
         self.node: ControllerNode | None = None
         self.files = MemoryFiles()
         self._cluster = cluster
-        self._plug = Plug(cluster.network)
+        self._network = BrokerNetwork(cluster.network)
         self.settings = {
             "process.roles": "controller",
             "node.id": str(CONTROLLER),
@@ -57,7 +57,7 @@ class ControllerHost:
 
     async def start(self) -> None:
         cluster = self._cluster
-        environment = Environment(cluster.clock, self.files, self._plug, Random(cluster.random.getrandbits(64)), InlineThreads)
+        environment = Environment(cluster.clock, self.files, self._network, Random(cluster.random.getrandbits(64)), InlineThreads)
         self.node = ControllerNode(load(self.settings, {}, None).settings, environment, exit_now=self.exit_codes.append)
         await self.node.start()
 

@@ -8,7 +8,7 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.replicas.flusher import Flusher
-from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partition import ClusterContext, Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_dir import LogDir
@@ -41,11 +41,11 @@ class PartitionHarness:
         *,
         partitions: int = 1,
         files: Files = FILES,
-        membership: Membership | None = None,
+        context: ClusterContext | None = None,
     ) -> None:
         self.failures: list[BaseException] = []
         self.flusher = Flusher(self.failures.append)
-        self.partitions = Partitions(self.flusher, clock, membership)
+        self.partitions = Partitions(self.flusher, clock, context)
         self.log_dir = LogDir.open(path, BrokerSettings(), clock.now_ms(), files=files)
         for index in range(partitions):
             self.partitions.add(self.log_dir.create_log("t", index, TOPIC_ID, config or LogConfig()))

@@ -25,11 +25,11 @@ from ottla.broker.replication.in_sync import Accepted, InSyncMember, Proposal
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import Node
-from ottla.broker.runtime.replicas.fetchers import Fetchers, Following
+from ottla.broker.runtime.replicas.alter_partition_manager import AlterPartitionManager
+from ottla.broker.runtime.replicas.fetchers import FetcherParameters, Fetchers
 from ottla.broker.runtime.replicas.flusher import Flusher
-from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partition import ClusterContext, Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
-from ottla.broker.runtime.replicas.proposals import Proposals
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryNetwork
@@ -107,24 +107,24 @@ class ReplicaBroker:
         self.brokers.liveness = cluster.controller.rules.liveness
         clock, timers = cluster.clock, self.broker.timers
         self.nursery = nursery = Nursery(timers, clock, self.broker.stop_at_once)
-        self.proposals = Proposals(cluster.controller, self.node, self.brokers, nursery)
+        self.proposals = AlterPartitionManager(cluster.controller, self.node, self.brokers, nursery)
         self.flusher = Flusher(self.broker.stop_at_once, InlineThreads)
-        self.membership = membership = Membership(self.brokers, self.proposals.submit, lambda *_: True, LAG_MS)
-        partitions = services.partitions = Partitions(self.flusher, clock, membership)
+        self.cluster_context = context = ClusterContext(self.brokers, self.proposals.submit, lambda *_: True, LAG_MS)
+        partitions = services.partitions = Partitions(self.flusher, clock, context)
         directory = Path(f"/replicas{self.node}")
         self.log_dir = services.log_dir = LogDir.open(directory, settings, clock.now_ms(), files=self.files, threads=InlineThreads)
         log = self.log_dir.logs.get((TOPIC, 0)) or self.log_dir.create_log(TOPIC, 0, TOPIC_ID, cluster.config)
         log.config = cluster.config
         if log.topic_id != TOPIC_ID:  # a power loss removed the file with the id
-            self.log_dir.name_topic(log, TOPIC_ID)
+            self.log_dir.assign_topic_id(log, TOPIC_ID)
         self.partition: Partition = partitions.add(log)
         connect = partial(
             NodeClient, network=cluster.network, clock=clock, timers=timers, random=Random(self.node), client_id=f"broker-{self.node}"
         )
-        following = Following(
+        parameters = FetcherParameters(
             self.node, self.brokers, connect, cluster.endpoint_of, lambda: LEVEL, nursery, FetchLimits(), request_timeout_ms=30_000
         )
-        self.fetchers = Fetchers(following)
+        self.fetchers = Fetchers(parameters)
         self.running = True
         self.learn(cluster.controller.rules.state)
 
@@ -232,7 +232,7 @@ class Cluster:
             await settle()
             for broker in self.brokers.values():
                 if broker.running:
-                    broker.partition.look_for_laggards()
+                    broker.partition.maybe_shrink_isr()
         await settle()
 
     async def fetch(self, node: int, offset: int, *, replica: int = -1, version: int = 17, rack: str = "", **fields: Any) -> PartitionData:

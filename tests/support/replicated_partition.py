@@ -96,9 +96,9 @@ class Broker:
         self.follower: Follower | None = None
         self.registration: Registration | None = None
         self.seen = 0
-        """How many of the controller's records it has applied."""
+        """Number of the controller's records that this broker has applied."""
         self.led_to = 0
-        """While it leads: its high watermark at the last check."""
+        """The high watermark at the last check, while this broker is the leader."""
 
 
 class ReplicatedPartition:
@@ -143,7 +143,7 @@ class ReplicatedPartition:
         elif chance < 0.90:
             self.learn(broker)
         elif chance < 0.95:
-            self.act(broker, broker.replica.look_for_laggards(self.now_ms))
+            self.act(broker, broker.replica.maybe_shrink_isr(self.now_ms))
         elif chance < 0.97:
             self.now_ms += 1000
         elif chance < 0.98:

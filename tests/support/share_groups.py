@@ -9,8 +9,8 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer_heartbeat import HeartbeatResult
 from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from ottla.broker.groups.group_records import GroupRecord, decode_record, encode_record
-from ottla.broker.groups.share_draft import ShareConfig
 from ottla.broker.groups.share_group import ShareGroup, ShareMember
+from ottla.broker.groups.share_group_update import ShareConfig
 from ottla.broker.groups.share_groups import Initialization
 from ottla.broker.groups.share_heartbeat import ShareHeartbeat
 from ottla.broker.groups.states import Now
@@ -71,7 +71,7 @@ class ShareDriver:
         partitions: dict[bytes, frozenset[int]] = {}
         for topic_id, partition in self.last.start_offsets:
             partitions[topic_id] = partitions.get(topic_id, frozenset()) | {partition}
-        self.take(self.machine.shares.initialized("g", partitions, self.now).records)
+        self.take(self.machine.shares.mark_initialized("g", partitions, self.now).records)
 
     def settled(self, *member_ids: str) -> None:
         """Join these members, initialize the partitions, and let every member adopt its target assignment."""

@@ -11,7 +11,7 @@ from ottla.broker.share.acquisition import Acquisition, Fetched, acquire
 from ottla.broker.share.in_flight import InFlightState, RecordState
 from ottla.broker.share.persister import SharePartitionKey, WrittenState
 from ottla.broker.share.settings import ShareSettings
-from ottla.broker.share.share_partition import SharePartition, Update
+from ottla.broker.share.share_partition import SharePartition, StateUpdate
 from ottla.broker.share.state_coordinator import ShareStateCoordinator
 from ottla.broker.share.state_records import ShareRecord
 
@@ -32,7 +32,7 @@ class Write:
     offset."""
 
     written: WrittenState
-    update: Update | None
+    update: StateUpdate | None
     member: str = ""
     acknowledged: dict[int, AcknowledgeType] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class SharedPartition:
         self.counts: dict[int, int] = {}
         """The deliveries of each record that this leader knows of."""
         self.settled: dict[int, AcknowledgeType] = {}
-        """Records that were accepted or rejected, and this is persisted. No member is told earlier."""
+        """Records that were accepted or rejected, and this is persisted. Members get no response before that."""
         self.given_up: set[int] = set()
         """Records that were archived because they were delivered too often."""
         self.violations: list[str] = []
@@ -115,7 +115,7 @@ class SharedPartition:
         if not partition.can_acquire:
             return
         if offset < self.log_start:
-            partition.log_starts_at(self.log_start)
+            partition.advance_to_log_start(self.log_start)
             return
         read = [batch for batch in self.log if batch.last_offset >= offset][: self.random.choice([1, 2, 5])]
         member = self.random.choice(MEMBERS)
@@ -186,9 +186,9 @@ class SharedPartition:
             if kind is RENEW and offset >= self.partition.start_offset:
                 self.owners[offset] = member, self.now_ms + LOCK_MS
 
-    def _begin(self, update: Update, member: str, acknowledged: dict[int, AcknowledgeType]) -> None:
+    def _begin(self, update: StateUpdate, member: str, acknowledged: dict[int, AcknowledgeType]) -> None:
         if update.batches:
-            self.writes.append(Write(self.partition.to_write(update.batches), update, member, acknowledged))
+            self.writes.append(Write(self.partition.state_to_write(update.batches), update, member, acknowledged))
 
     def finish_write(self) -> None:
         """Let the oldest pending write of share state succeed or fail."""
@@ -202,9 +202,9 @@ class SharedPartition:
             self.partition.trim()
             return
         if succeeded:
-            self.partition.written(write.update)
+            self.partition.commit(write.update)
         else:
-            self.partition.not_written(write.update, self.now_ms)
+            self.partition.roll_back(write.update, self.now_ms)
         for first, last, _, _ in write.update.batches:
             for offset in range(first, last + 1):
                 kind = self.pending.pop(offset, None)
@@ -246,7 +246,7 @@ class SharedPartition:
                 often = count >= self.settings.delivery_count_limit
                 self._expect(often or last < self.partition.start_offset, f"{last} was archived too early")
         if expired:
-            self.writes.append(Write(self.partition.to_write(expired), None))
+            self.writes.append(Write(self.partition.state_to_write(expired), None))
 
     def leave(self) -> None:
         member = self.random.choice(MEMBERS)
@@ -342,8 +342,8 @@ class SharedPartition:
                 own = self._held_by(member)
                 batches = [AcknowledgementBatch(offset, offset, [ACCEPT]) for offset in own]
                 update = acknowledge(self.partition, member, batches, self.now_ms)
-                self._persist(Write(self.partition.to_write(update.batches), update, member, dict.fromkeys(own, ACCEPT)))
-                self.partition.written(update)
+                self._persist(Write(self.partition.state_to_write(update.batches), update, member, dict.fromkeys(own, ACCEPT)))
+                self.partition.commit(update)
                 for offset in own:
                     del self.owners[offset]
             idle = 0 if before != (self.counts, self.partition.start_offset) else idle + 1

@@ -13,7 +13,7 @@ class TimelessLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__(selectors.SelectSelector())
         self.stalled_ms = 0
-        """How long it was stalled; the code that stalls it also advances the clocks."""
+        """Milliseconds for which the event loop was stalled; the code that stalls it also advances the clocks."""
 
     def time(self) -> float:
         return self.stalled_ms / 1_000

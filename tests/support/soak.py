@@ -141,7 +141,7 @@ def _of_broker(broker: Broker) -> Held:
         **_of_node(broker),
         **_of_image(services.topics.image),
         "connections": broker.connection_count,
-        "waiting requests": broker.waiting_requests + services.fetch_purgatory.parked,
+        "waiting requests": broker.waiting_requests + services.fetch_purgatory.waiting,
         "fetch sessions": len(services.fetch_sessions),
         "partitions": len(partitions),
         "segments": sum(len(each.log.segments) for each in partitions),

@@ -10,8 +10,8 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from ottla.broker.groups.group_records import GroupRecord, decode_record, encode_record
 from ottla.broker.groups.states import Now
-from ottla.broker.groups.streams_draft import StreamsConfig
 from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_group_update import StreamsConfig
 from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatResult
 from ottla.broker.groups.streams_member import StreamsMember
 from ottla.broker.streams.tasks import Tasks, TaskSet, sorted_tasks

@@ -117,7 +117,7 @@ class TopicDir:
             self.failed.set_result(error)
 
 
-def dying_after(calls: int) -> Callable[[str, Path], None]:
+def failing_after(calls: int) -> Callable[[str, Path], None]:
     """Return a function for `MemoryFiles.on_call` that raises OSError for all changing calls after the first `calls`."""
     left = calls
 

@@ -9,10 +9,10 @@ from typing import Any
 from ottla.broker.verification.judge import Guarantee, Result, Standing
 from ottla.broker.verification.program import Program, Role
 from ottla.broker.verification.scenarios import SCENARIOS
-from ottla.broker.verification.stage import Stage, Terms
+from ottla.broker.verification.stage import RunLimits, Stage
 from ottla.broker.verification.verification import Verification
 
-TERMS = Terms(timeout_s=30, restarts=3, late_ms=400)
+LIMITS = RunLimits(timeout_s=30, restarts=3, late_ms=400)
 PRODUCED, READ = 20, 40
 """Numbers of records, large enough that the work has a middle."""
 
@@ -30,7 +30,7 @@ def program(mode: str, *flags: str, **changes: Any) -> Program:
 
 def verification(directory: Path, program: Program, *names: str, **changes: Any) -> Verification:
     """Return a verification (`ottla verify`) of the program with the named scenarios, in `directory`."""
-    return Verification(program, directory, [each for each in SCENARIOS if each.name in names], **({"terms": TERMS} | changes))
+    return Verification(program, directory, [each for each in SCENARIOS if each.name in names], **({"limits": LIMITS} | changes))
 
 
 def results(directory: Path, program: Program, *names: str, **changes: Any) -> dict[str, Result]:
@@ -53,5 +53,5 @@ def broken(directory: Path, program: Program, *names: str) -> dict[str, list[Gua
 
 def stage(directory: Path, program: Program, **changes: Any) -> Stage:
     """Return a `Stage`: the directory and time limits with which a scenario runs a program."""
-    terms: dict[str, Any] = {"timeout_s": TERMS.timeout_s, "restarts": TERMS.restarts, "late_ms": TERMS.late_ms}
-    return Stage(program, directory, Terms(**(terms | changes)))
+    limits: dict[str, Any] = {"timeout_s": LIMITS.timeout_s, "restarts": LIMITS.restarts, "late_ms": LIMITS.late_ms}
+    return Stage(program, directory, RunLimits(**(limits | changes)))

@@ -15,7 +15,7 @@ from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.timers import Timers
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
+from ottla.broker.runtime.nodes.snapshot_generator import SnapshotPolicy
 from ottla.broker.runtime.quorum.serving import QuorumServing
 from ottla.broker.runtime.quorum.sole_voter import Identity, SoleVoter
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -31,7 +31,7 @@ LEVEL = 30
 
 
 class HeldThreads(Executor):
-    """A stand-in for a thread pool. While `holds` is True, work is done when the test calls `go`; otherwise at once."""
+    """A stand-in for a thread pool. While `holds` is True, work is done when the test calls `run_all`; otherwise at once."""
 
     def __init__(self) -> None:
         self.holds = False
@@ -40,19 +40,19 @@ class HeldThreads(Executor):
     def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
         done: Future[Any] = Future()
 
-        def do() -> None:
+        def run() -> None:
             done.set_running_or_notify_cancel()
             try:
                 done.set_result(work(*args, **named))
             except Exception as error:  # noqa: BLE001 # passed to the caller
                 done.set_exception(error)
 
-        self._held.append(do)
+        self._held.append(run)
         if not self.holds:
-            self.go()
+            self.run_all()
         return done
 
-    def go(self) -> None:
+    def run_all(self) -> None:
         held, self._held = self._held, []
         for work in held:
             work()
@@ -119,7 +119,7 @@ class VoterHarness:
     def append(self, *records: MetadataRecord) -> int:
         """Append records and start to commit them; return the first one's offset."""
         offset = self.voter.append(records, LEVEL)
-        self.voter.committed()
+        self.voter.commit()
         return offset
 
     @property

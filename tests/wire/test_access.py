@@ -19,7 +19,7 @@ from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.access import GUARDED, acl, allow, ann, bob, take_all_back
+from tests.support.access import GUARDED, acl, allow, ann, bob, delete_all_acls
 from tests.support.consumer_calls import beat
 from tests.support.group_calls import find_coordinator, wait_until
 from tests.support.running_broker import RunningBroker
@@ -115,7 +115,7 @@ def test_a_revoked_permission_takes_effect_within_a_fetch_session(broker: Runnin
         allow(admin, acl(Resource.TOPIC, "a", READ))
         first = client.call(_fetch(0, 0, "a"), 12)
         assert first.responses[0].partitions[0].error_code == 0
-        take_all_back(admin)
+        delete_all_acls(admin)
         for epoch in (1, 2):
             (again,) = client.call(_fetch(first.session_id, epoch), 12).responses
             assert again.partitions[0].error_code == DENIED
@@ -176,5 +176,5 @@ def test_a_resource_without_acls_is_open_if_allow_everyone_is_set(broker: Runnin
         assert hidden(client) == ["t", "prefix-1"], "an ACL is about them, be it of whomever"
         allow(admin, acl(Resource.TOPIC, "t", Operation.WRITE))
         assert hidden(client) == ["prefix-1"]
-        take_all_back(admin)
+        delete_all_acls(admin)
         assert hidden(client) == []

@@ -215,7 +215,7 @@ def test_a_long_poll_ends_by_the_append_that_it_waits_for(broker: RunningBroker,
     create(client, "t")
     with broker.client() as reader:
         reader.send(request(part(), max_wait_ms=60_000), 12)
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
         produce(client, "t", b"now")
         assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"now"]
 
@@ -227,7 +227,7 @@ def test_a_long_poll_of_several_partitions_tells_what_each_has_when_it_ends(
     create(client, "t", partitions=2)
     with broker.client() as reader:
         reader.send(request(part(0), part(1), max_wait_ms=60_000, min_bytes=60 * len(later)), 12)
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
         for index in later:
             produce(client, "t", b"%d" % index, partition=index)
         found = decode_response(1, 12, reader.read_frame())[1]
@@ -241,9 +241,9 @@ def test_a_long_poll_waits_for_min_bytes(broker: RunningBroker, client: Client) 
     with broker.client() as reader:
         reader.send(request(part(), max_wait_ms=60_000, min_bytes=200), 12)
         for value in (b"a" * 50, b"b" * 50):
-            broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
+            broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
             produce(client, "t", value)
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 0)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 0)
         assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"a" * 50, b"b" * 50]
 
 
@@ -264,7 +264,7 @@ def test_a_read_that_ends_with_an_older_segment_waits_for_no_bytes(broker: Runni
     with broker.client() as reader:
         reader.send(request(part(), max_wait_ms=60_000, min_bytes=1 << 20), 12)
         reader.send(request(part(offset=1 + len(later)), max_wait_ms=60_000), 12)
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
         assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"old"]
 
 
@@ -285,7 +285,7 @@ def test_a_long_poll_ends_when_its_topic_is_deleted(broker: RunningBroker, clien
     create(client, "t")
     with broker.client() as reader:
         reader.send(request(part(), max_wait_ms=60_000), 12)
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
         delete(client, "t")
         response = decode_response(1, 12, reader.read_frame())[1]
         assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -297,10 +297,10 @@ def test_the_long_polls_of_a_connection_wait_one_after_the_other(broker: Running
         for _ in range(2):
             reader.send(request(part(), max_wait_ms=60_000), 12)
         reader.send(request(part(offset=1), max_wait_ms=60_000), 12)
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
         produce(client, "t", b"now")
         assert [values(decode_response(1, 12, reader.read_frame())[1]) for _ in range(2)] == [[b"now"]] * 2
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
         produce(client, "t", b"later")
         assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"later"]
 
@@ -311,7 +311,7 @@ def test_what_a_request_sees_is_never_older_than_the_answer_before_it(broker: Ru
         end = ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=-1)])])
         waits = encode_request(1, 12, 1, "test", request(part(), max_wait_ms=60_000))
         reader.send_raw(b"".join(waits + encode_request(2, 5, 2, "test", end)))
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
         produce(client, "t", b"now")
         (fetched,) = decode_response(1, 12, reader.read_frame())[1].responses[0].partitions
         (listed,) = decode_response(2, 5, reader.read_frame())[1].topics[0].partitions
@@ -323,16 +323,16 @@ def test_the_long_poll_of_a_connection_that_closes_is_taken_back_with_requests_b
     with broker.client() as reader:
         for _ in range(2):
             reader.send(request(part(), max_wait_ms=60_000), 12)
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
-    broker.call_until(lambda running: running.services.fetch_purgatory.parked == 0 and running.connection_count == 1)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
+    broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 0 and running.connection_count == 1)
 
 
 def test_a_long_poll_of_a_connection_that_closes_is_taken_back(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     with broker.client() as reader:
         reader.send(request(part(), max_wait_ms=60_000), 12)
-        broker.call_until(lambda running: running.services.fetch_purgatory.parked == 1)
-    broker.call_until(lambda running: running.services.fetch_purgatory.parked == 0)
+        broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 1)
+    broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 0)
 
 
 def test_long_polls_of_many_readers_all_see_one_append(broker: RunningBroker, client: Client) -> None:
@@ -346,7 +346,7 @@ def test_long_polls_of_many_readers_all_see_one_append(broker: RunningBroker, cl
     readers = [threading.Thread(target=read) for _ in range(5)]
     for reader in readers:
         reader.start()
-    broker.call_until(lambda running: running.services.fetch_purgatory.parked == 5)
+    broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 5)
     produce(client, "t", b"all")
     for reader in readers:
         reader.join(10)

@@ -6,7 +6,7 @@ from ottla.broker.core.acl import Operation, Permission, Resource
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from tests.support.access import ANYTHING, GUARDED, acl, allow, ann, bob, take_all_back
+from tests.support.access import ANYTHING, GUARDED, acl, allow, ann, bob, delete_all_acls
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 from tests.wire.test_k29_describe_acls import describe
@@ -17,7 +17,7 @@ WITH_AUTHORIZER = pytest.mark.broker_settings(GUARDED)
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_without_an_authorizer_delete_is_security_disabled(client: Client, version: int) -> None:
-    (result,) = take_all_back(client, version).filter_results
+    (result,) = delete_all_acls(client, version).filter_results
     assert (result.error_code, result.error_message) == (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
@@ -28,7 +28,7 @@ def test_a_deleted_acl_applies_to_no_later_request_and_stays_deleted_after_a_cra
         create(admin, "a")
         allow(admin, READ_A)
         assert sees(client)
-        (result,) = take_all_back(admin, version).filter_results
+        (result,) = delete_all_acls(admin, version).filter_results
         (found,) = result.matching_acls
         assert (found.error_code, found.error_message) == (0, None)
         assert (found.resource_name, found.principal, found.operation) == ("a", "User:ann", Operation.READ)
@@ -53,6 +53,6 @@ def test_an_acl_that_matches_two_filters_is_returned_for_both(broker: RunningBro
 def test_deleting_acls_requires_alter_on_the_cluster(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         allow(admin, READ_A)
-        (result,) = take_all_back(client).filter_results
+        (result,) = delete_all_acls(client).filter_results
         assert (result.error_code, result.matching_acls) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
         assert len(describe(admin).resources) == 1

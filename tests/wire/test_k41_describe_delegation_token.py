@@ -6,7 +6,7 @@ from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.clock import VirtualClock
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k41_describe_delegation_token import DescribeDelegationTokenRequest
-from tests.support.access import acl, allow, ann, bob, take_all_back
+from tests.support.access import acl, allow, ann, bob, delete_all_acls
 from tests.support.running_broker import RunningBroker
 from tests.support.tokens import DAY_MS, WITH_TOKENS, create_token, describe_tokens, proof_of
 
@@ -32,7 +32,7 @@ def test_a_client_sees_its_own_tokens_and_those_that_it_may_describe(tmp_path: P
         assert client.call(DescribeDelegationTokenRequest([]), 3).tokens == []
         allow(admin, acl(Resource.DELEGATION_TOKEN, theirs, Operation.DESCRIBE))
         assert seen(client) == {own, renewed, theirs}
-        take_all_back(admin)
+        delete_all_acls(admin)
         allow(admin, acl(Resource.USER, "User:eve", Operation.DESCRIBE_TOKENS))
         assert seen(client) == {own, renewed, for_eve}
 

@@ -39,8 +39,8 @@ from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.records.record import iter_records
 
 EVENTS_MAX: Final = 200
-_RECORDS_BACK: Final = 2_000
-_BYTES_BACK: Final = 512 << 10
+_TAIL_RECORDS: Final = 2_000
+_TAIL_BYTES: Final = 512 << 10
 
 _TopicIdPartition = tuple[bytes, int]
 
@@ -158,7 +158,7 @@ def _address(listeners: Mapping[str, object]) -> str:
 
 def _end_of(log: PartitionLog) -> bytes:
     try:
-        return read_tail(log, _RECORDS_BACK, _BYTES_BACK, Isolation.READ_UNCOMMITTED)[0]
+        return read_tail(log, _TAIL_RECORDS, _TAIL_BYTES, Isolation.READ_UNCOMMITTED)[0]
     except (Rejected, RecordsError):
         return b""
 

@@ -21,7 +21,7 @@ from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_member import ConsumerMember
 from ottla.broker.groups.coordinator import Group, GroupCoordinator
-from ottla.broker.groups.embedded_protocol import assigned_places
+from ottla.broker.groups.embedded_protocol import assigned_partitions
 from ottla.broker.groups.modern import ModernGroup
 from ottla.broker.groups.offsets import ByPartition
 from ottla.broker.groups.share_group import ShareGroup, ShareMember
@@ -206,7 +206,7 @@ def _problem(group: Group | None) -> str | None:
 
 def _of_classic(group: ClassicGroup) -> Iterator[tuple[MemberView, list[TopicPartition]]]:
     for each in group.members:
-        tps = sorted(assigned_places(each.assignment)) if group.uses_consumer_protocol else []
+        tps = sorted(assigned_partitions(each.assignment)) if group.uses_consumer_protocol else []
         yield _member(each.member_id, each.instance_id, each.client_id, each.client_host, tps), tps
 
 

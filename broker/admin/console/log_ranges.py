@@ -20,7 +20,7 @@ def read_range(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolat
     """
     pieces: list[bytes] = []
     headers: list[BatchHeader] = []
-    left, at, end = max_bytes, offset, log.bound(isolation)
+    left, at, end = max_bytes, offset, log.visible_end_offset(isolation)
     while at < end and left > 0 and len(pieces) < PIECES_MAX:
         data = log.read(at, left, isolation=isolation, min_one_batch=not pieces).records
         batches = list(split_batches(data))
@@ -39,7 +39,7 @@ def read_tail(log: PartitionLog, count: int, max_bytes: int, isolation: Isolatio
 
     Raises Rejected, RecordsError.
     """
-    end = log.bound(isolation)
+    end = log.visible_end_offset(isolation)
     while True:
         data, headers = read_range(log, max(log.log_start_offset, end - count), max_bytes, isolation)
         if count <= 1 or not headers or headers[-1].next_offset >= end:

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from ottla.broker.admin.console.requests import AbsorbedView, RequestLog
+from ottla.broker.admin.console.requests import DuplicateView, RequestLog
 from ottla.broker.admin.console.transactions import transactions_here
 from ottla.broker.app import Broker
 from ottla.broker.storage.producer_state import NO_OFFSET, ProducerStateEntry
@@ -43,7 +43,7 @@ class ProducerRow(BaseModel):
     open_from: int = Field(description="the first offset of its open transaction")
     window: list[BatchView] = Field(description="oldest first, five at most")
     older_in_log: bool = Field(description="whether older batches are searched in the log, as after a restart")
-    absorbed: list[AbsorbedView] = Field(description="its latest retries that were recognised as duplicates, newest first")
+    absorbed: list[DuplicateView] = Field(description="its latest retries that were recognised as duplicates, newest first")
     absorbed_count: int = Field(description="all recognised duplicates since the console was turned on")
 
 
@@ -90,7 +90,7 @@ def _last_write(found: _Found) -> tuple[int, int]:
 
 
 def _row(topic: str, index: int, entry: ProducerStateEntry, transactional_id: str | None, requests: RequestLog) -> ProducerRow:
-    absorbed = requests.absorbed_of(topic, index, entry.producer_id)
+    duplicates = requests.duplicates_of(topic, index, entry.producer_id)
     return ProducerRow(
         topic=topic,
         partition=index,
@@ -110,6 +110,6 @@ def _row(topic: str, index: int, entry: ProducerStateEntry, transactional_id: st
             for batch in entry.batches
         ],
         older_in_log=entry.older_in_log,
-        absorbed=list(absorbed.newest),
-        absorbed_count=absorbed.count,
+        absorbed=list(duplicates.newest),
+        absorbed_count=duplicates.count,
     )

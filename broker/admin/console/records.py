@@ -2,7 +2,7 @@
 
 Rules inside:
 - The view reads this broker's replica up to the log end offset, committed or not.
-- Bytes and the state that decides their fate (open and aborted transactions) are read in one turn of the loop; a thread opens batches.
+- Bytes and the state that decides their outcome (open and aborted transactions) are read in one turn of the loop; a thread opens batches.
 - Records are untrusted: the number of records in a batch, the decompressed size and the time to decode them are limited.
 - A page that was requested relative to the end of the log always contains the newest record, however few records fit.
 """
@@ -41,14 +41,14 @@ OPENED_RECORDS: Final = 250_000
 """Records up to which a batch is opened: counting so many takes about 25 ms, during which the loop is blocked (GIL)."""
 SHOWN_BYTES: Final = 2 << 20
 """Bytes of keys, values and headers in one response; the rest is left to the next page."""
-ENOUGH_S: Final = 0.25
+RESPONSE_CPU_S: Final = 0.25
 """CPU seconds for one response; the rest is left to the next page. A value can be crafted so that decoding it takes long."""
 ROWS_MAX: Final = 200
 HEADERS_MAX: Final = 50
 VALUE_BYTES_MAX: Final = 256 << 10
 _KEY_BYTES: Final = 1024
 
-Fate = Literal["none", "open", "committed", "aborted"]
+TransactionOutcome = Literal["none", "open", "committed", "aborted"]
 
 
 class HeaderView(BaseModel):
@@ -74,7 +74,7 @@ class RecordRow(BaseModel):
     producer_epoch: int
     sequence: int
     transactional_id: str | None = Field(description="the producer's, if this broker coordinates it")
-    fate: Fate = Field(description="`none`: the record is not part of a transaction")
+    fate: TransactionOutcome = Field(description="`none`: the record is not part of a transaction")
     control: str | None = Field(default=None, description="`commit` or `abort`, if this is a transaction marker")
     problem: str | None = Field(default=None, description="why the batch cannot be opened")
 
@@ -98,7 +98,7 @@ class TransactionOutcomes:
     open: dict[int, int]
     aborted: dict[int, list[tuple[int, int]]]
 
-    def of(self, header: BatchHeader) -> Fate:
+    def of(self, header: BatchHeader) -> TransactionOutcome:
         """Return the outcome of the transaction that a batch belongs to: "open", "aborted" or "committed"; "none" if it belongs to none."""
         if not header.is_transactional:
             return "none"
@@ -141,7 +141,7 @@ def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, TransactionOutcom
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DisplayOptions:
     """How records are displayed: the number of records, the bytes of each value, and the schemas."""
 
     limit: int
@@ -192,8 +192,8 @@ def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
             next_offset=log.log_end_offset,
             records=[],
         )
-        view = View(limit, value_bytes, schemas.of(topic, "key"), schemas.of(topic, "value"))
-        await asyncio.to_thread(_open, answer, data, wanted, known, view, newest_first=-limit <= offset < 0)
+        options = DisplayOptions(limit, value_bytes, schemas.of(topic, "key"), schemas.of(topic, "value"))
+        await asyncio.to_thread(_open, answer, data, wanted, known, options, newest_first=-limit <= offset < 0)
         writers = {row.producer_id for row in answer.records if row.fate != "none" or row.control}
         if writers:
             names = {txn.producer_id: txn.transactional_id for txn in transactions_here(broker) if txn.producer_id in writers}
@@ -208,7 +208,7 @@ _Found = tuple[BatchHeader, bytes, Record | None, str | None]
 """Header and bytes of a batch, and one of its records. The record is None for a control batch and for an unreadable one (with a reason)."""
 
 
-def _open(answer: RecordRows, data: bytes, offset: int, known: TransactionOutcomes, view: View, *, newest_first: bool) -> None:
+def _open(answer: RecordRows, data: bytes, offset: int, known: TransactionOutcomes, options: DisplayOptions, *, newest_first: bool) -> None:
     """Fill the response `answer` with rows of the batches in `data`, from `offset` on. If not all rows fit, the last are left out, or with
     `newest_first` the oldest. Raises HTTPException (503) if the batches are damaged."""
     batches: list[tuple[int, BatchHeader]] = []
@@ -218,12 +218,12 @@ def _open(answer: RecordRows, data: bytes, offset: int, known: TransactionOutcom
             answer.next_offset = header.next_offset
     except RecordsError as error:
         raise HTTPException(503, f"the log is damaged after offset {answer.next_offset}: {error}") from error
-    left, until = SHOWN_BYTES, thread_time() + ENOUGH_S
+    left, until = SHOWN_BYTES, thread_time() + RESPONSE_CPU_S
     for each in _in_order(data, batches, offset, newest_first=newest_first):
-        if len(answer.records) == view.limit or (answer.records and (left < 0 or thread_time() > until)):
+        if len(answer.records) == options.limit or (answer.records and (left < 0 or thread_time() > until)):
             answer.next_offset = answer.next_offset if newest_first else _offset_of(each)
             break
-        row = _row_of(each, known, view)
+        row = _row_of(each, known, options)
         answer.records.append(row)
         left -= len(row.key.text) + len(row.value.text) + sum(len(each.name) + len(each.value.text) for each in row.headers)
     if newest_first:
@@ -259,15 +259,15 @@ def _offset_of(found: _Found) -> int:
     return header.base_offset if record is None else record.offset
 
 
-def _row_of(found: _Found, known: TransactionOutcomes, view: View) -> RecordRow:
+def _row_of(found: _Found, known: TransactionOutcomes, options: DisplayOptions) -> RecordRow:
     header, batch, record, problem = found
-    fate = known.of(header)
+    outcome = known.of(header)
     if record is None:
-        return _row(header, fate, header.base_offset, header.max_timestamp, control=_marker(batch) if batch else None, problem=problem)
+        return _row(header, outcome, header.base_offset, header.max_timestamp, control=_marker(batch) if batch else None, problem=problem)
     sequence = -1 if header.base_sequence < 0 else increment_sequence(header.base_sequence, record.offset_delta)
-    row = _row(header, fate, record.offset, record.timestamp, sequence=sequence)
-    row.key, row.value = view.key_of(record.key), view.value_of(record.value)
-    row.headers = [_header(each, view.value_bytes) for each in record.headers]
+    row = _row(header, outcome, record.offset, record.timestamp, sequence=sequence)
+    row.key, row.value = options.key_of(record.key), options.value_of(record.value)
+    row.headers = [_header(each, options.value_bytes) for each in record.headers]
     return row
 
 
@@ -293,7 +293,7 @@ def _codec(header: BatchHeader) -> str:
 
 def _row(
     header: BatchHeader,
-    fate: Fate,
+    outcome: TransactionOutcome,
     offset: int,
     timestamp: int,
     *,
@@ -315,7 +315,7 @@ def _row(
         producer_epoch=header.producer_epoch,
         sequence=sequence,
         transactional_id=None,
-        fate=fate,
+        fate=outcome,
         control=control,
         problem=problem,
     )

@@ -27,7 +27,7 @@ KEPT: Final = 1000
 WRITES_REMEMBERED: Final = 20_000
 """Batches whose base offsets are remembered, to recognise retries."""
 WRITERS_REMEMBERED: Final = 2_000
-ABSORBED_SHOWN: Final = 5
+DUPLICATES_SHOWN: Final = 5
 ROWS_MAX: Final = 500
 _QUIET: Final = frozenset({ApiKey.FETCH, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT})
 
@@ -57,7 +57,7 @@ class RequestRows(BaseModel):
     quiet: int
 
 
-class AbsorbedView(BaseModel):
+class DuplicateView(BaseModel):
     """A retry that was recognised as a duplicate and answered with the offset of the first write."""
 
     at_ms: int
@@ -67,11 +67,11 @@ class AbsorbedView(BaseModel):
 
 
 @dataclass(slots=True)
-class Absorbed:
+class Duplicates:
     """The recognised duplicates of one producer in one partition."""
 
     count: int = 0
-    newest: deque[AbsorbedView] = field(default_factory=lambda: deque(maxlen=ABSORBED_SHOWN))
+    newest: deque[DuplicateView] = field(default_factory=lambda: deque(maxlen=DUPLICATES_SHOWN))
 
 
 class RequestLog:
@@ -82,11 +82,11 @@ class RequestLog:
         self.rows: deque[RequestRow] = deque(maxlen=KEPT)
         self.quiet = 0
         self._answered: OrderedDict[tuple[str, int, int, int, int], int] = OrderedDict()
-        self._absorbed: OrderedDict[tuple[str, int, int], Absorbed] = OrderedDict()
+        self._duplicates: OrderedDict[tuple[str, int, int], Duplicates] = OrderedDict()
 
-    def absorbed_of(self, topic: str, partition: int, producer_id: int) -> Absorbed:
+    def duplicates_of(self, topic: str, partition: int, producer_id: int) -> Duplicates:
         """Return this producer's recognised duplicates since the console was turned on."""
-        return self._absorbed.get((topic, partition, producer_id)) or Absorbed()
+        return self._duplicates.get((topic, partition, producer_id)) or Duplicates()
 
     def __call__(self, exchange: Exchange) -> None:
         """Record a request and its result as a row; requests of frequent APIs without a result, such as an empty Fetch, are only
@@ -135,12 +135,12 @@ class RequestLog:
         if known != answer.base_offset:
             return False
         writer = (topic, partition, header.producer_id)
-        absorbed = self._absorbed.get(writer) or Absorbed()
-        _remember(self._absorbed, writer, absorbed, WRITERS_REMEMBERED)
-        absorbed.count += 1
+        duplicates = self._duplicates.get(writer) or Duplicates()
+        _remember(self._duplicates, writer, duplicates, WRITERS_REMEMBERED)
+        duplicates.count += 1
         client_id = exchange.subject.client_id[:TEXT_CHARS]
-        absorbed.newest.appendleft(
-            AbsorbedView(at_ms=exchange.at_ms, client_id=client_id, base_sequence=header.base_sequence, offset=answer.base_offset)
+        duplicates.newest.appendleft(
+            DuplicateView(at_ms=exchange.at_ms, client_id=client_id, base_sequence=header.base_sequence, offset=answer.base_offset)
         )
         return True
 

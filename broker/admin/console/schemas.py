@@ -43,24 +43,24 @@ class Schemas:
     """The uploaded schemas, by topic and part (key or value)."""
 
     def __init__(self) -> None:
-        self._given: dict[tuple[str, Part], AnySchema] = {}
+        self._schemas: dict[tuple[str, Part], AnySchema] = {}
 
     def of(self, topic: str, part: Part) -> AnySchema | None:
         """Return the uploaded schema of a topic's keys or values, None if there is none."""
-        return self._given.get((topic, part))
+        return self._schemas.get((topic, part))
 
-    def give(self, topic: str, part: Part, schema: AnySchema) -> None:
+    def put(self, topic: str, part: Part, schema: AnySchema) -> None:
         """Store a schema for a topic's keys or values. Raises SchemaRefused if there are too many schemas."""
-        if len(self._given) >= SCHEMAS_MAX and (topic, part) not in self._given:
+        if len(self._schemas) >= SCHEMAS_MAX and (topic, part) not in self._schemas:
             raise SchemaRefused(f"{SCHEMAS_MAX} schemas are stored already, which is the maximum: delete one first")
-        self._given[topic, part] = schema
+        self._schemas[topic, part] = schema
 
-    def take_away(self, topic: str, part: Part) -> bool:
+    def delete(self, topic: str, part: Part) -> bool:
         """Delete the schema of a topic's keys or values; return whether there was one."""
-        return self._given.pop((topic, part), None) is not None
+        return self._schemas.pop((topic, part), None) is not None
 
     def __iter__(self) -> Iterator[SchemaView]:
-        for (topic, part), schema in sorted(self._given.items(), key=lambda each: each[0]):
+        for (topic, part), schema in sorted(self._schemas.items(), key=lambda each: each[0]):
             yield SchemaView(topic=topic, part=part, kind="Avro" if isinstance(schema, AvroSchema) else "Protobuf", text=schema.text)
 
 
@@ -69,32 +69,32 @@ def schemas_router(schemas: Schemas) -> APIRouter:
     router = APIRouter()
 
     @router.get("/schemas")
-    async def given() -> list[SchemaView]:
+    async def list_schemas() -> list[SchemaView]:
         """All uploaded schemas."""
         return list(schemas)
 
     @router.put("/schemas", status_code=204)
-    async def give(topic: Annotated[str, Query(max_length=249)], body: SchemaIn, part: Part = "value") -> None:
+    async def put_schema(topic: Annotated[str, Query(max_length=249)], body: SchemaIn, part: Part = "value") -> None:
         """Upload a schema: the console decodes the topic's keys or values with it, until the broker stops."""
         try:
-            schemas.give(topic, part, _made(body))
+            schemas.put(topic, part, _parsed(body))
         except SchemaRefused as error:
             raise HTTPException(422, str(error)) from error
         except ImportError as error:
             raise HTTPException(501, f"decoding needs a package of the extra 'schemas': pip install 'ottla[schemas]' ({error})") from error
 
     @router.delete("/schemas", status_code=204)
-    async def take_away(topic: str, part: Part = "value") -> None:
+    async def delete_schema(topic: str, part: Part = "value") -> None:
         """Delete a schema; 404 if there is none for these keys or values."""
-        if not schemas.take_away(topic, part):
+        if not schemas.delete(topic, part):
             raise HTTPException(404, f"no schema was given for the {part}s of {topic!r}")
 
     return router
 
 
-def _made(given: SchemaIn) -> AnySchema:
-    if given.avro is not None and given.protobuf is None:
-        return AvroSchema.of(given.avro)
-    if given.protobuf is not None and given.avro is None:
-        return ProtobufSchema.of(given.protobuf)
+def _parsed(uploaded: SchemaIn) -> AnySchema:
+    if uploaded.avro is not None and uploaded.protobuf is None:
+        return AvroSchema.of(uploaded.avro)
+    if uploaded.protobuf is not None and uploaded.avro is None:
+        return ProtobufSchema.of(uploaded.protobuf)
     raise SchemaRefused("exactly one schema is expected: avro or protobuf")

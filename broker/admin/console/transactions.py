@@ -32,9 +32,9 @@ TRANSACTIONS_MAX: Final = 200
 MOVES_MAX: Final = 60
 HOLDING_MAX: Final = 100
 PARTITIONS_SHOWN: Final = 20
-_RECORDS_BACK: Final = 400
-BYTES_BACK: Final = 1 << 20
-"""Bytes that are read from the ends of all partitions of `__transaction_state` together."""
+_TAIL_RECORDS: Final = 400
+TAIL_BYTES: Final = 1 << 20
+"""Maximum number of bytes that one response reads: the newest ones of every `__transaction_state` partition, in total."""
 _AT_ONCE: Final = 500
 
 
@@ -118,7 +118,7 @@ def _ends(broker: Broker) -> list[bytes]:
     pieces = []
     for log in logs:
         try:
-            pieces.append(read_tail(log, _RECORDS_BACK, BYTES_BACK // len(logs))[0])
+            pieces.append(read_tail(log, _TAIL_RECORDS, TAIL_BYTES // len(logs))[0])
         except (Rejected, RecordsError):  # the topics view reports a failed disk
             continue
     return pieces

@@ -175,11 +175,11 @@ class WireTap:
             self._ring.add(exchange)
         elif self._measuring < limits.WIRE_LOG_MEASURED:
             self._measuring += 1
-            asyncio.get_running_loop().run_in_executor(None, measured, exchange).add_done_callback(self._measured)
+            asyncio.get_running_loop().run_in_executor(None, measured, exchange).add_done_callback(self._add_measured)
         else:
             self._ring.skip()
 
-    def _measured(self, work: asyncio.Future[Exchange]) -> None:
+    def _add_measured(self, work: asyncio.Future[Exchange]) -> None:
         self._measuring -= 1
         if self._readers and not work.cancelled():
             self._ring.add(work.result())
@@ -188,20 +188,22 @@ class WireTap:
         """Return the stored lines that match the query, as JSON (a `WireLines`). For the next WIRE_LOG_LEASE_MS, requests that match the
         query are logged. Raises FaultSyntax for an invalid query."""
         found = query.as_filter()
-        self._renew(tuple(query.wanted.items()), found)
+        self._renew_lease(tuple(query.wanted.items()), found)
         return await asyncio.to_thread(_response, self._ring.all(), self._ring.last, self._since_ms, found, query)
 
-    def _renew(self, key: Hashable, found: LogFilter) -> None:
+    def _renew_lease(self, key: Hashable, found: LogFilter) -> None:
         if not self._readers:
             self._since_ms = self._clock.now_ms()
             self._faults.observe(self)
         if (known := self._readers.pop(key, None)) is not None:
             known.lease.cancel()
-        self._readers[key] = _Reader(found, asyncio.get_running_loop().call_later(limits.WIRE_LOG_LEASE_MS / 1_000, self._end, key))
+        self._readers[key] = _Reader(
+            found, asyncio.get_running_loop().call_later(limits.WIRE_LOG_LEASE_MS / 1_000, self._remove_reader, key)
+        )
         if len(self._readers) > limits.WIRE_LOG_READERS:
-            self._end(next(iter(self._readers)))
+            self._remove_reader(next(iter(self._readers)))
 
-    def _end(self, key: Hashable) -> None:
+    def _remove_reader(self, key: Hashable) -> None:
         self._readers.pop(key).lease.cancel()
         if not self._readers:
             self._faults.stop_observing(self)

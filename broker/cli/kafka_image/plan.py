@@ -57,7 +57,7 @@ class ImageStart:
     topics: str
     warnings: Sequence[str]
     variables: Mapping[str, str]
-    """For each setting, the variable that it came from."""
+    """The environment variable that set each setting, by the setting's name."""
 
 
 def planned(flavour: Flavour | None, env: Mapping[str, str], mounted: Mapping[str, str], *, env_flavour: Flavour) -> ImageStart:

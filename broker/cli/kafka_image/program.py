@@ -20,7 +20,7 @@ from ottla.broker.cli.kafka_image.variables import Flavour, asks_for_kafka, flav
 from ottla.broker.cli.serve import KafkaReplacement
 from ottla.broker.cli.serve import main as serve
 from ottla.broker.core.settings_load import SettingsError, read_properties
-from ottla.protocol.bodiless import module_of
+from ottla.protocol.import_without_init import module_of
 
 EXIT_USAGE: Final = 2
 MOUNTED: Final[Mapping[Flavour, Path]] = {

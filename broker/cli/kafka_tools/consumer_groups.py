@@ -15,7 +15,7 @@ from ottla.broker.cli.cluster import LATEST, AdminClient, ErrorResponse
 from ottla.broker.cli.group_described import CONSUMER_TYPES, GroupDescribed, MemberDescribed, described
 from ottla.broker.cli.group_offsets import committed_positions
 from ottla.broker.cli.kafka_tools import group_resets
-from ottla.broker.cli.kafka_tools.java_errors import exception, exception_of
+from ottla.broker.cli.kafka_tools.java_errors import java_exception, java_exception_of
 from ottla.broker.cli.kafka_tools.options import Misused, ToolParser, cluster_of, columns, error_line, guarded
 from ottla.broker.cli.operations import delete_group, list_groups
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
@@ -137,7 +137,7 @@ def _describe(cluster: AdminClient, groups: Sequence[str], options: argparse.Nam
     try:
         found = [described(cluster, group) for group in sorted(set(groups))]
     except ErrorResponse as error:
-        raise CliError(exception_of(error)) from None
+        raise CliError(java_exception_of(error)) from None
     for group in found:
         if group.state == "Dead":
             error_line(f"Consumer group '{group.group}' does not exist.")
@@ -232,7 +232,7 @@ def _delete(cluster: AdminClient, groups: Sequence[str]) -> None:
         try:
             delete_group(cluster, group)
         except ErrorResponse as error:
-            failed[group] = exception(error.code)
+            failed[group] = java_exception(error.code)
     if failed:
         error_line("Deletion of some consumer groups failed:")
         for group, why in failed.items():

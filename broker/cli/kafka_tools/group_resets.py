@@ -17,7 +17,7 @@ from ottla.broker.cli.basics import CliError
 from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, ErrorResponse, TopicPartition
 from ottla.broker.cli.group_described import INACTIVE, described
 from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
-from ottla.broker.cli.kafka_tools.java_errors import exception, words
+from ottla.broker.cli.kafka_tools.java_errors import error_message, java_exception
 from ottla.broker.cli.kafka_tools.options import Misused, ToolParser, columns, error_line
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -196,7 +196,7 @@ def _partitions(cluster: AdminClient, topic: str) -> list[TopicPartition]:
     try:
         return [TopicPartition(topic, each.partition_index) for found in cluster.topics([topic]) for each in found.partitions]
     except ErrorResponse as error:
-        raise ErrorResponse(words(error.code), error.code) from None
+        raise ErrorResponse(error_message(error.code), error.code) from None
 
 
 def delete_offsets(cluster: AdminClient, group: str, topics: Sequence[str]) -> None:
@@ -207,7 +207,7 @@ def delete_offsets(cluster: AdminClient, group: str, topics: Sequence[str]) -> N
         try:
             places += _named(wanted, topic, listed) if colon else _partitions(cluster, topic)
         except ErrorResponse as error:
-            status[topic, -1] = f"Error: {exception(error.code)}"
+            status[topic, -1] = f"Error: {java_exception(error.code)}"
     requested = [
         OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(place.partition) for place in places if place.topic == name])
         for name in dict.fromkeys(place.topic for place in places)
@@ -216,7 +216,7 @@ def delete_offsets(cluster: AdminClient, group: str, topics: Sequence[str]) -> N
     codes = {(topic.name, each.partition_index): each.error_code for topic in answer.topics for each in topic.partitions}
     for place in places:
         code = answer.error_code or codes[place.topic, place.partition]
-        status[place.topic, place.partition] = "Successful" if code == ErrorCode.NONE else f"Error: {exception(code)}"
+        status[place.topic, place.partition] = "Successful" if code == ErrorCode.NONE else f"Error: {java_exception(code)}"
     _print_deleted(group, answer.error_code or next((code for code in codes.values() if code), ErrorCode.NONE))
     rows = [(topic, "-" if index < 0 else index, error_message, "") for (topic, index), error_message in sorted(status.items())]
     head = ("TOPIC", "PARTITION", "STATUS", "")
@@ -228,6 +228,6 @@ def _print_deleted(group: str, code: int) -> None:
     if code == ErrorCode.NONE:
         print(f"Request succeeded for deleting offsets from group {group}.")
     elif code in _WHOLE_GROUP:
-        error_line(words(code))
+        error_line(error_message(code))
     else:
         error_line("Encountered some partition-level error, see the follow-up details.")

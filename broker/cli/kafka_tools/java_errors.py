@@ -21,22 +21,22 @@ _ERRORS: Final[Mapping[int, tuple[str, str]]] = {
         "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it.",
     ),
 }
-"""Source: KAFKA Errors."""
+"""Exception class and default message of each error code, as in Kafka's `Errors`."""
 
 
-def words(code: int) -> str:
+def error_message(code: int) -> str:
     """Return Kafka's default message for an error code."""
     return _ERRORS[code][1] if code in _ERRORS else name_of(code)
 
 
-def exception(code: int, message: str | None = None) -> str:
+def java_exception(code: int, message: str | None = None) -> str:
     """Return the Java exception class of an error code with `message`, by default Kafka's own. For codes outside the table return only the
     message, or the code's name."""
     if code not in _ERRORS:
         return message or name_of(code)
-    return f"org.apache.kafka.common.errors.{_ERRORS[code][0]}: {message or words(code)}"
+    return f"org.apache.kafka.common.errors.{_ERRORS[code][0]}: {message or error_message(code)}"
 
 
-def exception_of(error: ErrorResponse) -> str:
+def java_exception_of(error: ErrorResponse) -> str:
     """Return the exception class and message of a response with an error."""
-    return exception(error.code, str(error))
+    return java_exception(error.code, str(error))

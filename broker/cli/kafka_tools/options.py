@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 from ottla.broker.cli.basics import CliError
 from ottla.broker.cli.cluster import AdminClient, ErrorResponse, Unreachable
 from ottla.broker.cli.security import use, use_properties
-from ottla.protocol.bodiless import module_of
+from ottla.protocol.import_without_init import module_of
 
 OF_KAFKA: Final = "4.4.0"
 _PATIENCE_MS: Final = 60_000

@@ -4,7 +4,7 @@ Invariants:
 
 * A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first looked
   up, before the response, so that the client need not retry.
-* A JoinGroup or SyncGroup request that waits has a future, which the state machine stores as the request's caller. The future is completed
+* A JoinGroup or SyncGroup request that waits has a future, which the state machine stores as the request's key. The future is completed
   when the join or sync phase ends, even if the client's connection was closed meanwhile, so none leaks.
 * Each group has at most one timer, never later than its next deadline. A heartbeat only extends deadlines, so it touches no timer; a timer
   that fires too early is scheduled again. A heartbeat answered with REBALANCE_IN_PROGRESS may start a deadline, for the member's rejoin.
@@ -31,7 +31,7 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle
 from ottla.broker.groups.results import JoinGroupResult, Reply, SyncGroupResult
 from ottla.broker.groups.states import Now
-from ottla.broker.runtime.coordination.shard import Durable, Overdue, Shard, ShardState
+from ottla.broker.runtime.coordination.shard import Durable, ScheduleTimeout, Shard, ShardState
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.replicas.partition import Partition
@@ -43,15 +43,15 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.wire import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
-    from ottla.broker.groups.classic import Leaving, Syncing
-    from ottla.broker.groups.classic_join import Joining
-    from ottla.broker.groups.consumer_draft import ConsumerConfig
+    from ottla.broker.groups.classic import LeavingMember, SyncRequest
+    from ottla.broker.groups.classic_join import JoinRequest
+    from ottla.broker.groups.consumer_group_update import ConsumerConfig
     from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
     from ottla.broker.groups.coordinator import Commit, Fetched, Group, GroupCoordinator, GroupsConfig, Replies, Topics
     from ottla.broker.groups.group_records import GroupRecord
     from ottla.broker.groups.regexes import Resolution
-    from ottla.broker.groups.share_draft import ShareConfig
-    from ottla.broker.groups.streams_draft import StreamsConfig
+    from ottla.broker.groups.share_group_update import ShareConfig
+    from ottla.broker.groups.streams_group_update import StreamsConfig
     from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatResult
     from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
@@ -83,7 +83,7 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
 
 def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> ConsumerConfig:
     """Return the settings of one consumer group: the broker's, overridden by the group's own."""
-    from ottla.broker.groups.consumer_draft import ConsumerConfig  # noqa: PLC0415 # a start does not need it
+    from ottla.broker.groups.consumer_group_update import ConsumerConfig  # noqa: PLC0415 # a start does not need it
 
     policy = settings.group_consumer_migration_policy.lower()
     values = effective_group_values("consumer", overrides, settings)
@@ -107,7 +107,7 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
 
 def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> ShareConfig:
     """Return the settings of one share group: the broker's, overridden by the group's own."""
-    from ottla.broker.groups.share_draft import ShareConfig  # noqa: PLC0415 # a start does not need it
+    from ottla.broker.groups.share_group_update import ShareConfig  # noqa: PLC0415 # a start does not need it
 
     values = effective_group_values("share", overrides, settings)
     return ShareConfig(
@@ -123,7 +123,7 @@ def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> Shar
 
 def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> StreamsConfig:
     """Return the settings of one streams group: the broker's, overridden by the group's own."""
-    from ottla.broker.groups.streams_draft import StreamsConfig  # noqa: PLC0415 # a start does not need it
+    from ottla.broker.groups.streams_group_update import StreamsConfig  # noqa: PLC0415 # a start does not need it
 
     values = effective_group_values("streams", overrides, settings)
     return StreamsConfig(
@@ -143,11 +143,11 @@ def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> St
 class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
     """One partition of `__consumer_offsets` that this broker leads, with the state machine and the timers of its groups."""
 
-    def __init__(self, partition: Partition, machine: GroupCoordinator, overdue: Overdue) -> None:
+    def __init__(self, partition: Partition, machine: GroupCoordinator, schedule_timeout: ScheduleTimeout) -> None:
         # Imported when the first partition is served, as the module's invariants say.
         from ottla.broker.groups.group_records import decode_record, encode_record  # noqa: PLC0415 # a start does not need it
 
-        super().__init__(partition, machine, encode_record, decode_record, overdue)
+        super().__init__(partition, machine, encode_record, decode_record, schedule_timeout)
         self.timers: dict[str, TimerHandle] = {}
 
 
@@ -208,9 +208,9 @@ class GroupService:
             lambda group_id: share_config(settings, overrides_of(group_id)),
             lambda group_id: streams_config(settings, overrides_of(group_id)),
         )
-        return _Shard(partition, machine, self._overdue)
+        return _Shard(partition, machine, self._schedule_timeout)
 
-    def _overdue(self, callback: Callable[[], None]) -> TimerHandle:
+    def _schedule_timeout(self, callback: Callable[[], None]) -> TimerHandle:
         return self._timers.schedule(self._clock.mono_ms() + self._settings.offsets_commit_timeout_ms, callback)
 
     def _on_loaded(self, shard: _Shard) -> None:
@@ -222,7 +222,7 @@ class GroupService:
         for timer in shard.timers.values():
             timer.cancel()
         shard.timers.clear()
-        _send(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR))
+        _send(shard.machine.fail_all_pending_requests(ErrorCode.NOT_COORDINATOR))
 
     # --- lookup ---------------------------------------------------------------------------------------------------------------
 
@@ -244,19 +244,19 @@ class GroupService:
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 
-    def join(self, group_id: str, joining: Joining) -> JoinGroupResult | asyncio.Future[JoinGroupResult]:
+    def join(self, group_id: str, request: JoinRequest) -> JoinGroupResult | asyncio.Future[JoinGroupResult]:
         """Handle JoinGroup. Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
-        caller: asyncio.Future[JoinGroupResult] = asyncio.get_running_loop().create_future()
-        self.settle(shard, group_id, shard.machine.join(group_id, joining, caller, self.now()))
-        return caller.result() if caller.done() else caller
+        future: asyncio.Future[JoinGroupResult] = asyncio.get_running_loop().create_future()
+        self.append_and_deliver(shard, group_id, shard.machine.join(group_id, request, future, self.now()))
+        return future.result() if future.done() else future
 
-    def sync(self, group_id: str, syncing: Syncing) -> SyncGroupResult | asyncio.Future[SyncGroupResult]:
+    def sync(self, group_id: str, request: SyncRequest) -> SyncGroupResult | asyncio.Future[SyncGroupResult]:
         """Handle SyncGroup. Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
-        caller: asyncio.Future[SyncGroupResult] = asyncio.get_running_loop().create_future()
-        self.settle(shard, group_id, shard.machine.sync(group_id, syncing, caller, self.now()))
-        return caller.result() if caller.done() else caller
+        future: asyncio.Future[SyncGroupResult] = asyncio.get_running_loop().create_future()
+        self.append_and_deliver(shard, group_id, shard.machine.sync(group_id, request, future, self.now()))
+        return future.result() if future.done() else future
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Handle a heartbeat of a classic group's member and return its error; NONE while the group is being loaded."""
@@ -286,10 +286,10 @@ class GroupService:
         try:
             return shard.run(Effects(effects.records, answer))
         except Rejected:
-            replies += shard.machine.abandon(beat.group_id, self.now())
+            replies += shard.machine.on_write_failed(beat.group_id, self.now())
             raise
         finally:
-            self.settle(shard, beat.group_id, Effects((), replies))
+            self.append_and_deliver(shard, beat.group_id, Effects((), replies))
 
     def streams_heartbeat(
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
@@ -302,13 +302,13 @@ class GroupService:
         # As in Kafka, an invalid request gets its own error, even if another broker coordinates the group.
         check(beat, is_extended=self._settings.like.extends_streams_groups)
         shard = self.shards.of(beat.group_id)
-        return self.decided(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
+        return self.append_and_respond(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
 
-    def leave(self, group_id: str, leaving: list[Leaving]) -> list[ErrorCode]:
+    def leave(self, group_id: str, leaving: list[LeavingMember]) -> list[ErrorCode]:
         """Handle LeaveGroup. Return one error per member, in order. Raises Rejected if the whole request is rejected."""
         shard = self._shard_of_members(group_id)
         errors, effects = shard.machine.leave(group_id, leaving, self.now())
-        self.settle(shard, group_id, effects)
+        self.append_and_deliver(shard, group_id, effects)
         return errors
 
     # --- offsets --------------------------------------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ class GroupService:
     def _consumer_config(self, group_id: str) -> ConsumerConfig:
         return consumer_config(self._settings, self._overrides_of(group_id))
 
-    def decided(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, T]) -> T | asyncio.Future[T]:
+    def append_and_respond(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, T]) -> T | asyncio.Future[T]:
         """Append and apply the records of `effects`, the state machine's decision on a member's request, and schedule the group's next
         deadline. Return the decision's response, or a future of it until the records are committed.
 
@@ -422,12 +422,12 @@ class GroupService:
         try:
             return shard.run(effects)
         except Rejected:
-            shard.machine.abandon(group_id, self.now())
+            shard.machine.on_write_failed(group_id, self.now())
             raise
         finally:
-            self.settle(shard, group_id, Effects((), []))
+            self.append_and_deliver(shard, group_id, Effects((), []))
 
-    def settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
+    def append_and_deliver(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
         """Append and apply the records of `effects`, the state machine's decision about a group. Complete the waiting JoinGroup and
         SyncGroup requests that the decision answers, and schedule the group's next deadline.
 
@@ -438,7 +438,7 @@ class GroupService:
             durable = shard.append(effects.records)
         except Rejected as error:
             logger.warning("Could not write the metadata of group %s: %s", group_id, error)
-            replies = _failed(replies, error.code) + shard.machine.abandon(group_id, self.now())
+            replies = _failed(replies, error.code) + shard.machine.on_write_failed(group_id, self.now())
         else:
             replies = replies + shard.machine.after_append(group_id, self.now())
         self._deliver(shard, replies, durable)
@@ -458,13 +458,13 @@ class GroupService:
         finally:
             effects = shard.machine.end_resolution(resolution, self.now())
         if shard.state is ShardState.SERVING:
-            self.settle(shard, resolution.group_id, effects)
+            self.append_and_deliver(shard, resolution.group_id, effects)
 
     def _deliver(self, shard: _Shard, replies: Replies, durable: Durable) -> None:
         """Complete the waiting JoinGroup and SyncGroup requests with `replies`, when the records on which the responses depend are
         committed (`durable`).
         """
-        due = shard.after(durable, replies, lambda error: _failed(replies, error.code)) if replies else replies
+        due = shard.respond_after(durable, replies, lambda error: _failed(replies, error.code)) if replies else replies
         if isinstance(due, asyncio.Future):
             due.add_done_callback(lambda done: _send(done.result()))
         else:
@@ -489,7 +489,7 @@ class GroupService:
         timer = shard.timers.pop(group_id, None)
         if timer is not None:
             timer.cancel()
-        self.settle(shard, group_id, effects)
+        self.append_and_deliver(shard, group_id, effects)
 
     def _expire_offsets(self, shard: _Shard) -> None:
         self._append_in_pieces(shard, shard.machine.expire_offsets(self.now()))
@@ -524,15 +524,15 @@ def random_member_id(random_bytes: Callable[[int], bytes]) -> str:
 
 
 def _send(replies: Replies) -> None:
-    for caller, result in replies:
-        assert isinstance(caller, asyncio.Future), "the callers of this service are futures"
-        if not caller.done():
-            caller.set_result(result)
+    for future, result in replies:
+        assert isinstance(future, asyncio.Future), "this service uses futures as request keys"
+        if not future.done():
+            future.set_result(result)
 
 
 def _failed(replies: Replies, error: ErrorCode) -> Replies:
     """Return `replies` (the responses to waiting JoinGroup and SyncGroup requests) with each response replaced by one with `error`."""
     return [
-        Reply(caller, JoinGroupResult(error=error) if isinstance(result, JoinGroupResult) else SyncGroupResult(error=error))
-        for caller, result in replies
+        Reply(future, JoinGroupResult(error=error) if isinstance(result, JoinGroupResult) else SyncGroupResult(error=error))
+        for future, result in replies
     ]

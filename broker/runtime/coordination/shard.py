@@ -43,10 +43,11 @@ RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
 ResponseT = TypeVar("ResponseT")
 MachineT = TypeVar("MachineT", bound="Machine[Any]")
 Durable = asyncio.Future[None] | None
-"""Done when an append may be acknowledged; None if it already may. Fails with Rejected if the records are lost."""
+"""A future that completes when a coordinator's records are committed, so that its response may be sent; None if they are committed already.
+The future fails with Rejected if the records may be lost, because the leadership of the partition has ended."""
 
-Overdue = Callable[[Callable[[], None]], "TimerHandle"]
-"""Schedules the callback for the time when a response has waited for too long."""
+ScheduleTimeout = Callable[[Callable[[], None]], "TimerHandle"]
+"""Schedules the callback that fails a response whose records are not committed in time."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -94,15 +95,16 @@ class ShardState(Enum):
     SERVING = "serving"
     UNREADABLE = "unreadable"
     """A batch of the partition is corrupt, so its contents are unknown."""
-    RESIGNED = "resigned"
+    CLOSED = "closed"
+    """The shard's leader epoch has ended, or the broker is stopping. A closed shard is never used again: the next epoch gets a new one."""
 
 
 class Shard(Generic[RecordT, MachineT]):
     """The state machine of one partition of an internal topic, such as all groups of a partition of `__consumer_offsets`, for one leader
     epoch of this broker.
 
-    `encode` returns a record's key and value; `decode` returns None for an unknown record type. `overdue` schedules a callback that fails a
-    response which waits too long; without it a response may wait forever.
+    `encode` returns a record's key and value; `decode` returns None for an unknown record type. `schedule_timeout` schedules a callback
+    that fails a response which waits too long; without it a response may wait forever.
     """
 
     def __init__(
@@ -111,23 +113,23 @@ class Shard(Generic[RecordT, MachineT]):
         machine: MachineT,
         encode: Callable[[RecordT], tuple[bytes, bytes | None]],
         decode: Callable[[Buffer | None, Buffer | None], RecordT | None],
-        overdue: Overdue | None = None,
+        schedule_timeout: ScheduleTimeout | None = None,
     ) -> None:
         self.partition = partition
         self.machine = machine
         self.epoch = partition.leader_epoch
-        """The leader epoch in which this shard was elected. Markers carry it as coordinator epoch."""
+        """The leader epoch for which this shard was created. Transaction markers carry it as coordinator epoch."""
         self.state = ShardState.LOADING
         self._encode = encode
         self._decode = decode
-        self._overdue = overdue
+        self._schedule_timeout = schedule_timeout
         self._last_write: Durable = None
 
     def run(self, effects: Effects[RecordT, ResponseT]) -> ResponseT | asyncio.Future[ResponseT]:
         """Append and apply the records of a decision. Return its response, or a future of it until the records are committed. Raises
         Rejected if the append fails; then nothing has changed.
         """
-        return self.after(self.append(effects.records), effects.response)
+        return self.respond_after(self.append(effects.records), effects.response)
 
     def append(self, records: Sequence[RecordT]) -> Durable:
         """Append and apply the records. Return a future that completes when they and all earlier records are committed, None if they are
@@ -176,7 +178,7 @@ class Shard(Generic[RecordT, MachineT]):
         for offset, record in enumerate(effects.records, info.first_offset):
             self.machine.apply(record, offset, producer_id)
         self._last_write = self.partition.when(Condition.COMMITTED, info)
-        return self.after(self._last_write, effects.response)
+        return self.respond_after(self._last_write, effects.response)
 
     def append_marker(self, marker: TxnMarker) -> Durable:
         """Write the marker that ends the producer's transaction in this partition. Return a future that is done when the marker is
@@ -188,7 +190,7 @@ class Shard(Generic[RecordT, MachineT]):
         self._last_write = self.partition.when(Condition.COMMITTED, info)
         return self._last_write
 
-    def after(
+    def respond_after(
         self, durable: Durable, response: ResponseT, lost: Callable[[Rejected], ResponseT] | None = None
     ) -> ResponseT | asyncio.Future[ResponseT]:
         """Return the response if `durable` is None, which means that the write it depends on is committed already. Otherwise return a
@@ -209,7 +211,7 @@ class Shard(Generic[RecordT, MachineT]):
             else:
                 result.set_exception(as_coordinator(error))
 
-        timer = None if self._overdue is None else self._overdue(lambda: fail(Rejected(ErrorCode.REQUEST_TIMED_OUT)))
+        timer = None if self._schedule_timeout is None else self._schedule_timeout(lambda: fail(Rejected(ErrorCode.REQUEST_TIMED_OUT)))
 
         def release(done: asyncio.Future[None]) -> None:
             if timer is not None:
@@ -225,7 +227,7 @@ class Shard(Generic[RecordT, MachineT]):
 
     def _check_epoch(self) -> None:
         """Raise Rejected if the leader epoch has changed: a decision of one epoch must not be written in another."""
-        if self.state is ShardState.RESIGNED or self.epoch != self.partition.leader_epoch:
+        if self.state is ShardState.CLOSED or self.epoch != self.partition.leader_epoch:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"leader epoch {self.epoch} is over")
 
     async def load(self, chunk_bytes: int) -> None:

@@ -40,11 +40,11 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 class Elections(Protocol):
     """The source of leadership changes (`Publisher`). Each listener gets topic, partition index and leader epoch; the epoch is None if the
-    replica was removed.
+    replica was removed (as in onElection and onResignation of Kafka's coordinators).
     """
 
-    on_elected: list[Callable[[str, int, int], None]]
-    on_resigned: list[Callable[[str, int, int | None], None]]
+    on_election: list[Callable[[str, int, int], None]]
+    on_resignation: list[Callable[[str, int, int | None], None]]
 
 
 class Shards(Generic[ShardT]):
@@ -96,15 +96,15 @@ class Shards(Generic[ShardT]):
 
     def follow(self, elections: Elections) -> None:
         """From now on, start a shard when this broker becomes the leader of its partition, and end it when the leadership ends."""
-        elections.on_elected.append(lambda topic, index, _: self.elected(index) if topic == self._topic else None)
-        elections.on_resigned.append(lambda topic, index, epoch: self.resigned(index, epoch) if topic == self._topic else None)
+        elections.on_election.append(lambda topic, index, _: self.on_election(index) if topic == self._topic else None)
+        elections.on_resignation.append(lambda topic, index, epoch: self.on_resignation(index, epoch) if topic == self._topic else None)
 
-    def elected(self, index: int) -> None:
+    def on_election(self, index: int) -> None:
         """Start the state machine (shard) of partition `index`, which this broker leads now; it loads in the background."""
         with suppress(Rejected):  # the partition is offline; a request for it gets the error
             self.at(index)
 
-    def resigned(self, index: int, leader_epoch: int | None) -> None:
+    def on_resignation(self, index: int, leader_epoch: int | None) -> None:
         """End the shard of partition `index`: another broker leads it since `leader_epoch`, or the replica was removed (None).
 
         A notification from before the shard's own epoch is ignored.
@@ -201,7 +201,7 @@ class Shards(Generic[ShardT]):
         return shard
 
     def _close(self, shard: ShardT) -> None:
-        shard.state = ShardState.RESIGNED
+        shard.state = ShardState.CLOSED
         self._closed(shard)
 
     def _spawn(self, shards: Iterable[ShardT]) -> asyncio.Future[None]:

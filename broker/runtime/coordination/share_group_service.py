@@ -81,7 +81,7 @@ class ShareGroupService:
         shard = self._groups.shards.of(beat.group_id)
         effects = shard.machine.shares.heartbeat(beat, self._groups.now())
         answer, initialization = effects.response
-        response = self._groups.decided(shard, beat.group_id, Effects(effects.records, answer))
+        response = self._groups.append_and_respond(shard, beat.group_id, Effects(effects.records, answer))
         if initialization.start_offsets:
             work = partial(self._initialize_after, response, beat.group_id, initialization)
             self._nursery.start("initialization of share partitions", work, OnFailure.GIVE_UP)
@@ -94,7 +94,7 @@ class ShareGroupService:
         initialization = await self._write(group_id, lambda shares: shares.alter_offsets(group_id, offsets, self._groups.now()))
         failures = await self._initialize(group_id, initialization)
         if not failures:
-            await self._write(group_id, lambda shares: shares.initialized(group_id, _by_topic(offsets), self._groups.now()))
+            await self._write(group_id, lambda shares: shares.mark_initialized(group_id, _by_topic(offsets), self._groups.now()))
         return failures
 
     async def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[Mapping[bytes, Rejected | None], Sequence[str]]:
@@ -106,7 +106,7 @@ class ShareGroupService:
         results = {topic_id: failures.get(topic_id) for topic_id in deletion.topics}
         done = [topic_id for topic_id, failure in results.items() if failure is None]
         if done:
-            await self._write(group_id, lambda shares: shares.deleted(group_id, done, self._groups.now()))
+            await self._write(group_id, lambda shares: shares.mark_deleted(group_id, done, self._groups.now()))
         return results, deletion.unknown
 
     def has(self, group_id: str) -> bool:
@@ -175,9 +175,9 @@ class ShareGroupService:
             )
         try:
             if failures:
-                await self._write(group_id, lambda shares: shares.not_initialized(group_id, partitions, self._groups.now()))
+                await self._write(group_id, lambda shares: shares.mark_uninitialized(group_id, partitions, self._groups.now()))
             else:
-                await self._write(group_id, lambda shares: shares.initialized(group_id, partitions, self._groups.now()))
+                await self._write(group_id, lambda shares: shares.mark_initialized(group_id, partitions, self._groups.now()))
         except Rejected as rejected:
             logger.warning("Could not write which partitions of share group %s are initialized: %s", group_id, rejected)
 
@@ -204,7 +204,7 @@ class ShareGroupService:
             try:
                 begun.append(call(tp))
             except Rejected as rejected:
-                begun.append(rejected.kept())
+                begun.append(rejected.without_traceback())
             if count % CALLS_PER_TURN == 0:
                 await asyncio.sleep(0)
         results: list[T | Rejected] = []
@@ -212,7 +212,7 @@ class ShareGroupService:
             try:
                 results.append(await each if isinstance(each, asyncio.Future) else each)
             except Rejected as rejected:
-                results.append(rejected.kept())
+                results.append(rejected.without_traceback())
         return results
 
 

@@ -133,7 +133,7 @@ class ShareStateService:
     def _make_shard(self, partition: Partition) -> _Shard:
         from ottla.broker.share.state_records import decode_record, encode_record  # noqa: PLC0415 # a start does not need it
 
-        return _Shard(partition, self._make_machine(), encode_record, decode_record, self._overdue)
+        return _Shard(partition, self._make_machine(), encode_record, decode_record, self._schedule_timeout)
 
     def _make_machine(self) -> ShareStateCoordinator:
         from ottla.broker.share import state_coordinator  # noqa: PLC0415 # a start does not need it
@@ -153,7 +153,7 @@ class ShareStateService:
     def _shard(self, key: SharePartitionKey) -> _Shard:
         return self.shards.of(key.coordinator_key)
 
-    def _overdue(self, callback: Callable[[], None]) -> TimerHandle:
+    def _schedule_timeout(self, callback: Callable[[], None]) -> TimerHandle:
         return self._timers.schedule(self._clock.mono_ms() + self._settings.share_coordinator_write_timeout_ms, callback)
 
     def _prune(self, shard: _Shard) -> None:

@@ -127,7 +127,7 @@ class TxnCompletion:
 
     def _prepared(self, shard: TransactionShard, txn: Transaction) -> None:
         faults = self._faults
-        if shard.state is ShardState.RESIGNED:
+        if shard.state is ShardState.CLOSED:
             return
         if faults.active and faults.stops_at("prepared", txn.transactional_id, partial(self._prepared, shard, txn)):
             return

@@ -27,7 +27,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle
-from ottla.broker.runtime.coordination.shard import Durable, Overdue, Shard
+from ottla.broker.runtime.coordination.shard import Durable, ScheduleTimeout, Shard
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.coordination.txn_completion import TransactionFaults, TxnCompletion
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
@@ -64,8 +64,10 @@ class TxnResult:
 class _Shard(Shard[TxnRecord, TxnCoordinator]):
     """One partition of `__transaction_state` that this broker leads, with the state machine of its transactional ids."""
 
-    def __init__(self, partition: Partition, transaction_version: Callable[[], int], overdue: Overdue) -> None:
-        super().__init__(partition, TxnCoordinator(), lambda record: encode_record(record, transaction_version()), decode_record, overdue)
+    def __init__(self, partition: Partition, transaction_version: Callable[[], int], schedule_timeout: ScheduleTimeout) -> None:
+        super().__init__(
+            partition, TxnCoordinator(), lambda record: encode_record(record, transaction_version()), decode_record, schedule_timeout
+        )
 
     def write(self, txn: Transaction) -> Durable:
         """Append the new state of the transaction `txn` to the partition. Raises Rejected with a coordinator error."""
@@ -98,7 +100,7 @@ class TxnService:
             TRANSACTION_STATE,
             partitions,
             lambda: catalog.partition_count(TRANSACTION_STATE),
-            lambda partition: _Shard(partition, self._transaction_version, self._overdue),
+            lambda partition: _Shard(partition, self._transaction_version, self._schedule_timeout),
             create_topic=create_topic,
             nursery=nursery,
             loaded=self._on_loaded,
@@ -157,7 +159,7 @@ class TxnService:
                 timeout_ms=timeout_ms,
                 timeout_ms_max=self._settings.transaction_max_timeout_ms,
                 server_version=self._transaction_version(),
-                new_producer_id=self._producer_ids.take,
+                new_producer_id=self._producer_ids.generate,
                 now_ms=self._clock.now_ms(),
             ),
         )
@@ -189,7 +191,7 @@ class TxnService:
             return dict.fromkeys(partitions, error.code)
         stored = shard.machine.transactions.get(transactional_id)
         verified = decide.verify_partitions(stored, transactional_id, producer_id, epoch, partitions)
-        return shard.after(shard.append(()), verified, lambda error: dict.fromkeys(partitions, error.code))
+        return shard.respond_after(shard.append(()), verified, lambda error: dict.fromkeys(partitions, error.code))
 
     def end_txn(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
@@ -207,7 +209,7 @@ class TxnService:
                 epoch,
                 commit=commit,
                 client_version=client_version,
-                new_producer_id=self._producer_ids.take,
+                new_producer_id=self._producer_ids.generate,
                 now_ms=self._clock.now_ms(),
             ),
         )
@@ -228,7 +230,7 @@ class TxnService:
             return asyncio.ensure_future(self._run_with_producer_id(transactional_id, reply, decided))
         except Rejected as error:
             return reply(decide.Decision(error.code))
-        return shard.after(durable, reply(decision), lambda error: reply(decide.Decision(error.code)))
+        return shard.respond_after(durable, reply(decision), lambda error: reply(decide.Decision(error.code)))
 
     async def _run_with_producer_id(
         self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
@@ -275,7 +277,7 @@ class TxnService:
     def _abort(self, shard: _Shard, txn: Transaction, now_ms: int) -> bool:
         logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)
         try:
-            aborted = decide.fence_and_abort(txn, self._transaction_version(), self._producer_ids.take, now_ms)
+            aborted = decide.fence_and_abort(txn, self._transaction_version(), self._producer_ids.generate, now_ms)
             self._write(shard, aborted)
         except Rejected as error:
             logger.warning("Transaction %r cannot be aborted yet: %s", txn.transactional_id, error)
@@ -304,7 +306,7 @@ class TxnService:
     def _transaction_version(self) -> int:
         return transaction_level(self._catalog.features)
 
-    def _overdue(self, callback: Callable[[], None]) -> TimerHandle:
+    def _schedule_timeout(self, callback: Callable[[], None]) -> TimerHandle:
         return self._timers.schedule(self._clock.mono_ms() + self._settings.request_timeout_ms, callback)
 
 

@@ -60,7 +60,7 @@ class TxnPartitions(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class TransactionalProducer:
     """The producer of a transactional batch.
 
     `adds` is true for transaction version 2: the leader adds the partition to the transaction, not the producer.
@@ -83,68 +83,68 @@ class TxnVerification:
         self._pause = pause
         self._coordinator_is_local = coordinator_is_local
 
-    def verify(self, writer: Writer, batches: Batches) -> Verdicts | Awaitable[Verdicts]:
+    def verify(self, producer: TransactionalProducer, batches: Batches) -> Verdicts | Awaitable[Verdicts]:
         """Return for each partition the guard with which its batch must be appended (the proof of this verification), or the error; no
         entry if none is needed, because the transaction is open there.
 
         An awaitable is returned if a remote coordinator must answer, or the request must be retried. The errors are the coordinator's, but
         PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH, its equivalent for Produce.
         """
-        verdicts = _start(writer, batches)
+        verdicts = _start(producer, batches)
         guarded = _guarded(verdicts)
         if not guarded:
             return verdicts
-        answer = self._ask(writer, guarded)
-        if isinstance(answer, asyncio.Future) or _is_early(writer, answer):
-            return self._settle(writer, batches, verdicts, answer)
+        answer = self._ask(producer, guarded)
+        if isinstance(answer, asyncio.Future) or _is_early(producer, answer):
+            return self._settle(producer, batches, verdicts, answer)
         return _judged(verdicts, answer)
 
-    def at_once(self, writer: Writer, partition: Partition, sequence: int) -> VerificationGuard | None:
+    def verify_without_waiting(self, producer: TransactionalProducer, partition: Partition, sequence: int) -> VerificationGuard | None:
         """Verify one batch without waiting. Return the guard (proof of the verification) with which the batch must be appended, or None if
         it needs no guard.
 
         Raises Rejected if the verification needs a wait or fails; the caller then uses `verify`. Both calls together have the same effect
         as `verify` alone: the guard is the same, and a partition is added once.
         """
-        guard = partition.start_verification(writer.producer_id, writer.epoch, sequence, adds=writer.adds)
-        if guard is not None and not (self._coordinator_is_local and self._holds(writer, (partition.topic, partition.index))):
+        guard = partition.start_verification(producer.producer_id, producer.epoch, sequence, supports_epoch_bump=producer.adds)
+        if guard is not None and not (self._coordinator_is_local and self._holds(producer, (partition.topic, partition.index))):
             raise Rejected(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction's coordinator has not verified the partition yet")
         return guard
 
-    def _holds(self, writer: Writer, place: TopicPartition) -> bool:
+    def _holds(self, producer: TransactionalProducer, place: TopicPartition) -> bool:
         """Ask the coordinator on this broker to verify or add the partition. Return whether it did so without a wait."""
-        answer = self._ask(writer, frozenset((place,)))
+        answer = self._ask(producer, frozenset((place,)))
         if isinstance(answer, asyncio.Future):
             return False
         return (answer if isinstance(answer, ErrorCode) else answer[place]) is ErrorCode.NONE
 
-    def _ask(self, writer: Writer, partitions: frozenset[TopicPartition]) -> VerificationResult:
-        producer = (writer.transactional_id, writer.producer_id, writer.epoch)
-        if writer.adds:
-            return self._coordinator.add_partitions(*producer, partitions, ADDING_VERSION)
-        return self._coordinator.verify_partitions(*producer, partitions)
+    def _ask(self, producer: TransactionalProducer, partitions: frozenset[TopicPartition]) -> VerificationResult:
+        identity = (producer.transactional_id, producer.producer_id, producer.epoch)
+        if producer.adds:
+            return self._coordinator.add_partitions(*identity, partitions, ADDING_VERSION)
+        return self._coordinator.verify_partitions(*identity, partitions)
 
-    async def _settle(self, writer: Writer, batches: Batches, verdicts: Verdicts, answer: VerificationResult) -> Verdicts:
+    async def _settle(self, producer: TransactionalProducer, batches: Batches, verdicts: Verdicts, answer: VerificationResult) -> Verdicts:
         for _ in range(limits.ADD_PARTITIONS_TRIES - 1):
             errors = await _outcome(answer)
-            if not _is_early(writer, errors):
+            if not _is_early(producer, errors):
                 return _judged(verdicts, errors)
             await self._pause(limits.ADD_PARTITIONS_RETRY_MS)
-            verdicts = _start(writer, batches)
+            verdicts = _start(producer, batches)
             guarded = _guarded(verdicts)
             if not guarded:
                 return verdicts
-            answer = self._ask(writer, guarded)
+            answer = self._ask(producer, guarded)
         return _judged(verdicts, await _outcome(answer))
 
 
-def _start(writer: Writer, batches: Batches) -> Verdicts:
+def _start(producer: TransactionalProducer, batches: Batches) -> Verdicts:
     verdicts: Verdicts = {}
     for partition, sequence in batches:
         try:
-            guard = partition.start_verification(writer.producer_id, writer.epoch, sequence, adds=writer.adds)
+            guard = partition.start_verification(producer.producer_id, producer.epoch, sequence, supports_epoch_bump=producer.adds)
         except Rejected as rejected:
-            verdicts[partition.topic, partition.index] = rejected.kept()
+            verdicts[partition.topic, partition.index] = rejected.without_traceback()
         else:
             if guard is not None:
                 verdicts[partition.topic, partition.index] = guard
@@ -155,8 +155,8 @@ def _guarded(verdicts: Verdicts) -> frozenset[TopicPartition]:
     return frozenset(place for place, verdict in verdicts.items() if isinstance(verdict, VerificationGuard))
 
 
-def _is_early(writer: Writer, errors: Errors) -> bool:
-    return writer.adds and ErrorCode.CONCURRENT_TRANSACTIONS in ([errors] if isinstance(errors, ErrorCode) else errors.values())
+def _is_early(producer: TransactionalProducer, errors: Errors) -> bool:
+    return producer.adds and ErrorCode.CONCURRENT_TRANSACTIONS in ([errors] if isinstance(errors, ErrorCode) else errors.values())
 
 
 def _judged(verdicts: Verdicts, errors: Errors) -> Verdicts:
@@ -170,12 +170,12 @@ def _judged(verdicts: Verdicts, errors: Errors) -> Verdicts:
         error = errors if isinstance(errors, ErrorCode) else errors[place]
         if error is ErrorCode.NONE:
             return verdict
-        return Rejected(_as_writer_sees(error), "the partition is not in the producer's open transaction")
+        return Rejected(_as_produce_error(error), "the partition is not in the producer's open transaction")
 
     return {place: judged(place, verdict) for place, verdict in verdicts.items()}
 
 
-def _as_writer_sees(error: ErrorCode) -> ErrorCode:
+def _as_produce_error(error: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
 
 

@@ -36,7 +36,7 @@ class ClusterBrokerView(ClusterView):
         registered = self.catalog.image.brokers
         return [_node(registered[node], at.listener) for node in sorted(registered) if at.listener in registered[node].listeners]
 
-    def alive(self, node_id: int, at: ClientListener) -> BrokerNode | None:
+    def alive_broker(self, node_id: int, at: ClientListener) -> BrokerNode | None:
         broker = self.catalog.image.brokers.get(node_id)
         return _node(broker, at.listener) if broker is not None and _is_alive(broker, at.listener) else None
 
@@ -60,7 +60,7 @@ class ClusterBrokerView(ClusterView):
 
     def coordinator(self, topic: TopicImage, index: int, at: ClientListener) -> BrokerNode | None:
         state = topic.partitions.get(index)
-        return None if state is None else self.alive(state.leader, at)
+        return None if state is None else self.alive_broker(state.leader, at)
 
     def _racks(self, topic: TopicImage) -> tuple[tuple[str, ...], ...]:
         brokers = self.catalog.image.brokers

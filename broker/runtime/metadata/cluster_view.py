@@ -53,7 +53,7 @@ class ReportedPartition:
     offline: tuple[int, ...] = ()
     """The offline replicas."""
     hidden: Collection[int] = ()
-    """Replicas on brokers that do not have the client's listener."""
+    """Replicas on brokers that are unregistered, fenced, or without the client's listener. Metadata version 0 omits them."""
 
 
 class ClusterView:
@@ -80,7 +80,7 @@ class ClusterView:
         """
         return [BrokerNode(self._node_id, at.host, at.port, self._rack)]
 
-    def alive(self, node_id: int, at: ClientListener) -> BrokerNode | None:
+    def alive_broker(self, node_id: int, at: ClientListener) -> BrokerNode | None:
         """Return the broker with that id; None if it is not registered, is fenced, or does not have the client's listener."""
         return next((broker for broker in self.brokers(at) if broker.node_id == node_id), None)
 
@@ -101,7 +101,7 @@ class ClusterView:
         """Return the broker that leads a partition of an internal topic, and so coordinates the group or transactional ids in it; None if
         there is none now.
         """
-        return self.alive(self._node_id, at)
+        return self.alive_broker(self._node_id, at)
 
     def current_leader(self, topic: str | bytes, index: int) -> tuple[int, int]:
         """Return a partition's leader and leader epoch, from the local replica or else from metadata (KIP-951). Each is -1 if unknown.

@@ -40,7 +40,7 @@ class ProducerIds:
         self._nursery = nursery
         self._asking: asyncio.Future[None] | None = None
 
-    def take(self) -> int:
+    def generate(self) -> int:
         """Return a producer id that was never returned before. Raises NoProducerId."""
         if self._next == self._end:
             self._begin_block()

@@ -66,10 +66,11 @@ class FetcherManager(Protocol):
 class Publisher:
     """Applies metadata images to this broker and notifies other components (Kafka's BrokerMetadataPublisher).
 
-    The listeners in `on_deleted` get each deleted topic. Those in `on_elected` get topic, index and leader epoch of each partition that
-    this broker leads in a new epoch. Those in `on_resigned` get topic, index and leader epoch of each partition that it now follows; the
-    epoch is None if its replica was removed. `on_quotas` is called when client quotas have changed, `on_settings` when settings of this
-    broker were written, and `on_subscriptions` with the name of each changed client metrics subscription.
+    The listeners in `on_deleted` get each deleted topic. Those in `on_election` get topic, index and leader epoch of each partition that
+    this broker leads in a new epoch. Those in `on_resignation` get topic, index and leader epoch of each partition that it now follows; the
+    epoch is None if its replica was removed (as in onElection and onResignation of Kafka's coordinators). `on_quotas` is called when client
+    quotas have changed, `on_settings` when settings of this broker were written, and `on_subscriptions` with the name of each changed
+    client metrics subscription.
 
     `brokers` stores the broker registrations, and `fetchers` fetches for followers. A standalone node has neither.
     """
@@ -87,8 +88,8 @@ class Publisher:
         throttles: Throttles | None = None,
     ) -> None:
         self.on_deleted: list[Callable[[TopicImage], None]] = []
-        self.on_elected: list[Callable[[str, int, int], None]] = []
-        self.on_resigned: list[Callable[[str, int, int | None], None]] = []
+        self.on_election: list[Callable[[str, int, int], None]] = []
+        self.on_resignation: list[Callable[[str, int, int | None], None]] = []
         self.on_quotas: list[Callable[[], None]] = []
         self.on_settings: list[Callable[[], None]] = []
         self.on_subscriptions: list[Callable[[str], None]] = []
@@ -109,7 +110,7 @@ class Publisher:
 
     # --- applying metadata -------------------------------------------------------------------------------------------------------
 
-    async def take(self, published: Published) -> None:
+    async def publish(self, published: Published) -> None:
         """Apply a metadata image to this broker: put it into the catalog, then apply its changes to partitions, coordinators and settings.
         Other tasks run meanwhile. The caller must await each call before the next one.
         """
@@ -201,11 +202,11 @@ class Publisher:
 
     def _notify_coordinators(self, local: LocalChanges) -> None:
         for replica in local.removed:
-            self._call_hooks(self.on_resigned, replica.topic.name, replica.index, None)
+            self._call_hooks(self.on_resignation, replica.topic.name, replica.index, None)
         for replica in local.elected:
-            self._call_hooks(self.on_elected, replica.topic.name, replica.index, replica.partition.leader_epoch)
+            self._call_hooks(self.on_election, replica.topic.name, replica.index, replica.partition.leader_epoch)
         for replica in local.followers:
-            self._call_hooks(self.on_resigned, replica.topic.name, replica.index, replica.partition.leader_epoch)
+            self._call_hooks(self.on_resignation, replica.topic.name, replica.index, replica.partition.leader_epoch)
 
     def _notify_of_deleted(self, changes: ImageChanges) -> None:
         for change in changes.topics.values():

@@ -72,7 +72,7 @@ class StandaloneMetadata:
             self.publisher.open(controller.newest)
         except Rejected as error:
             raise LogDirRefused(f"{log_dir.path}: {error}") from error
-        self._local = LocalMetadata(controller, self.publisher.take, nursery, controller.newest.provenance.offset)
+        self._local = LocalMetadata(controller, self.publisher.publish, nursery, controller.newest.provenance.offset)
         controller.active.published = self.published
         self.topics = LocalTopics(controller.active, self.catalog, settings, broker_epoch, published=self.published, nursery=nursery)
         self._local.start()
@@ -116,7 +116,7 @@ class StandaloneMetadata:
         """Wait until all decisions of the controller up to now are committed, and the broker has applied them. Then reset the log levels
         that clients have set.
         """
-        await self.controller.voter.committed()
+        await self.controller.voter.commit()
         await self.published()
         self.broker_configs.loggers.reset()
 

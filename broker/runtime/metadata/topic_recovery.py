@@ -86,7 +86,7 @@ def settle_directories(log_dir: LogDir, voter: SoleVoter) -> None:
         topic = None if topic_id is None else image.topics.get(topic_id)
         if topic is not None and topic.name == name and index in topic.partitions:
             if log.topic_id == ZERO_ID:  # the broker crashed before it wrote partition.metadata, or the file was removed
-                log_dir.name_topic(log, topic.topic_id)
+                log_dir.assign_topic_id(log, topic.topic_id)
             continue
         if removed is None:
             removed = {record.topic_id for record in voter.records() if isinstance(record, RemoveTopicRecord)}

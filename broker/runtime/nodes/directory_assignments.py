@@ -19,7 +19,7 @@ from ottla.broker.cluster.image_changes import ImageChanges
 from ottla.broker.core.state_lines import StateLines
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
-from ottla.broker.runtime.replicas.proposals import Channel
+from ottla.broker.runtime.replicas.alter_partition_manager import Channel
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.protocol.error_codes import ErrorCode
@@ -68,7 +68,7 @@ class DirectoryAssignments:
         self._lines = StateLines(logger, nursery.clock.mono_ms)
         self._worker = nursery.worker("directory assignments", self._work)
 
-    def look(self, changes: ImageChanges) -> None:
+    def maybe_report(self, changes: ImageChanges) -> None:
         """Report to the controller every replica among `changes` that metadata places in another directory than this broker's."""
         changed = [(change.after.topic_id, index) for change in changes.topics.values() if change.after for index in change.partitions]
         self._pending.update(tp for tp in changed if self._lies_elsewhere(tp))

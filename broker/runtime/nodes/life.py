@@ -67,9 +67,11 @@ class BrokerLifecycleManager:
         self._lines = StateLines(logger, nursery.clock.mono_ms)
         self._timer: TimerHandle | None = None
         self.caught_up: asyncio.Future[None] = _milestone()
-        """Done when the controller confirms that this broker has published metadata up to its own registration. Raises StartupAborted."""
+        """A future that completes when the controller confirms that this broker has applied the metadata up to its own registration. It
+        fails with StartupAborted."""
         self.unfenced: asyncio.Future[None] = _milestone()
-        """Done when the controller has unfenced this broker, which happens only after `ready_to_unfence`. Raises StartupAborted."""
+        """A future that completes when the controller has unfenced this broker, which happens only after `ready_to_unfence`. It fails with
+        StartupAborted."""
         self._over: asyncio.Future[None] = _milestone()
 
     @property

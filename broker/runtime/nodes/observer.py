@@ -45,7 +45,7 @@ from ottla.broker.cluster.snapshots import SnapshotId
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.state_lines import StateLines
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node, UnsupportedByPeer
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotPolicy
+from ottla.broker.runtime.nodes.snapshot_generator import SnapshotGenerator, SnapshotPolicy
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.upkeep.nursery import Nursery, OnFailure
 from ottla.broker.runtime.upkeep.timer_driver import pause
@@ -107,7 +107,7 @@ class MetadataObserver:
         self._on_published = on_published
         self._log = RaftLog(log, self._settings.retention, now_ms=clock.now_ms())
         self._feed = ImageFeed()
-        self._maker = SnapshotMaker(self._log, self._feed, flusher, clock, self._settings.snapshots)
+        self._snapshot_generator = SnapshotGenerator(self._log, self._feed, flusher, clock, self._settings.snapshots)
         self._saved = read_election(log.files, log.directory)
         peers = [QuorumNode(*node) for node in bootstrap]
         self._state = ObserverState(me, peers, self._log, self._saved or Election(), random=random, limits=self._settings.limits)
@@ -291,14 +291,14 @@ class MetadataObserver:
         for published in news:
             await self._on_published(published)
             self.applied_offset = published.provenance.offset
-            self._maker.published(published)
+            self._snapshot_generator.published(published)
 
     def _note_voters(self) -> None:
         voters = self._feed.quorum.voters
         if voters is not None:
             name = self._settings.controller_listener
             at = [(voter.voter_id, endpoint) for voter in voters.voters for endpoint in voter.endpoints if endpoint.name == name]
-            self._state.know({voter: QuorumNode(voter, endpoint.host, endpoint.port) for voter, endpoint in at})
+            self._state.update_voters({voter: QuorumNode(voter, endpoint.host, endpoint.port) for voter, endpoint in at})
 
     # --- upkeep ------------------------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class ActiveController:
         effects = decide(self.state)
         if not validate_only:
             self._carry_out(effects)
-        await self.voter.committed()
+        await self.voter.commit()
         if self.published is not None:
             await self.published()
         return effects.response
@@ -60,9 +60,9 @@ class ActiveController:
     def _carry_out(self, effects: Effects[MetadataRecord, T]) -> None:
         try:
             base_offset = self.voter.append(effects.records, self._level(effects.records)) if effects.records else self.voter.end_offset
-            self.state.carry_out(effects, base_offset)
+            self.state.apply(effects, base_offset)
         except BaseException as error:
-            if isinstance(error, Rejected) and self.voter.is_alone:
+            if isinstance(error, Rejected) and self.voter.is_standalone:
                 raise  # such as a full disk: nothing was written, and a standalone node continues to serve
             trace = None if isinstance(error, OSError | Rejected) else error  # a disk error needs no stack trace
             logger.critical("The controller's decision cannot be written or applied: %s", error, exc_info=trace)

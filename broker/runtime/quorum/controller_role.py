@@ -70,7 +70,7 @@ class ControllerRole(QuorumController):
         self.open(bootstrap_records(self._files, self._log_dir.path) or DEFAULT_BOOTSTRAP)
         self.broker_configs.refresh()
         await self._register()
-        await self.voter.committed()
+        await self.voter.commit()
         voter = self.voter
         logger.info("Controller %d leads its quorum in epoch %d from offset %d on", voter.me.node_id, voter.epoch, voter.end_offset)
         self._scan = Lateness(self._clock, self._scan_ms)
@@ -126,7 +126,7 @@ class ControllerRole(QuorumController):
     async def fence_silent(self) -> None:
         """Fence the brokers whose sessions have timed out. Return when that is committed."""
         now_ms = self._clock.mono_ms()
-        self.state.sessions.not_listened(self._scan.ms(), now_ms)
+        self.state.sessions.extend_all(self._scan.ms(), now_ms)
         self._scan = Lateness(self._clock, self._scan_ms)
         while (contact := await self.active.run(partial(fence_stale, now_ms=now_ms))) is not None:
             logger.info("Broker %d (epoch %d) is fenced: its session timed out without a heartbeat", contact.broker_id, contact.epoch)

@@ -25,7 +25,7 @@ from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.quorum_addresses import voters
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
+from ottla.broker.runtime.nodes.snapshot_generator import SnapshotPolicy
 from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.runtime.quorum.sole_voter import Identity, ReadMetadata, SoleVoter
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -92,7 +92,7 @@ class QuorumController:
         log = log_dir.logs.get(_METADATA_PARTITION) or log_dir.create_log(*_METADATA_PARTITION, METADATA_TOPIC_ID, config, at_once=True)
         log.config = config
         if log.topic_id == ZERO_ID:  # kafka-storage format writes no topic id
-            log_dir.name_topic(log, METADATA_TOPIC_ID)
+            log_dir.assign_topic_id(log, METADATA_TOPIC_ID)
         return log
 
     def open(self, bootstrap: Sequence[MetadataRecord]) -> None:

@@ -21,7 +21,7 @@ from ottla.protocol.messages.quorum import EpochPartition, EpochTopic, NodeEndpo
 R = TypeVar("R")
 
 
-def no_vote(voter: SoleVoter, request: k52.VoteRequest) -> k52.VoteResponse:
+def reject_vote(voter: SoleVoter, request: k52.VoteRequest) -> k52.VoteResponse:
     """Return a response that does not grant the vote, and names this node as the leader."""
     error, partition = _checked(voter, request)
     if partition is None:
@@ -34,26 +34,26 @@ def no_vote(voter: SoleVoter, request: k52.VoteRequest) -> k52.VoteResponse:
     return k52.VoteResponse(topics=[k52.TopicResult(CLUSTER_METADATA, [result])], node_endpoints=_endpoints(voter))
 
 
-def no_other_leader(voter: SoleVoter, request: k53.BeginQuorumEpochRequest) -> k53.BeginQuorumEpochResponse:
+def reject_begin_quorum_epoch(voter: SoleVoter, request: k53.BeginQuorumEpochRequest) -> k53.BeginQuorumEpochResponse:
     """Return a response that rejects another node's claim to lead the quorum (FENCED_LEADER_EPOCH or INVALID_REQUEST), and names this node
     as the leader.
     """
-    return _no_other_epoch(voter, request, k53.BeginQuorumEpochResponse)
+    return _reject_epoch_request(voter, request, k53.BeginQuorumEpochResponse)
 
 
-def no_other_end(voter: SoleVoter, request: k54.EndQuorumEpochRequest) -> k54.EndQuorumEpochResponse:
+def reject_end_quorum_epoch(voter: SoleVoter, request: k54.EndQuorumEpochRequest) -> k54.EndQuorumEpochResponse:
     """Return a response that rejects another node's attempt to end this leader's epoch (FENCED_LEADER_EPOCH or INVALID_REQUEST), and names
     this node as the leader.
     """
-    return _no_other_epoch(voter, request, k54.EndQuorumEpochResponse)
+    return _reject_epoch_request(voter, request, k54.EndQuorumEpochResponse)
 
 
-def no_voter_updated() -> UpdateRaftVoterResponse:
+def reject_update_raft_voter() -> UpdateRaftVoterResponse:
     """Return a response that rejects UpdateRaftVoter with UNSUPPORTED_VERSION."""
     return UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _no_other_epoch(voter: SoleVoter, request: Any, response: Callable[..., R]) -> R:
+def _reject_epoch_request(voter: SoleVoter, request: Any, response: Callable[..., R]) -> R:
     error, partition = _checked(voter, request)
     if partition is None:
         return response(error_code=error)

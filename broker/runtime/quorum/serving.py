@@ -42,7 +42,7 @@ class ReplicaKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reader:
+class ObserverProgress:
     """The progress of an observer that fetches the metadata log. `end_offset` is its log end offset. Times are wall-clock milliseconds, -1
     if the observer has never fetched or caught up.
     """
@@ -69,7 +69,7 @@ class QuorumServing:
         self._voter = voter
         self._clock = clock
         self._timers = timers
-        self._readers: dict[ReplicaKey, Reader] = {}
+        self._progress: dict[ReplicaKey, ObserverProgress] = {}
         self.stopping = False
         """Set when this node stops being the leader."""
 
@@ -94,9 +94,9 @@ class QuorumServing:
         return self._fetch_later(request, fetch_partition)
 
     async def _fetch_later(self, request: k01.FetchRequest, fetch_partition: k01.FetchPartition) -> k01.FetchResponse:
-        news = self._voter.news()
-        await wait_at_most(self._timers, self._clock, request.max_wait_ms, [news])
-        news.cancel()
+        advanced = self._voter.when_high_watermark_moves()
+        await wait_at_most(self._timers, self._clock, request.max_wait_ms, [advanced])
+        advanced.cancel()
         return self._response(self._read(request, fetch_partition))
 
     def _read(self, request: k01.FetchRequest, fetch_partition: k01.FetchPartition) -> k01.PartitionData:
@@ -115,13 +115,13 @@ class QuorumServing:
             state = request.replica_state
             key = ReplicaKey(request.replica_id if request.replica_id >= 0 else state.replica_id, fetch_partition.replica_directory_id)
             if key.node_id >= 0:
-                self._reader(key).fetched(offset, voter.high_watermark, self._clock.now_ms())
+                self._progress_of(key).fetched(offset, voter.high_watermark, self._clock.now_ms())
         return data
 
-    def _reader(self, key: ReplicaKey) -> Reader:
-        if key not in self._readers and len(self._readers) >= OBSERVERS_MAX:
-            del self._readers[min(self._readers, key=lambda known: self._readers[known].fetched_ms)]
-        return self._readers.setdefault(key, Reader())
+    def _progress_of(self, key: ReplicaKey) -> ObserverProgress:
+        if key not in self._progress and len(self._progress) >= OBSERVERS_MAX:
+            del self._progress[min(self._progress, key=lambda known: self._progress[known].fetched_ms)]
+        return self._progress.setdefault(key, ObserverProgress())
 
     def _is_before_log(self, fetch_partition: k01.FetchPartition) -> bool:
         """Return whether the requested records were deleted from the log, so that only a snapshot contains them."""
@@ -201,7 +201,7 @@ class QuorumServing:
         if places != [(CLUSTER_METADATA, 0)]:
             return not_the_metadata(request)
         voter, me, now_ms = self._voter, self._voter.me, self._clock.now_ms()
-        directory = me.directory_id if voter.quorum.kraft_version or voter.is_alone else bytes(16)
+        directory = me.directory_id if voter.quorum.kraft_version or voter.is_standalone else bytes(16)
         leader = k55.ReplicaState(me.node_id, directory, voter.high_watermark, now_ms, now_ms)
         partition = k55.PartitionResult(
             leader_id=me.node_id,
@@ -210,15 +210,15 @@ class QuorumServing:
             current_voters=[leader],
             observers=[k55.ReplicaState(*key, at.end_offset, at.fetched_ms, at.caught_up_ms) for key, at in self._observers(now_ms)],
         )
-        own = voter.image.brokers[me.node_id].listeners.items() if voter.is_alone else [(at.name, at) for at in me.endpoints]
+        own = voter.image.brokers[me.node_id].listeners.items() if voter.is_standalone else [(at.name, at) for at in me.endpoints]
         listeners = [Listener(name, at.host, at.port) for name, at in own]
         return k55.DescribeQuorumResponse(topics=[k55.TopicResult(CLUSTER_METADATA, [partition])], nodes=[k55.Node(me.node_id, listeners)])
 
-    def _observers(self, now_ms: int) -> list[tuple[ReplicaKey, Reader]]:
-        silent = [key for key, reader in self._readers.items() if now_ms - reader.fetched_ms >= OBSERVER_SESSION_MS]
+    def _observers(self, now_ms: int) -> list[tuple[ReplicaKey, ObserverProgress]]:
+        silent = [key for key, progress in self._progress.items() if now_ms - progress.fetched_ms >= OBSERVER_SESSION_MS]
         for key in silent:
-            del self._readers[key]
-        return list(self._readers.items())
+            del self._progress[key]
+        return list(self._progress.items())
 
 
 def not_the_metadata(request: k55.DescribeQuorumRequest) -> k55.DescribeQuorumResponse:

@@ -36,9 +36,9 @@ from ottla.broker.cluster.registrations import InconsistentRecord
 from ottla.broker.cluster.snapshots import BOOTSTRAP_SNAPSHOT
 from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core.clock import Clock
-from ottla.broker.core.membership import MORE_VOTERS
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotPolicy
+from ottla.broker.core.role_settings import MORE_VOTERS
+from ottla.broker.runtime.nodes.snapshot_generator import SnapshotGenerator, SnapshotPolicy
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.partition_log import Origin, PartitionLog
@@ -125,9 +125,9 @@ class SoleVoter:
         self._on_published = on_published
         self._read_ahead = read
         self._feed = ImageFeed() if read is None else read.feed
-        self._maker = SnapshotMaker(self.raft_log, self._feed, flusher, clock, policy or SnapshotPolicy())
+        self._snapshot_generator = SnapshotGenerator(self.raft_log, self._feed, flusher, clock, policy or SnapshotPolicy())
         self._committed: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._news: dict[asyncio.Future[None], None] = {}  # a dict, because it keeps the order of the calls
+        self._high_watermark_waiters: dict[asyncio.Future[None], None] = {}  # a dict, because it keeps the order of the calls
         self._syncing = self._ended = False
 
     @property
@@ -146,7 +146,7 @@ class SoleVoter:
         return self._feed.quorum
 
     @property
-    def is_alone(self) -> bool:
+    def is_standalone(self) -> bool:
         """Whether no other node can reach this voter, because it has no listener: the controller of a standalone node."""
         return not self.me.endpoints
 
@@ -171,7 +171,7 @@ class SoleVoter:
         damaged log, OSError.
         """
         self._notify((self._read_ahead or read_metadata(self.raft_log, self._feed)).published)
-        if not self.is_alone:
+        if not self.is_standalone:
             self._check_is_the_voter()
         self._begin_epoch()
 
@@ -195,7 +195,7 @@ class SoleVoter:
         log, node = self.raft_log.log, self.me.node_id
         before = read_election(log.files, log.directory) or Election()
         self.epoch = max(before.epoch, self.raft_log.last_epoch) + 1
-        if not self.is_alone:  # a standalone node needs no quorum-state file, because its log contains the last epoch
+        if not self.is_standalone:  # a standalone node needs no quorum-state file, because its log contains the last epoch
             write_election(log.files, log.directory, Election(self.epoch, node), self.quorum.kraft_version, [node])
         elected = LeaderChangeMessage(0, node, [ElectionVoter(node)], [ElectionVoter(node)])
         now_ms = self._clock.now_ms()
@@ -206,7 +206,7 @@ class SoleVoter:
         standalone node, or if the log already names this voter with the same endpoints.
         """
         quorum, me = self.quorum, self.me
-        if quorum.kraft_version == 0 or self.is_alone:
+        if quorum.kraft_version == 0 or self.is_standalone:
             return []
         voters = VotersRecord(0, [Voter(me.node_id, me.directory_id, list(me.endpoints), _KRAFT_VERSIONS)])
         if self.end_offset > 0 and voters == quorum.voters:
@@ -238,7 +238,7 @@ class SoleVoter:
         self.raft_log.log.flush()
         self._on_disk(self.end_offset)
 
-    def committed(self) -> asyncio.Future[None]:
+    def commit(self) -> asyncio.Future[None]:
         """Start to sync the log. Return a future that is done when every record now in it is committed and passed to `on_published`."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.high_watermark >= self.end_offset:
@@ -252,11 +252,11 @@ class SoleVoter:
         """Stop committing records of the metadata log, because the log is being closed."""
         self._ended = True
 
-    def news(self) -> asyncio.Future[None]:
+    def when_high_watermark_moves(self) -> asyncio.Future[None]:
         """Return a future that is done when the metadata log's high watermark moves. Cancel it if it is not needed any more."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._news[waiting] = None
-        waiting.add_done_callback(lambda _: self._news.pop(waiting, None))
+        self._high_watermark_waiters[waiting] = None
+        waiting.add_done_callback(lambda _: self._high_watermark_waiters.pop(waiting, None))
         return waiting
 
     def _write(self, batch: bytes) -> None:
@@ -283,7 +283,7 @@ class SoleVoter:
         self._load()
         while self._committed and self._committed[0][0] <= end_offset:
             _resolve(self._committed.popleft()[1])
-        for waiting in list(self._news):
+        for waiting in list(self._high_watermark_waiters):
             _resolve(waiting)
 
     def records(self) -> Iterator[MetadataRecord]:
@@ -303,7 +303,7 @@ class SoleVoter:
     def _notify(self, news: Sequence[Published]) -> None:
         for published in news:
             self._on_published(published)
-            self._maker.published(published)
+            self._snapshot_generator.published(published)
 
 
 def _resolve(waiting: asyncio.Future[None]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.broker.cluster.topic_ids import ZERO_ID
-from ottla.broker.core.membership import MORE_VOTERS
+from ottla.broker.core.role_settings import MORE_VOTERS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -22,7 +22,7 @@ class VoterIds(NamedTuple):
     directory_id: bytes
 
 
-def no_voter_added(me: VoterIds, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+def reject_add_raft_voter(me: VoterIds, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Return a response that rejects AddRaftVoter: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST without a valid voter or listener,
     DUPLICATE_VOTER for this node's id; otherwise UNSUPPORTED_VERSION.
     """
@@ -38,7 +38,7 @@ def no_voter_added(me: VoterIds, request: AddRaftVoterRequest) -> AddRaftVoterRe
     return AddRaftVoterResponse(error_code=code, error_message=message)
 
 
-def no_voter_removed(me: VoterIds, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+def reject_remove_raft_voter(me: VoterIds, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     """Return a response that rejects RemoveRaftVoter: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST without a valid voter, VOTER_NOT_FOUND for
     another voter than this node; otherwise UNSUPPORTED_VERSION.
     """

@@ -28,14 +28,14 @@ class FetchPurgatory:
         """Waiting fetches in order of arrival."""
 
     @property
-    def parked(self) -> int:
+    def waiting(self) -> int:
         """The number of waiting fetches."""
         return len(self._waiters)
 
     def release_all(self) -> None:
         """Complete every waiting fetch with the data that it has, because the broker is shutting down."""
         for waiter in list(self._waiters):
-            waiter.give_up()
+            waiter.force_complete()
 
     def wait(self, session: FetchSession, missing_bytes: int, deadline_mono_ms: int) -> Waiting:
         """Return a future that completes when the fetch should respond or read again. Cancelling the future ends the wait.
@@ -45,7 +45,7 @@ class FetchPurgatory:
         """
         future: Waiting = asyncio.get_running_loop().create_future()
         waiter = PendingFetch(future, session, missing_bytes)
-        timer = self._timers.schedule(deadline_mono_ms, waiter.give_up)
+        timer = self._timers.schedule(deadline_mono_ms, waiter.force_complete)
         self._waiters[waiter] = None
         session.waiter = waiter
         future.add_done_callback(partial(self._unpark, waiter, timer))
@@ -84,7 +84,7 @@ class PendingFetch:
         if (self._missing <= 0 or size == 0) and not self._future.done():
             self._future.set_result(True)
 
-    def give_up(self) -> None:
+    def force_complete(self) -> None:
         """End the wait before there are enough bytes. The fetch then responds with the data that it has."""
         if not self._future.done():
             self._future.set_result(False)

@@ -14,8 +14,9 @@ The cost of a request is proportional to the number of changed partitions. Kafka
 implementation reads only those in `FetchSession.dirty`:
 * A partition becomes dirty when a request lists it, or when something changes that a reader could observe: an append, the high watermark,
   the log start offset, the leader, the ISR, an error, or the partition's removal. A partition whose last response is an error stays dirty.
-* A partition becomes clean when a response has carried its whole current state. A clean partition has its target as a watcher, which the
-  first change calls and removes. Further changes of a partition that is dirty already cost the session nothing.
+* A partition becomes clean when a response has carried its whole current state. A clean partition has its
+  `CachedPartition` as a watcher, which the first change calls and removes. Further changes of a partition that is dirty already cost the
+  session nothing.
 * If another input of the response (for instance ACLs, isolation level or rack) differs from the previous request, all partitions are dirty.
 * The responses equal those of a session that reads every partition; tests/property/test_dirty_sessions.py verifies that.
 """
@@ -52,52 +53,55 @@ class Waiter(Protocol):
 
     def appended(self, size: int) -> None: ...
 
-    def give_up(self) -> None: ...
+    def force_complete(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
-class FetchTarget:
-    """One partition of a fetch session: the requested fetch position, and the offsets that the last response carried."""
+class CachedPartition:
+    """A partition of a fetch session, or of a Fetch request without one: the requested position, and the offsets that the last response
+    carried (KAFKA CachedPartition).
+    """
 
     topic: TopicKey
     requested: FetchPartition
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
     order: int = 0
-    """The position in the session. Targets are read in ascending order."""
+    """The position in the session, whose partitions are read in ascending order."""
     session: FetchSession | None = None
     name: str | None = None
     """The name of the topic, once it has been found by its id. A session keeps it when the topic is deleted (KAFKA CachedPartition)."""
     watched: Partition | None = None
-    """The partition that this target watches. It has not changed since it was read."""
+    """This broker's replica, while it is watched for its first change since it was read; None once it has changed."""
     quiet: bool = False
     """Whether the last read reached the end of the readable records, so that only a change can produce a new response."""
     idle_progress: Progress | None = None
-    """The follower's progress in this partition while the session provides its fetch times."""
+    """The leader's record of the follower that has the session, while the partition does not change: each request of the session then
+    counts as a fetch at this partition's log end (`Progress.follow_session`). None for consumers, and while the partition is dirty."""
 
     @property
     def key(self) -> tuple[TopicKey, int]:
-        """The target's key in the session: topic and partition index."""
+        """The partition's key in the session: topic and partition index."""
         return self.topic, self.requested.partition
 
     def watch(self, partition: Partition, *, quiet: bool) -> None:
-        """Watch the partition, which has just been read for this target, for its first change. `quiet`: the read has reached the end of
+        """Watch `partition`, which has just been read for this request, for its first change. `quiet`: the read has reached the end of
         what the client may read, so only a change can produce a new response.
         """
         self.quiet = quiet
         if self.watched is None:
-            assert self.session is not None, "a target belongs to a session"
+            assert self.session is not None, "a watched partition belongs to a session"
             self.watched = partition
             (partition.end_watchers if self.session.follower >= 0 else partition.watchers)[self] = self.changed
 
     def changed(self, size: int) -> None:
-        """Handle the first change of the watched partition: end the watch, and mark this target dirty, so that the session's next request
+        """Handle the first change of the watched partition: end the watch, and mark the partition dirty, so that the session's next request
         reads it. `size` is the number of bytes that became readable, 0 if a waiting fetch must read again, or `partition.LATER` if the
         change completes no wait.
         """
         partition, session = self.watched, self.session
         assert partition is not None, "nothing is watched"
-        assert session is not None, "a target belongs to a session"
+        assert session is not None, "a watched partition belongs to a session"
         self.stop_watching()
         session.dirty.add(self)
         if session.waiter is not None:
@@ -113,15 +117,18 @@ class FetchTarget:
             self.watched.end_watchers.pop(self, None)
             self.watched = None
         if self.idle_progress is not None:
-            assert self.session is not None, "a target belongs to a session"
+            assert self.session is not None, "a watched partition belongs to a session"
             self.idle_progress.leave_session(self.session.fetch_time)
             self.idle_progress = None
 
 
+CachedPartitions = Sequence[CachedPartition]
+
+
 @dataclass(slots=True)
 class FetchSession:
-    """A fetch session of a consumer or follower (KIP-227): its partitions, called targets, in read order. A request outside any session
-    gets a temporary one while it waits for data.
+    """A fetch session of a consumer or follower (KIP-227): its partitions in read order. A request outside any session gets a temporary
+    one while it waits for data.
     """
 
     session_id: int
@@ -137,13 +144,13 @@ class FetchSession:
     """Whether no incremental request has used the session. The epoch does not tell: it wraps to 1 (KAFKA FetchMetadata.nextEpoch)."""
     evictable_by_larger: bool = False
     """Whether the session was used when older than `FETCH_SESSION_IDLE_MS`. A larger session may then evict it."""
-    targets: dict[tuple[TopicKey, int], FetchTarget] = field(default_factory=dict)
-    dirty: set[FetchTarget] = field(default_factory=set)
-    """The targets that the next request has to read."""
-    last_sent: list[FetchTarget] = field(default_factory=list)
-    """The targets in the newest response."""
-    terms: Hashable = None
-    """All inputs of the last request, other than `targets`, that its response depended on."""
+    partitions: dict[tuple[TopicKey, int], CachedPartition] = field(default_factory=dict)
+    dirty: set[CachedPartition] = field(default_factory=set)
+    """The partitions that the next request has to read."""
+    last_sent: list[CachedPartition] = field(default_factory=list)
+    """The partitions in the newest response."""
+    result_inputs: Hashable = None
+    """All inputs of the last request, other than `partitions`, that its response depended on."""
     waiter: Waiter | None = None
     """The pending request of this session, if any."""
     fetch_time: SessionFetchTime = field(default_factory=SessionFetchTime)
@@ -152,65 +159,65 @@ class FetchSession:
     @property
     def eviction_key(self) -> tuple[bool, int, int]:
         """The session's key in the order of eviction (KAFKA EvictableKey). The session with the lowest key is evicted first."""
-        return self.privileged, len(self.targets), self.session_id
+        return self.privileged, len(self.partitions), self.session_id
 
-    def add(self, target: FetchTarget) -> None:
-        """Add a partition (target) to the session, at the end of the read order."""
-        target.session, target.order = self, next(self._orders)
-        self.targets[target.key] = target
-        self.dirty.add(target)
+    def add(self, cached: CachedPartition) -> None:
+        """Add a partition to the session, at the end of the read order."""
+        cached.session, cached.order = self, next(self._orders)
+        self.partitions[cached.key] = cached
+        self.dirty.add(cached)
 
-    def move_to_end(self, target: FetchTarget) -> None:
-        """Move a partition (target) to the end of the read order, if it is still in the session."""
-        if self.targets.pop(target.key, None) is not None:
-            self.targets[target.key] = target
-            target.order = next(self._orders)
+    def move_to_end(self, cached: CachedPartition) -> None:
+        """Move a partition to the end of the read order, if it is still in the session."""
+        if self.partitions.pop(cached.key, None) is not None:
+            self.partitions[cached.key] = cached
+            cached.order = next(self._orders)
 
-    def touch(self, target: FetchTarget) -> None:
-        """Mark a partition (target) dirty, so that the session's next request reads it."""
-        target.stop_watching()
-        self.dirty.add(target)
+    def mark_dirty(self, cached: CachedPartition) -> None:
+        """Mark a partition dirty, so that the session's next request reads it."""
+        cached.stop_watching()
+        self.dirty.add(cached)
 
     def forget(self, key: tuple[TopicKey, int]) -> None:
         """Remove the partition with this key from the session, if it is there."""
-        target = self.targets.pop(key, None)
-        if target is not None:
-            target.stop_watching()
-            self.dirty.discard(target)
+        cached = self.partitions.pop(key, None)
+        if cached is not None:
+            cached.stop_watching()
+            self.dirty.discard(cached)
 
-    def pending(self) -> list[FetchTarget]:
-        """Return the session's dirty partitions (targets), which the next request has to read, in read order."""
+    def pending(self) -> list[CachedPartition]:
+        """Return the session's dirty partitions, which the next request has to read, in read order."""
         return sorted(self.dirty, key=_order) if len(self.dirty) > 1 else list(self.dirty)
 
-    def mark_clean(self, target: FetchTarget) -> None:
-        """Mark a partition (target) clean after a response carried its state, unless it has changed since it was read. A clean partition is
+    def mark_clean(self, cached: CachedPartition) -> None:
+        """Mark a partition clean after a response carried its state, unless it has changed since it was read. A clean partition is
         not read by later requests.
         """
-        if target.quiet and target.watched is not None and self.targets.get(target.key) is target:
-            self.dirty.discard(target)
-            if self.follower >= 0 and target.idle_progress is None:
-                target.idle_progress = target.watched.replica.leadership.followers[self.follower]
-                target.idle_progress.follow_session(self.fetch_time)
+        if cached.quiet and cached.watched is not None and self.partitions.get(cached.key) is cached:
+            self.dirty.discard(cached)
+            if self.follower >= 0 and cached.idle_progress is None:
+                cached.idle_progress = cached.watched.replica.leadership.followers[self.follower]
+                cached.idle_progress.follow_session(self.fetch_time)
 
     def close(self) -> None:
         """Stop watching the session's partitions for changes. A pending request of the session responds with the data that it has."""
         if self.waiter is not None:
-            self.waiter.give_up()
-        for target in self.targets.values():
-            target.stop_watching()
+            self.waiter.force_complete()
+        for cached in self.partitions.values():
+            cached.stop_watching()
 
 
-def _new_session(by_id: bool, now_ms: int, follower: int, terms: Hashable) -> FetchSession:
-    return FetchSession(NO_SESSION, by_id, now_ms, now_ms, follower, terms=terms, fetch_time=SessionFetchTime(now_ms))
+def _new_session(by_id: bool, now_ms: int, follower: int, result_inputs: Hashable) -> FetchSession:
+    return FetchSession(NO_SESSION, by_id, now_ms, now_ms, follower, result_inputs=result_inputs, fetch_time=SessionFetchTime(now_ms))
 
 
-def _order(target: FetchTarget) -> int:
-    return target.order
+def _order(cached: CachedPartition) -> int:
+    return cached.order
 
 
 class IncrementalFetchContext:
-    """An incremental Fetch request. `targets` are the changed (dirty) partitions of its session, which it has to read; `finish` selects the
-    results to send.
+    """An incremental Fetch request. `partitions` are the changed (dirty) partitions of its session, which it has to read; `finish` selects
+    the results to send.
     """
 
     def __init__(self, sessions: FetchSessions, session: FetchSession) -> None:
@@ -224,18 +231,18 @@ class IncrementalFetchContext:
         return self._session
 
     @property
-    def targets(self) -> Sequence[FetchTarget]:
+    def partitions(self) -> CachedPartitions:
         """The dirty partitions of the session, which this request has to read, in read order."""
         return self._session.pending()
 
     @property
     def is_empty(self) -> bool:
         """Whether the session has no partitions."""
-        return not self._session.targets
+        return not self._session.partitions
 
     def finish(
-        self, results: Sequence[tuple[FetchTarget, PartitionData]], now_ms: int
-    ) -> tuple[int, Sequence[tuple[FetchTarget, PartitionData]]]:
+        self, results: Sequence[tuple[CachedPartition, PartitionData]], now_ms: int
+    ) -> tuple[int, Sequence[tuple[CachedPartition, PartitionData]]]:
         """Return the session id of the response, and those of `results` that the response must include because they have changed.
 
         Raises Rejected (INVALID_FETCH_SESSION_EPOCH) if another request has used the session in the meantime.
@@ -244,12 +251,12 @@ class IncrementalFetchContext:
         if session.epoch != self._epoch:
             raise Rejected(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         send = [found for found in results if _changed(*found)]
-        for target, _ in results:
-            session.mark_clean(target)
-        for target, data in send:
+        for cached, _ in results:
+            session.mark_clean(cached)
+        for cached, data in send:
             if data.records:
-                session.move_to_end(target)
-        session.last_sent = [target for target, _ in send]
+                session.move_to_end(cached)
+        session.last_sent = [cached for cached, _ in send]
         if not self._sessions.has(session):
             session.close()
         return session.session_id, send
@@ -262,10 +269,10 @@ class FullFetchContext:
     """A full Fetch request, which lists all its partitions. It gets a session only if it asks for one or has to wait for data."""
 
     def __init__(
-        self, sessions: FetchSessions, targets: Sequence[FetchTarget], make: Callable[[], FetchSession], *, wants_session: bool
+        self, sessions: FetchSessions, partitions: CachedPartitions, make: Callable[[], FetchSession], *, wants_session: bool
     ) -> None:
         self._sessions = sessions
-        self._targets = targets
+        self._partitions = partitions
         self._make = make
         self._wants_session = wants_session
         self._finished = False
@@ -278,23 +285,23 @@ class FullFetchContext:
         """The request's session; it is made when this property is first used."""
         if self._own is None:
             self._own = self._make()
-            for target in self._targets:
-                self._own.add(target)
+            for cached in self._partitions:
+                self._own.add(cached)
         return self._own
 
     @property
-    def targets(self) -> Sequence[FetchTarget]:
+    def partitions(self) -> CachedPartitions:
         """All partitions of the request, in the request's order."""
-        return self._targets
+        return self._partitions
 
     @property
     def is_empty(self) -> bool:
         """Whether the request names no partitions."""
-        return not self._targets
+        return not self._partitions
 
     def finish(
-        self, results: Sequence[tuple[FetchTarget, PartitionData]], now_ms: int
-    ) -> tuple[int, Sequence[tuple[FetchTarget, PartitionData]]]:
+        self, results: Sequence[tuple[CachedPartition, PartitionData]], now_ms: int
+    ) -> tuple[int, Sequence[tuple[CachedPartition, PartitionData]]]:
         """Return the session id of the response, NO_SESSION if no session is kept, and the results, all of which are sent."""
         session, self._finished = self._own, True
         if session is None:
@@ -302,10 +309,10 @@ class FullFetchContext:
         if not (self._wants_session and self._sessions.keep(session, now_ms)):
             session.close()
             return NO_SESSION, results
-        for target, data in results:
-            _changed(target, data)
-            session.mark_clean(target)
-        session.last_sent = [target for target, _ in results]
+        for cached, data in results:
+            _changed(cached, data)
+            session.mark_clean(cached)
+        session.last_sent = [cached for cached, _ in results]
         return session.session_id, results
 
     def abandon(self) -> None:
@@ -317,14 +324,14 @@ class FullFetchContext:
 FetchContext = IncrementalFetchContext | FullFetchContext
 
 
-def _changed(target: FetchTarget, data: PartitionData) -> bool:
+def _changed(cached: CachedPartition, data: PartitionData) -> bool:
     """Return whether the response must include the partition, and store the offsets that the client receives."""
     special = data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
     changed = bool(data.records) or special or data.preferred_read_replica >= 0
-    changed = changed or data.high_watermark != target.sent_high_watermark or data.log_start_offset != target.sent_log_start_offset
+    changed = changed or data.high_watermark != cached.sent_high_watermark or data.log_start_offset != cached.sent_log_start_offset
     # A follower ignores the offsets of an error or divergence (KAFKA-13141), so the next response must include the partition in any case.
-    target.sent_high_watermark = -1 if special else data.high_watermark
-    target.sent_log_start_offset = data.log_start_offset
+    cached.sent_high_watermark = -1 if special else data.high_watermark
+    cached.sent_log_start_offset = data.log_start_offset
     return changed
 
 
@@ -353,24 +360,24 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        targets: Sequence[FetchTarget],
+        partitions: CachedPartitions,
         forgotten: Iterable[tuple[TopicKey, int]],
         *,
         by_id: bool,
         now_ms: int,
         follower: int = -1,
-        terms: Hashable = None,
+        result_inputs: Hashable = None,
     ) -> FetchContext:
         """Return the context of a Fetch request (full or incremental), which has the partitions to read. Raises Rejected with the top-level
         error of the response.
 
         `forgotten` are the keys of partitions to remove from the session; `by_id` says that topics are given by id. `follower` is the node
-        id of the follower, or -1 for a consumer. `terms` are all other inputs that the response depends on, such as the isolation level. If
-        they differ from those of the session's last request, every partition is read.
+        id of the follower, or -1 for a consumer. `result_inputs` are all other inputs that the response depends on, such as the isolation
+        level. If they differ from those of the session's last request, every partition is read.
         """
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             self.remove(session_id)
-            return self._whole(targets, by_id, now_ms, follower, terms, wants_session=epoch == INITIAL_EPOCH)
+            return self._whole(partitions, by_id, now_ms, follower, result_inputs, wants_session=epoch == INITIAL_EPOCH)
         session = self._sessions.get(session_id)
         if session is None:
             raise Rejected(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -378,29 +385,29 @@ class FetchSessions:
             raise Rejected(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != by_id:
             raise Rejected(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        self._update(session, targets, forgotten)
-        if not session.targets:
+        self._update(session, partitions, forgotten)
+        if not session.partitions:
             self.remove(session_id)
-            return self._whole(targets, by_id, now_ms, follower, terms, wants_session=False)
+            return self._whole(partitions, by_id, now_ms, follower, result_inputs, wants_session=False)
         session.is_new = False
         session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
         session.last_used_ms = now_ms
         session.evictable_by_larger = now_ms - session.created_ms > limits.FETCH_SESSION_IDLE_MS
         self._sessions[session_id] = self._sessions.pop(session_id)
-        if session.terms != terms or session.follower != follower:
-            for target in session.targets.values():
-                session.touch(target)
-            session.terms, session.follower = terms, follower
+        if session.result_inputs != result_inputs or session.follower != follower:
+            for cached in session.partitions.values():
+                session.mark_dirty(cached)
+            session.result_inputs, session.follower = result_inputs, follower
         if session.waiter is not None:
-            session.waiter.give_up()
+            session.waiter.force_complete()
         session.fetch_time.ms = now_ms
         return IncrementalFetchContext(self, session)
 
     def _whole(
-        self, targets: Sequence[FetchTarget], by_id: bool, now_ms: int, follower: int, terms: Hashable, *, wants_session: bool
+        self, partitions: CachedPartitions, by_id: bool, now_ms: int, follower: int, result_inputs: Hashable, *, wants_session: bool
     ) -> FetchContext:
-        make = partial(_new_session, by_id, now_ms, follower, terms)
-        return FullFetchContext(self, targets, make, wants_session=wants_session)
+        make = partial(_new_session, by_id, now_ms, follower, result_inputs)
+        return FullFetchContext(self, partitions, make, wants_session=wants_session)
 
     def has(self, session: FetchSession) -> bool:
         """Return whether the cache still holds the session."""
@@ -410,7 +417,7 @@ class FetchSessions:
         """Add the session of a full request to the cache, under a new session id, and return True. Returns False if the session has no
         partitions or the cache has no room.
         """
-        size = len(session.targets)
+        size = len(session.partitions)
         session.privileged = session.follower >= 0
         if not size or not self._make_room(size, now_ms, session.privileged) or self._partitions + size > limits.FETCH_SESSION_PARTITIONS:
             return False
@@ -426,7 +433,7 @@ class FetchSessions:
         """Close and remove the session with this id, if there is one."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._partitions -= len(session.targets)
+            self._partitions -= len(session.partitions)
             session.close()
 
     def unsent(self, session_id: int) -> bool:
@@ -438,27 +445,27 @@ class FetchSessions:
         if session is None or session.is_new:
             self.remove(session_id)
             return False
-        for target in session.last_sent:
-            target.sent_high_watermark = target.sent_log_start_offset = -1
-            if target.key in session.targets:
-                session.touch(target)
+        for cached in session.last_sent:
+            cached.sent_high_watermark = cached.sent_log_start_offset = -1
+            if cached.key in session.partitions:
+                session.mark_dirty(cached)
         return True
 
-    def _update(self, session: FetchSession, targets: Sequence[FetchTarget], forgotten: Iterable[tuple[TopicKey, int]]) -> None:
-        before = len(session.targets)
-        if self._partitions + len(targets) > limits.FETCH_SESSION_PARTITIONS:
+    def _update(self, session: FetchSession, partitions: CachedPartitions, forgotten: Iterable[tuple[TopicKey, int]]) -> None:
+        before = len(session.partitions)
+        if self._partitions + len(partitions) > limits.FETCH_SESSION_PARTITIONS:
             self.remove(session.session_id)
             raise Rejected(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "too many partitions in fetch sessions")
-        for target in targets:
-            known = session.targets.get(target.key)
+        for cached in partitions:
+            known = session.partitions.get(cached.key)
             if known is None:
-                session.add(target)
+                session.add(cached)
             else:
-                known.requested = target.requested
-                session.touch(known)
+                known.requested = cached.requested
+                session.mark_dirty(known)
         for key in forgotten:
             session.forget(key)
-        self._partitions += len(session.targets) - before
+        self._partitions += len(session.partitions) - before
 
     def _make_room(self, size: int, now_ms: int, privileged: bool) -> bool:
         if len(self._sessions) < self._slots:

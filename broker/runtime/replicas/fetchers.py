@@ -61,7 +61,7 @@ def list_offsets_version(level: int) -> int:
 
 
 @dataclass(slots=True)
-class Following:
+class FetcherParameters:
     """Parameters that all replica fetchers of a broker share. `node` is this broker's id, `connect` opens a connection to another broker.
 
     `endpoint_of` returns a broker's inter-broker endpoint, or None if it has none. `metadata_level` returns the finalized feature level of
@@ -85,25 +85,25 @@ class Following:
 class Fetchers:
     """The fetchers of all partitions that a broker follows. At most one of them fetches a given partition."""
 
-    def __init__(self, following: Following) -> None:
-        self._following = following
+    def __init__(self, parameters: FetcherParameters) -> None:
+        self._parameters = parameters
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._by_partition: dict[Partition, _Fetcher] = {}
-        self._lines = StateLines(logger, following.nursery.clock.mono_ms)
+        self._lines = StateLines(logger, parameters.nursery.clock.mono_ms)
 
     def follow(self, partition: Partition, leader: int) -> None:
         """Fetch the partition from `leader` in its current leader epoch. A `leader` of -1 stops the fetch.
 
         Call this when the leader epoch changes. The leader and a hash of the partition select the fetcher, and thus the connection.
         """
-        place = leader, fetcher_of(partition.topic, partition.index, self._following.fetchers)
+        place = leader, fetcher_of(partition.topic, partition.index, self._parameters.fetchers)
         fetcher = self._fetchers.get(place)
         if fetcher is None or self._by_partition.get(partition) is not fetcher:
             self.forget(partition)
         if leader == NO_LEADER:
             return
         if fetcher is None:
-            fetcher = self._fetchers[place] = _Fetcher(leader, self._following, self._lines)
+            fetcher = self._fetchers[place] = _Fetcher(leader, self._parameters, self._lines)
         self._by_partition[partition] = fetcher
         fetcher.follow(partition)
 
@@ -130,19 +130,19 @@ def _key(partition: Partition) -> PartitionKey:
 class _Fetcher:
     """One connection to one leader, over which the partitions that hash to it are fetched."""
 
-    def __init__(self, leader: int, following: Following, lines: StateLines) -> None:
+    def __init__(self, leader: int, parameters: FetcherParameters, lines: StateLines) -> None:
         self._leader = leader
         self._lines = lines
-        self._following = following
-        held_back = None if following.throttle is None else self._is_held_back
-        self._plan = FetchPlan(following.node, following.brokers, following.limits, held_back)
+        self._parameters = parameters
+        held_back = None if parameters.throttle is None else self._is_held_back
+        self._plan = FetchPlan(parameters.node, parameters.brokers, parameters.limits, held_back)
         self.partitions: dict[PartitionKey, Partition] = {}
         self._unsynced: set[PartitionKey] = set()
-        """Partitions that may have a sync due."""
+        """Partitions that may need an fsync because of flush.messages. The next fetch is sent after it, because it reports the log end."""
         self._endpoint: Node | None = None
         self._link: Link | None = None
         self._wakeup: asyncio.Future[None] | None = None
-        self._job = following.nursery.start(f"fetching from broker {leader}", self._run)
+        self._job = parameters.nursery.start(f"fetching from broker {leader}", self._run)
 
     def follow(self, partition: Partition) -> None:
         key = _key(partition)
@@ -167,14 +167,14 @@ class _Fetcher:
 
     @property
     def _now_ms(self) -> int:
-        return self._following.nursery.clock.mono_ms()
+        return self._parameters.nursery.clock.mono_ms()
 
     # --- the loop ----------------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         try:
             while True:
-                with self._following.nursery.step("a round of fetches from broker %d", self._leader) as step:
+                with self._parameters.nursery.step("a round of fetches from broker %d", self._leader) as step:
                     await self._round()
                 if step.error is not None:
                     self._plan.request_failed(self._now_ms)
@@ -198,7 +198,7 @@ class _Fetcher:
     async def _until_request_is_due(self) -> None:
         self._wakeup = asyncio.get_running_loop().create_future()
         wakes_ms = self._plan.wakes_ms(self._now_ms)
-        timer = None if wakes_ms is None else self._following.nursery.timers.schedule(wakes_ms, self._wake_up)
+        timer = None if wakes_ms is None else self._parameters.nursery.timers.schedule(wakes_ms, self._wake_up)
         try:
             await self._wakeup
         finally:
@@ -213,10 +213,10 @@ class _Fetcher:
     # --- requests ----------------------------------------------------------------------------------------------------------------
 
     async def _fetch(self, request: FetchRequest) -> FetchResponse | None:
-        version = fetch_version(self._following.metadata_level())
+        version = fetch_version(self._parameters.metadata_level())
         request.replica_id = request.replica_state.replica_id  # Fetch versions below 15 carry the replica id here
         try:
-            response: FetchResponse = await self._connected().call(request, timeout_ms=self._following.request_timeout_ms, version=version)
+            response: FetchResponse = await self._connected().call(request, timeout_ms=self._parameters.request_timeout_ms, version=version)
         except (LinkBroken, UnsupportedByPeer) as error:
             line = "Broker %d cannot be fetched from, and is asked again until it can: %s"
             self._lines.holds(("away", self._leader), logging.WARNING, line, self._leader, error)
@@ -226,14 +226,14 @@ class _Fetcher:
         return response
 
     def _connected(self) -> Link:
-        endpoint = self._following.endpoint_of(self._leader)
+        endpoint = self._parameters.endpoint_of(self._leader)
         if endpoint != self._endpoint:
             self._hang_up()
             self._endpoint = endpoint
         if self._link is None:
             if endpoint is None:
                 raise LinkBroken(f"no address of broker {self._leader} is known")
-            self._link = self._following.connect(endpoint)
+            self._link = self._parameters.connect(endpoint)
         return self._link
 
     def _hang_up(self) -> None:
@@ -261,9 +261,9 @@ class _Fetcher:
         if partition is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         requested = ListOffsetsPartition(partition.index, sent.current_leader_epoch, which)
-        request = ListOffsetsRequest(self._following.node, topics=[ListOffsetsTopic(partition.topic, [requested])])
-        version = list_offsets_version(self._following.metadata_level())
-        response = await self._connected().call(request, timeout_ms=self._following.request_timeout_ms, version=version)
+        request = ListOffsetsRequest(self._parameters.node, topics=[ListOffsetsTopic(partition.topic, [requested])])
+        version = list_offsets_version(self._parameters.metadata_level())
+        response = await self._connected().call(request, timeout_ms=self._parameters.request_timeout_ms, version=version)
         found: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
         if found.error_code:
             raise Rejected(ErrorCode.of(found.error_code))
@@ -314,7 +314,7 @@ class _Fetcher:
         if partition is None or partition.removed or partition.leads:
             self._plan.forget(key)
             return
-        with self._following.nursery.step("replication of %s from broker %d", self._name(key), self._leader) as step:
+        with self._parameters.nursery.step("replication of %s from broker %d", self._name(key), self._leader) as step:
             try:
                 self._apply(key, partition, action, data)
             except Rejected as refused:
@@ -341,13 +341,13 @@ class _Fetcher:
         self._plan.truncated(key)
 
     def _is_held_back(self, key: PartitionKey) -> bool:
-        throttle, partition = self._following.throttle, self.partitions.get(key)
+        throttle, partition = self._parameters.throttle, self.partitions.get(key)
         if throttle is None or partition is None or not throttle.covers(partition.topic, partition.index):
             return False
         return throttle.is_exceeded(self._now_ms)
 
     def _note(self, partition: Partition, size: int) -> None:
-        throttle = self._following.throttle
+        throttle = self._parameters.throttle
         if throttle is not None and throttle.covers(partition.topic, partition.index):
             throttle.record(size, self._now_ms)
 

@@ -20,7 +20,7 @@ from ottla.broker.core.log_config import INT64_MAX, LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.in_sync import Accepted, Proposal
-from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Registration, alone
+from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Registration, sole_replica_registration
 from ottla.broker.replication.progress import FollowerFetch
 from ottla.broker.replication.purgatory import ON_DISK, REPLICATED, Condition, Purgatory
 from ottla.broker.replication.read_replica import preferred
@@ -50,7 +50,7 @@ _CLIENT: Final = Origin.CLIENT
 
 
 @dataclass(slots=True)
-class Membership:
+class ClusterContext:
     """State that all partitions of a cluster broker share. Partitions of a standalone node have none.
 
     The metadata publisher keeps `brokers` up to date. `propose` submits a partition whose replica has a `proposal`. `has` returns whether
@@ -74,17 +74,17 @@ class Partition:
     or with `LATER` for a change that completes no waiting fetch. `end_watchers` belong to followers, which read up to the log end.
     `fetcher` is called when the log start offset has moved while a fetcher follows the partition.
 
-    Without a `membership` the replica leads alone from the start; otherwise it waits for metadata. The partition adds itself to `timed`
-    while unsynced records wait for flush.ms, and to `behind` while `look_for_laggards` may have something to do.
+    Without a `context` the replica is the only one, and leads from the start; otherwise it waits for metadata. The partition adds itself to
+    `timed` while unsynced records wait for flush.ms, and to `behind` while `maybe_shrink_isr` may have something to do.
     """
 
     __slots__ = (
         "_active",
         "_behind",
         "_clock",
+        "_context",
         "_deletions",
         "_flusher",
-        "_membership",
         "_sync",
         "_timed",
         "_unsynced_since_ms",
@@ -106,7 +106,7 @@ class Partition:
         log: PartitionLog,
         flusher: Flusher,
         clock: Clock,
-        membership: Membership | None = None,
+        context: ClusterContext | None = None,
         *,
         timed: set[Partition] | None = None,
         behind: dict[Partition, None] | None = None,
@@ -123,7 +123,7 @@ class Partition:
         log.on_change = self._log_changed
         self._flusher = flusher
         self._clock = clock
-        self._membership = membership
+        self._context = context
         self._sync: asyncio.Future[None] | None = None
         self._unsynced_since_ms = 0
         self._timed: set[Partition] = set() if timed is None else timed
@@ -131,7 +131,7 @@ class Partition:
         self._active = log.segments.active
         self._waits: Purgatory[asyncio.Future[None]] = Purgatory()
         self._deletions: list[tuple[int, asyncio.Future[None]]] = []
-        brokers, lag_max_ms = (None, REPLICA_LAG_TIME_MAX_MS) if membership is None else (membership.brokers, membership.lag_max_ms)
+        brokers, lag_max_ms = (None, REPLICA_LAG_TIME_MAX_MS) if context is None else (context.brokers, context.lag_max_ms)
         self.replica = replica = Replica(
             log_end=log.log_end_offset,
             synced=log.recovery_point,
@@ -140,8 +140,8 @@ class Partition:
             lag_max_ms=lag_max_ms,
         )
         replica.min_in_sync_changed(log.config.min_insync_replicas, 0)
-        if membership is None:
-            self._act(replica.lead(alone(log.leader_epoch), clock.mono_ms()))
+        if context is None:
+            self._act(replica.lead(sole_replica_registration(log.leader_epoch), clock.mono_ms()))
 
     @property
     def leader_epoch(self) -> int:
@@ -156,7 +156,7 @@ class Partition:
     def acknowledges_at_once(self, *, acks_all: bool) -> bool:
         """Return whether every append is acknowledged without a wait: flush.messages is not set, and no other replica must confirm it."""
         replica = self.replica
-        return replica.leads and not (acks_all and replica.shared) and self.log.config.flush_messages == INT64_MAX
+        return replica.leads and not (acks_all and replica.has_followers) and self.log.config.flush_messages == INT64_MAX
 
     def append(
         self,
@@ -176,7 +176,7 @@ class Partition:
         the batch is rejected if the ISR is below min.insync.replicas.
         """
         log, replica = self.log, self.replica
-        if replica.shared or not replica.leads:
+        if replica.has_followers or not replica.leads:
             self._check_may_append(acks_all=acks_all or origin is not Origin.CLIENT)
         now_ms, epoch = self._clock.now_ms(), replica.leader_epoch
         if origin is _CLIENT:
@@ -241,8 +241,8 @@ class Partition:
         """
         replica = self.replica
         if info.last_offset < (replica.own_end if condition is ON_DISK else replica.high_watermark):
-            if replica.shared and condition is REPLICATED:
-                replica.check_enough_have_it()
+            if replica.has_followers and condition is REPLICATED:
+                replica.check_enough_in_sync_after_append()
             return None
         return self._wait(condition, info.last_offset)
 
@@ -302,7 +302,7 @@ class Partition:
         self.removed = True
         self._timed.discard(self)
         self._behind.pop(self, None)
-        goes_on = self._membership is not None and self._membership.has(self.log.topic_id, self.index)
+        goes_on = self._context is not None and self._context.has(self.log.topic_id, self.index)
         elsewhere = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "other brokers have the partition now")
         deleted = Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         self._fail_waits(elsewhere if goes_on else deleted, *Condition)
@@ -319,30 +319,30 @@ class Partition:
         if fetch.offset != leader_end:
             self._behind[self] = None
 
-    def holds_back(self, follower: int) -> bool:
+    def is_throttled(self, follower: int) -> bool:
         """Return whether the follower gets no records now, because it is not in the ISR and the leader's replication quota is exceeded.
 
         Source: KAFKA ReplicaManager.shouldLeaderThrottle.
         """
-        throttle = None if self._membership is None else self._membership.throttle
+        throttle = None if self._context is None else self._context.throttle
         if throttle is None or not throttle.covers(self.topic, self.index) or follower in self.replica.leadership.in_sync.committed:
             return False
         return throttle.is_exceeded(self._clock.mono_ms())
 
     def sent(self, size: int) -> None:
         """Charge `size` bytes that were sent to a follower to the leader's replication quota."""
-        throttle = None if self._membership is None else self._membership.throttle
+        throttle = None if self._context is None else self._context.throttle
         if throttle is not None and throttle.covers(self.topic, self.index):
             throttle.record(size, self._clock.mono_ms())
 
-    def look_for_laggards(self) -> None:
+    def maybe_shrink_isr(self) -> None:
         """Propose to the controller to remove lagging replicas from the ISR.
 
         The caller does this every half of replica.lag.time.max.ms while the partition is in `behind`.
         """
-        if self.replica.shared:
-            self._moved(self.replica.look_for_laggards(self._clock.mono_ms()) | LOW_WATERMARK)
-        if not self.replica.may_lag and not self._deletions:
+        if self.replica.has_followers:
+            self._moved(self.replica.maybe_shrink_isr(self._clock.mono_ms()) | LOW_WATERMARK)
+        if not self.replica.followers_may_lag and not self._deletions:
             self._behind.pop(self, None)
 
     def proposal_completed(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
@@ -368,16 +368,16 @@ class Partition:
         return future
 
     @property
-    def knows_racks(self) -> bool:
+    def may_redirect_consumers(self) -> bool:
         """Whether this leader may redirect consumers to a nearer replica, because replica.selector.class selects by rack."""
-        return self.replica.shared and self._membership is not None and self._membership.rack_of is not None
+        return self.replica.has_followers and self._context is not None and self._context.rack_of is not None
 
     def preferred_replica(self, rack: str, offset: int) -> int | None:
         """Return the follower from which a consumer in `rack` should read `offset`, or None for this broker."""
-        membership = self._membership
-        if membership is None or membership.rack_of is None or not self.replica.leads:
+        context = self._context
+        if context is None or context.rack_of is None or not self.replica.leads:
             return None
-        return preferred(self.replica.leadership, rack, offset, membership.rack_of)
+        return preferred(self.replica.leadership, rack, offset, context.rack_of)
 
     # --- following ---------------------------------------------------------------------------------------------------------------
 
@@ -431,18 +431,18 @@ class Partition:
 
     # --- producer state ----------------------------------------------------------------------------------------------------------
 
-    def start_verification(self, producer_id: int, epoch: int, sequence: int, *, adds: bool = False) -> VerificationGuard | None:
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool = False
+    ) -> VerificationGuard | None:
         """Return the guard with which a transaction's batch must be appended after its coordinator has verified the transaction (KIP-890).
-
-        Returns None if no verification is needed: the transaction is already open here, or transaction.partition.verification.enable is
-        false. Producers of transaction version 2 (`adds`) always need one, because they add the partition implicitly. Raises Rejected for
-        an outdated producer epoch, and if this broker is not the leader.
-        """
+        Return None if none is needed: the transaction is open here, or transaction.partition.verification.enable is false and the producer
+        is not of transaction version 2 (`supports_epoch_bump`), which adds partitions implicitly. Raises Rejected for an outdated producer
+        epoch, and if this broker is not the leader."""
         self.replica.check_leads()
-        if not (adds or self.log.verifies_transactions):
+        if not (supports_epoch_bump or self.log.verifies_transactions):
             return None
         state = self.log.producer_state
-        return state.start_verification(producer_id, epoch, sequence, adds=adds, now_ms=self._clock.now_ms())
+        return state.start_verification(producer_id, epoch, sequence, supports_epoch_bump=supports_epoch_bump, now_ms=self._clock.now_ms())
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Return whether this producer has an open transaction with this epoch in the partition."""
@@ -497,7 +497,7 @@ class Partition:
             self._unsynced_since_ms = self._clock.mono_ms()
             self._timed.add(self)
         now_ms = 0
-        if replica.shared:
+        if replica.has_followers:
             now_ms = self._clock.mono_ms()
             self._behind[self] = None
         effects = replica.appended(log.log_end_offset, now_ms, config.flush_messages)
@@ -506,7 +506,7 @@ class Partition:
             effects |= SYNC
         self._act(effects)
         if self.watchers and effects & COMMITTED:
-            self._wake_readers(0 if replica.shared else size)  # with followers, records of earlier appends may become committed now
+            self._wake_readers(0 if replica.has_followers else size)  # with followers, records of earlier appends may become committed now
         if self.end_watchers:
             self._wake_followers(size)
 
@@ -544,16 +544,16 @@ class Partition:
 
     def _act_for_others(self, effects: int) -> None:
         if effects & PROPOSE:
-            assert self._membership is not None, "one broker has nobody to propose"
-            self._membership.propose(self)
+            assert self._context is not None, "a standalone node proposes no ISR changes"
+            self._context.propose(self)
         if effects & LOW_WATERMARK and self._deletions:
             self._release_deletions()
 
     def _release(self, condition: Condition, end: int) -> None:
         futures = self._waits.reached(condition, end)
-        if futures and condition is Condition.REPLICATED and self.replica.shared:
+        if futures and condition is Condition.REPLICATED and self.replica.has_followers:
             try:
-                self.replica.check_enough_have_it()
+                self.replica.check_enough_in_sync_after_append()
             except Rejected as error:
                 _fail(futures, error)
                 return

@@ -16,7 +16,7 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.fetch_sessions import TopicKey
 from ottla.broker.runtime.replicas.flusher import Flusher
-from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partition import ClusterContext, Partition
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.protocol.error_codes import ErrorCode
 
@@ -77,16 +77,17 @@ class TopicPartitions:
 
 
 class Partitions:
-    """The registry of this broker's partitions. `membership` is None on a standalone node."""
+    """The registry of this broker's partitions. `context` is None on a standalone node."""
 
-    def __init__(self, flusher: Flusher, clock: Clock, membership: Membership | None = None) -> None:
+    def __init__(self, flusher: Flusher, clock: Clock, context: ClusterContext | None = None) -> None:
         self._flusher = flusher
         self._clock = clock
-        self.membership = membership
+        self.cluster_context = context
         self.timed: set[Partition] = set()
         """Partitions with unsynced records that wait for flush.ms."""
         self.one_search = asyncio.Lock()
-        """Held while a request searches a batch on the thread, so that other work on it waits for one search at most."""
+        """A lock that a ListOffsets request holds while it searches a batch for a timestamp on the thread of `compute`. Other work on that
+        thread, such as the check of a large batch, thus waits for at most one search."""
         self.behind: dict[Partition, None] = {}
         """Partitions with a follower that may lag, or with a pending DeleteRecords request."""
         self._by_name: dict[str, TopicPartitions] = {}
@@ -105,7 +106,7 @@ class Partitions:
         topic = self._topic(log.topic, log.topic_id)
         assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
         partition = topic.partitions[log.partition] = Partition(
-            log, self._flusher, self._clock, self.membership, timed=self.timed, behind=self.behind
+            log, self._flusher, self._clock, self.cluster_context, timed=self.timed, behind=self.behind
         )
         topic.offline.discard(log.partition)
         return partition
@@ -150,10 +151,10 @@ class Partitions:
 
         The error is NOT_LEADER_OR_FOLLOWER if the cluster has the partition. Otherwise the topic name, topic id or index is unknown.
         """
-        membership = self.membership
-        if membership is not None and membership.has(topic, index):
+        context = self.cluster_context
+        if context is not None and context.has(topic, index):
             return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        known = isinstance(topic, str) or (membership is not None and membership.has(topic, None))
+        known = isinstance(topic, str) or (context is not None and context.has(topic, None))
         return Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID)
 
     def by_name(self, name: str) -> TopicPartitions | None:

@@ -86,9 +86,9 @@ class DeadLetterQueues:
         self._settings_of = settings_of
         self._peers = peers
         self._in_order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """A lock for each group that writes or waits for a retry."""
+        """A lock for each group that writes dead letters or waits for a retry, so that its dead letters are appended in order."""
         self._one_at_a_time = asyncio.Lock()
-        """Bounds the memory: dead letters of one group at a time are read, copied and sent."""
+        """A lock that bounds the memory: the dead letters of one group at a time are read, copied and sent."""
         if peers is not None:
             nursery.at_close(peers.close, peers.close)
 

@@ -144,7 +144,7 @@ class ShareFetches:
             try:
                 fetch.in_use[key] = self._shares.get(SharePartitionKey(request.group_id, *key))
             except Rejected as error:
-                fetch.fail(key, error.kept())
+                fetch.fail(key, error.without_traceback())
         if not fetch.in_use:
             return fetch.errors
         if len(fetch.in_use) > limits.FETCHED_AT_ONCE:
@@ -217,7 +217,7 @@ class ShareFetches:
         attempt = _Attempt()
         acquirable = self._acquirable(fetch)
         for begin in range(0, len(acquirable), _AT_ONCE):
-            await self._turns.mine()
+            await self._turns.wait_for_turn()
             self._read_some(fetch, attempt, acquirable[begin : begin + _AT_ONCE], len(acquirable))
         return _judged(fetch, attempt)
 
@@ -236,7 +236,7 @@ class ShareFetches:
                 self._read_one(fetch, attempt, key, max(1, fetch.request.max_bytes // sharing))
             except Rejected as error:
                 self._shares.fence(fetch.in_use[key], error)
-                fetch.fail(key, error.kept())
+                fetch.fail(key, error.without_traceback())
                 attempt.is_enough = True
 
     def _read_one(self, fetch: _Fetch, attempt: _Attempt, key: TopicPartition, read_bytes_max: int) -> None:
@@ -245,7 +245,7 @@ class ShareFetches:
         shared.partition.replica.check_leads()
         chunk = _Chunk(key, shared, state.next_fetch_offset())
         attempt.chunks.append(chunk)
-        bound = log.bound(request.isolation)
+        bound = log.visible_end_offset(request.isolation)
         if chunk.offset < log.log_start_offset or chunk.offset > bound:
             attempt.is_enough = True
         if not log.log_start_offset <= chunk.offset < bound:
@@ -274,7 +274,7 @@ class ShareFetches:
                 continue
             results[chunk.key] = EMPTY
             if chunk.offset < shared.partition.log.log_start_offset:
-                shared.state.log_starts_at(shared.partition.log.log_start_offset)
+                shared.state.advance_to_log_start(shared.partition.log.log_start_offset)
                 continue
             acquisition = Acquisition(request.member_id, left, request.batch_size, request.record_limit, self._shares.clock.mono_ms())
             batches = [Fetched(header.base_offset, header.last_offset) for _, header in chunk.batches]

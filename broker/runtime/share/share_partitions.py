@@ -32,7 +32,7 @@ from ottla.broker.share.dead_letters import DeadLetters
 from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, Persister, ReadState, SharePartitionKey, StateBatch
 from ottla.broker.share.sessions import ShareSession, ShareSessions
 from ottla.broker.share.settings import EARLIEST, LATEST, ShareSettings
-from ottla.broker.share.share_partition import SharePartition, Update
+from ottla.broker.share.share_partition import SharePartition, StateUpdate
 from ottla.broker.storage.log_reader import Search
 from ottla.broker.storage.log_values import EARLIEST as EARLIEST_TIMESTAMP
 from ottla.broker.storage.log_values import LATEST as LATEST_TIMESTAMP
@@ -42,7 +42,7 @@ from ottla.protocol.error_codes import ErrorCode
 logger = logging.getLogger(__name__)
 
 Durable = asyncio.Future[None] | None
-"""Done when the state is persisted; None if it already is. Fails with Rejected."""
+"""A future that completes when a state change of a share partition is persisted; None if it is persisted already. Fails with Rejected."""
 
 _OF_COORDINATOR: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -265,11 +265,11 @@ class SharePartitionManager:
         for first, last, types in batches:
             self.acknowledged.update({types[0]: last - first + 1} if len(types) == 1 else Counter(types))
 
-    def _persist(self, shared: SharePartitionInUse, update: Update) -> Durable:
+    def _persist(self, shared: SharePartitionInUse, update: StateUpdate) -> Durable:
         if not update.batches:
             return None
         try:
-            written = self._persister.write(shared.key, shared.state.to_write(update.batches))
+            written = self._persister.write(shared.key, shared.state.state_to_write(update.batches))
         except Rejected as error:
             raise self._undo(shared, update, error) from error
         if written is None:
@@ -294,13 +294,13 @@ class SharePartitionManager:
         written.add_done_callback(finish)
         return answer
 
-    def _written(self, shared: SharePartitionInUse, update: Update) -> None:
-        shared.state.written(update)
+    def _written(self, shared: SharePartitionInUse, update: StateUpdate) -> None:
+        shared.state.commit(update)
         self._begin_dead_letters(shared)
         shared.wake()
 
-    def _undo(self, shared: SharePartitionInUse, update: Update, error: Rejected) -> Rejected:
-        shared.state.not_written(update, self.clock.mono_ms())
+    def _undo(self, shared: SharePartitionInUse, update: StateUpdate, error: Rejected) -> Rejected:
+        shared.state.roll_back(update, self.clock.mono_ms())
         shared.wake()
         failure = _for_clients(error)
         self.fence(shared, failure)
@@ -336,13 +336,13 @@ class SharePartitionManager:
             if failure is not None:
                 partition = shared.partition
                 logger.warning("The share state of %s-%d could not be written: %s", partition.topic, partition.index, failure)
-            shared.state.expired_written(ended)
+            shared.state.add_expired_dead_letters(ended)
             self._begin_dead_letters(shared)
             if shared.state.trim():
                 shared.wake()
 
         try:
-            written = self._persister.write(shared.key, shared.state.to_write(ended))
+            written = self._persister.write(shared.key, shared.state.state_to_write(ended))
         except Rejected as error:
             write_ended(error)
             return
@@ -366,7 +366,7 @@ class SharePartitionManager:
             except Rejected as error:
                 lost = "The records %d to %d of %s-%d are not in the dead letter queue of share group %s: %s"
                 logger.error(lost, each.first_offset, each.last_offset, partition.topic, partition.index, group_id, error)
-            self._persist_ended(shared, [shared.state.dead_letters_ended(each)])
+            self._persist_ended(shared, [shared.state.archive_dead_letters(each)])
 
     # --- sessions and leadership -------------------------------------------------------------------------------------------------
 
@@ -390,8 +390,8 @@ class SharePartitionManager:
             for key in list(self._groups.get(session.group_id, ())):
                 self._failed(self._in_use[key], Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    def resigned(self, topic: str, index: int, _epoch: int | None) -> None:
-        """Drop the share partitions of a partition that this broker does not lead any more (`Publisher.on_resigned`)."""
+    def on_resignation(self, topic: str, index: int, _epoch: int | None) -> None:
+        """Drop the share partitions of a partition that this broker does not lead any more (`Publisher.on_resignation`)."""
         for shared in self.in_use():
             if shared.partition.topic == topic and shared.partition.index == index:
                 self._failed(shared, Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))

@@ -76,7 +76,7 @@ def share_services(
     )
     state.shards.follow(publisher)
     publisher.on_deleted.append(lambda topic: state.forget_topic(topic.topic_id))
-    publisher.on_resigned.append(led.resigned)
+    publisher.on_resignation.append(led.on_resignation)
     end_offsets = EndOffsets(partitions, catalog, settings.node_id, peers)
     group_service = ShareGroupService(groups, persister, end_offsets, nursery)
     return ShareServices(state, persister, group_service, led, ShareFetches(led, timers, turns), queues)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ottla.broker.storage.log_cleaner_manager import LogCleanerManager
 
 TIMED_FLUSH_CHECK_MS = 100
-"""How often partitions with flush.ms are checked."""
+"""Interval of the check for partitions whose flush.ms has passed since their first unsynced record."""
 
 DOOMED_FILES_CHECK_MS = 1_000
-"""How often deleted files are checked for file.delete.delay.ms."""
+"""Interval of the check for deleted files whose file.delete.delay.ms has passed."""
 
 
 class Background:
@@ -69,9 +69,9 @@ class Background:
         self._on_each("flush.ms", TIMED_FLUSH_CHECK_MS, lambda partition: partition.flush_if_due(), partitions.timed)
         every("recovery point checkpoint", settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
         every("high watermark checkpoint", settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
-        if partitions.membership is not None:
+        if partitions.cluster_context is not None:
             every_ms = max(1, settings.replica_lag_time_max_ms // 2)
-            self._on_each("ISR shrink", every_ms, lambda partition: partition.look_for_laggards(), partitions.behind)
+            self._on_each("ISR shrink", every_ms, lambda partition: partition.maybe_shrink_isr(), partitions.behind)
         if settings.log_cleaner_enable:
             every("compaction", lambda: settings.log_cleaner_backoff_ms, self._clean)
 
@@ -102,7 +102,7 @@ class Background:
                 pending = work(partition)
             if isinstance(pending, asyncio.Future):
                 await asyncio.wait([pending])
-            await self._turns.mine()
+            await self._turns.wait_for_turn()
 
     async def _off_the_loop(self, steps: Iterable[Callable[[], None] | None]) -> bool:
         """Run each callable of `steps` on a flusher thread, one after the other. For each None in `steps`, let other work use the event
@@ -111,7 +111,7 @@ class Background:
         any_step = False
         for step in steps:
             any_step = True
-            await (self._turns.mine() if step is None else self._flusher.run(step))
+            await (self._turns.wait_for_turn() if step is None else self._flusher.run(step))
         return any_step
 
     async def _remove_files(self) -> None:
@@ -143,7 +143,7 @@ class Background:
         if self._cleaner is None:
             from ottla.broker.storage.log_cleaner_manager import LogCleanerManager  # noqa: PLC0415 # keeps it out of the start-up time
 
-            self._cleaner = LogCleanerManager(self._log_dir.cleaned, self._log_dir.cleaner_checkpoint)
+            self._cleaner = LogCleanerManager(self._log_dir.first_dirty_offsets, self._log_dir.cleaner_checkpoint)
         for _ in range(len(self._log_dir.logs)):
             if not await self._off_the_loop(self._cleaner.clean_dirtiest(self._log_dir.logs, self._clock.now_ms())):
                 return

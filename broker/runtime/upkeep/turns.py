@@ -21,9 +21,9 @@ class Turns:
         self._called = False
         self._slice_end_ns = 0
         self.one_list = asyncio.Lock()
-        """Held while a long list is made, because its entries take memory that is not counted."""
+        """A lock that a request holds while it builds a long list, so that only one list at a time takes memory that no budget counts."""
 
-    async def mine(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Wait until the calling computation may use the event loop. Return at once if the current time slice (SLICE_MS) is not used up and
         no other computation waits; otherwise wait in the queue.
         """

@@ -12,7 +12,7 @@ QUIET_S = 0.3
 
 def lost_ack(stage: Stage, calm: Calm) -> Script:
     """Lose several acknowledgements of the program's requests, including one of a commit."""
-    rules = [stage.fault(f"drop-ack:api={calm.mark.name},after={calm.part_way(calm.mark)},times=3,share=0.7,seed=1")]
+    rules = [stage.fault(f"drop-ack:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=3,share=0.7,seed=1")]
     for api in (ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT):
         if calm.observer.calls[api]:
             rules.append(stage.fault(f"drop-ack:api={api.name},after={calm.part_way(api)},times=1"))
@@ -22,14 +22,14 @@ def lost_ack(stage: Stage, calm: Calm) -> Script:
 
 def late_ack(stage: Stage, calm: Calm) -> Script:
     """Delay one acknowledgement beyond the program's timeout."""
-    rule = stage.fault(f"delay:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,ms={stage.terms.late_ms}")
+    rule = stage.fault(f"delay:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,ms={stage.limits.late_ms}")
     stage.start()
     yield stage.hit(rule)
 
 
 def duplicate_delivery(stage: Stage, calm: Calm) -> Script:
     """Deliver a few requests of the program twice."""
-    rule = stage.fault(f"duplicate:api={calm.mark.name},after={calm.part_way(calm.mark, 0.3)},times=3")
+    rule = stage.fault(f"duplicate:api={calm.progress_api.name},after={calm.part_way(calm.progress_api, 0.3)},times=3")
     stage.start()
     yield stage.hit(rule)
 

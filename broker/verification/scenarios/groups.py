@@ -24,9 +24,9 @@ def expelled(stage: Stage, calm: Calm) -> Script:
     """Expel the member while it processes a batch (max.poll.interval.ms, a long pause); another takes over, and the member continues."""
     joined = yield from second_member(stage, calm)
     stage.expire_members(calm.session_ms)
-    before = stage.observer.calls[calm.mark]
+    before = stage.observer.calls[calm.progress_api]
     until = stage.now() + SETTLE_S
-    yield Wait(lambda: stage.observer.calls[calm.mark] > before or stage.now() >= until, sure=True)
+    yield Wait(lambda: stage.observer.calls[calm.progress_api] > before or stage.now() >= until, sure=True)
     stage.release("batch")
     if not joined:
         yield NEVER
@@ -37,8 +37,8 @@ def second_member(stage: Stage, calm: Calm) -> Generator[Wait, None, bool]:
 
     The batch is held when it is written but not committed: the response to a Produce is held, or the commit before it is handled.
     """
-    action = "hold-request" if calm.mark in {ApiKey.OFFSET_COMMIT, ApiKey.SHARE_ACKNOWLEDGE} else "hold-response"
-    stage.fault(f"{action}:api={calm.mark.name},after={calm.part_way(calm.mark, 0.3)},times=1,name=batch")
+    action = "hold-request" if calm.progress_api in {ApiKey.OFFSET_COMMIT, ApiKey.SHARE_ACKNOWLEDGE} else "hold-response"
+    stage.fault(f"{action}:api={calm.progress_api.name},after={calm.part_way(calm.progress_api, 0.3)},times=1,name=batch")
     stage.start(1)
     yield stage.held("batch")
     alone = stage.members()

@@ -18,9 +18,9 @@ from ottla.protocol.error_codes import ErrorCode
 
 HELD: Final = "in-hand"
 NEXT: Final = "next"
-REFUSALS: Final = 3
+REJECTIONS: Final = 3
 """Rejections of the program before the replicas are back."""
-GOES_ON_S: Final = 1.0
+CONTINUE_S: Final = 1.0
 """Time for the program to continue after an acknowledgement."""
 UNCLEAN: Final = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 
@@ -30,39 +30,39 @@ Waits = Generator[Wait, None, None]
 
 def killed_before_ack(stage: Stage, calm: Calm) -> Script:
     """Kill the leader when all replicas have the program's records, but before it acknowledges them."""
-    leader = yield from _in_hand(stage, calm, "hold-response")
+    leader = yield from _hold_one_exchange(stage, calm, "hold-response")
     stage.cluster.kill(leader)
 
 
 def killed_after_ack(stage: Stage, calm: Calm) -> Script:
     """Kill the leader when everything written is acknowledged and replicated, with the next request unhandled."""
-    leader = yield from _in_hand(stage, calm, "hold-request")
+    leader = yield from _hold_one_exchange(stage, calm, "hold-request")
     stage.cluster.kill(leader)
 
 
 def killed_unreplicated(stage: Stage, calm: Calm) -> Script:
     """Kill the leader when only it has the program's records. With acks=1 they are acknowledged, with acks=all they are not."""
-    leader = yield from _in_hand(stage, calm, "hold-request")
+    leader = yield from _hold_one_exchange(stage, calm, "hold-request")
     stage.cluster.stop_followers(leader)
-    yield from _written_by(stage, calm, leader, acknowledges=not calm.observer.waits_for_all)
+    yield from _write_held_request(stage, calm, leader, acknowledges=not calm.observer.uses_acks_all)
     stage.cluster.kill(leader)
 
 
 def zombie_leader(stage: Stage, calm: Calm) -> Script:
     """Pause the leader until it is replaced, then resume it: it accepts the program's requests until it learns of its successor."""
-    leader = yield from _in_hand(stage, calm, "hold-request")
+    leader = yield from _hold_one_exchange(stage, calm, "hold-request")
     stage.cluster.replace(leader)
-    yield from _written_by(stage, calm, leader, acknowledges=not calm.observer.waits_for_all)
+    yield from _write_held_request(stage, calm, leader, acknowledges=not calm.observer.uses_acks_all)
     stage.cluster.host.heal()
     stage.release(NEXT)
 
 
 def not_enough_replicas(stage: Stage, calm: Calm) -> Script:
     """Let the followers fall out of the ISR, so that the leader rejects writes that need two replicas; then restore them."""
-    leader = yield from _in_hand(stage, calm, "hold-request")
+    leader = yield from _hold_one_exchange(stage, calm, "hold-request")
     stage.cluster.shrink_isr_to(leader)
     stage.release(HELD)
-    yield Wait(lambda: stage.observer.refusals[ErrorCode.NOT_ENOUGH_REPLICAS] >= REFUSALS)
+    yield Wait(lambda: stage.observer.refusals[ErrorCode.NOT_ENOUGH_REPLICAS] >= REJECTIONS)
     stage.cluster.resume_followers()
 
 
@@ -70,11 +70,11 @@ def unclean_election(stage: Stage, calm: Calm) -> Script:
     """Let the followers fall out of the ISR, so that the leader acknowledges alone (min.insync.replicas=1); then kill it, so that a replica
     without these records is elected (unclean.leader.election.enable=true).
     """
-    leader = yield from _in_hand(stage, calm, "hold-request")
+    leader = yield from _hold_one_exchange(stage, calm, "hold-request")
     for topic in calm.topics.intersection(stage.cluster.host.topic_names):
         stage.cluster.host.topics.configure(topic, UNCLEAN)
     stage.cluster.shrink_isr_to(leader)
-    yield from _written_by(stage, calm, leader, acknowledges=True)
+    yield from _write_held_request(stage, calm, leader, acknowledges=True)
     # The leader must write nothing more: a retry that is written after `examine` and before the kill would be lost, but is not in
     # `may_be_lost`.
     stage.cluster.brokers[leader - 1].faults.add("hold-request:api=Produce,name=no-more")
@@ -96,15 +96,15 @@ def coordinator_moved(stage: Stage, calm: Calm) -> Script:
     yield stage.held(HELD)
     (coordinator,) = stage.deployment.held(HELD)
     stage.cluster.host.move_leader(topic, 0, coordinator % BROKERS + 1)
-    until = stage.now() + stage.terms.late_ms / 1_000
+    until = stage.now() + stage.limits.late_ms / 1_000
     yield Wait(lambda: stage.now() >= until, sure=True)
     stage.deployment.reset()
 
 
-def _in_hand(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
+def _hold_one_exchange(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
     """Start the program; wait until a broker holds one of its requests or responses (`action`) and all replicas have all records. Return
     the number of that broker."""
-    stage.fault(f"{action}:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name={HELD}")
+    stage.fault(f"{action}:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,name={HELD}")
     stage.start()
     yield stage.held(HELD)
     (broker,) = stage.deployment.held(HELD)
@@ -113,26 +113,28 @@ def _in_hand(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
     return broker
 
 
-def _written_by(stage: Stage, calm: Calm, broker: int, *, acknowledges: bool) -> Waits:
+def _write_held_request(stage: Stage, calm: Calm, broker: int, *, acknowledges: bool) -> Waits:
     """Release the request that this broker holds, and wait until it is written; with `acknowledges`, also until the program has received
     the acknowledgement and continued, which is recognised by its next request.
     """
-    cluster, mark = stage.cluster, calm.mark
-    ends, answered, acked = cluster.ends_of(broker), stage.observer.calls[mark], cluster.acked_by(broker)
+    cluster, progress_api = stage.cluster, calm.progress_api
+    ends, answered, acked = cluster.ends_of(broker), stage.observer.calls[progress_api], cluster.acked_by(broker)
     if calm.writes and acknowledges:
         stage.fault(f"hold-request:api=Produce,times=1,name={NEXT}")
     stage.release(HELD)
-    if mark is not ApiKey.FETCH:
-        cluster.host.wait_until(lambda: cluster.ends_of(broker) != ends or stage.observer.calls[mark] > answered, "the request is handled")
+    if progress_api is not ApiKey.FETCH:
+        cluster.host.wait_until(
+            lambda: cluster.ends_of(broker) != ends or stage.observer.calls[progress_api] > answered, "the request is handled"
+        )
     if calm.writes and acknowledges:
         yield Wait(lambda: cluster.acked_by(broker) > acked)
-        until = stage.now() + GOES_ON_S
+        until = stage.now() + CONTINUE_S
         yield Wait(lambda: stage.held(NEXT).holds() or not stage.running() or stage.now() >= until, sure=True)
 
 
 def _to_committers(calm: Calm) -> str | None:
     """Return None if the program commits transactions or offsets, otherwise why the scenario does not apply to it."""
-    return None if calm.transactional or calm.mark is ApiKey.OFFSET_COMMIT else "it commits nothing to a coordinator"
+    return None if calm.transactional or calm.progress_api is ApiKey.OFFSET_COMMIT else "it commits nothing to a coordinator"
 
 
 SCENARIOS = (

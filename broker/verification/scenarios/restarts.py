@@ -14,9 +14,9 @@ def crash_restart(stage: Stage, calm: Calm) -> Script:
     """Kill the program with SIGKILL between the broker's write and its response; before an offset commit or a share group's
     acknowledgement is handled; between the end of a transaction and its response. Restart it each time.
     """
-    kills = [("hold-response", calm.mark, 0.4)]
-    if calm.shares:  # between the acquisition of records and their acknowledgement
-        kills.append(("hold-request", calm.mark, 0.7))
+    kills = [("hold-response", calm.progress_api, 0.4)]
+    if calm.in_share_group:  # between the acquisition of records and their acknowledgement
+        kills.append(("hold-request", calm.progress_api, 0.7))
     if calm.observer.calls[ApiKey.OFFSET_COMMIT]:
         kills.append(("hold-request", ApiKey.OFFSET_COMMIT, 0.7))
     if calm.observer.calls[ApiKey.END_TXN] > 1:
@@ -36,7 +36,7 @@ def crash_restart(stage: Stage, calm: Calm) -> Script:
 
 def zombie_restart(stage: Stage, calm: Calm) -> Script:
     """Pause the program, replace it, and resume it when the replacement is done."""
-    stage.fault(f"hold-response:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name=asleep")
+    stage.fault(f"hold-response:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,name=asleep")
     stage.start()
     yield stage.held("asleep")
     zombies = stage.running()

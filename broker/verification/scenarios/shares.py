@@ -20,8 +20,8 @@ def lock_timeout(stage: Stage, calm: Calm) -> Script:
     """Let the member's locks expire before its acknowledgement arrives (share.record.lock.duration.ms); a second one gets the records."""
     joined = yield from second_member(stage, calm)
     stage.pass_time(LOCK_MS + MARGIN_MS)
-    before = stage.observer.calls[calm.mark]
-    yield Wait(lambda: stage.observer.calls[calm.mark] > before)
+    before = stage.observer.calls[calm.progress_api]
+    yield Wait(lambda: stage.observer.calls[calm.progress_api] > before)
     stage.release("batch")
     if not joined:
         yield NEVER
@@ -35,8 +35,8 @@ def poison_record(stage: Stage, calm: Calm) -> Script:
     for number in range(TRIES):
         if _given_up(stage):
             break
-        after = calm.part_way(calm.mark, 0.3) if number == 0 else int(calm.mark is ApiKey.SHARE_FETCH)
-        stage.fault(f"hold-request:api={calm.mark.name},after={after},times=1,name=failing-{number}")
+        after = calm.part_way(calm.progress_api, 0.3) if number == 0 else int(calm.progress_api is ApiKey.SHARE_FETCH)
+        stage.fault(f"hold-request:api={calm.progress_api.name},after={after},times=1,name=failing-{number}")
         stage.start()
         yield stage.held(f"failing-{number}")
         for instance in stage.running():
@@ -57,7 +57,7 @@ def leader_moved(stage: Stage, calm: Calm) -> Script:
     """Move the partitions to another leader while an acknowledgement is on its way to the old one, which rejects it. The new leader loads
     the share state, and delivers the records that nobody has accepted.
     """
-    stage.fault(f"hold-request:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name=batch")
+    stage.fault(f"hold-request:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,name=batch")
     stage.start()
     yield stage.held("batch")
     (leader,) = stage.deployment.held("batch")

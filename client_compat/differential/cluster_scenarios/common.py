@@ -44,7 +44,7 @@ def creatable(name: str, placement: Placement, configs: Mapping[str, str] | None
 
 def create(nodes: Nodes, name: str, placement: Placement = FIRST, configs: Mapping[str, str] | None = None) -> bytes:
     """Create a topic and return its id, once every running broker knows it and all replicas are in sync."""
-    response = nodes.at(nodes.living[0]).quietly(CreateTopicsRequest([creatable(name, placement, configs)]), 7)
+    response = nodes.at(nodes.living[0]).ask_unrecorded(CreateTopicsRequest([creatable(name, placement, configs)]), 7)
     if response.topics[0].error_code:
         raise UnexpectedResponse(f"{name} was not created: {response.topics[0]}")
     topic_id = bytes(response.topics[0].topic_id)
@@ -88,7 +88,7 @@ def _role(node_id: int, found: MetadataResponsePartition) -> ErrorCode:
 def partitions_at(nodes: Nodes, node_id: int, name: str) -> list[MetadataResponsePartition]:
     """Return the partitions of a topic, by index, as one broker's Metadata response has them; none if the broker does not answer."""
     try:
-        (topic,) = nodes.at(node_id).quietly(MetadataRequest([MetadataRequestTopic(name=name)], False), 12).topics
+        (topic,) = nodes.at(node_id).ask_unrecorded(MetadataRequest([MetadataRequestTopic(name=name)], False), 12).topics
     except (OSError, ProtocolError):
         nodes.at(node_id).hang_up()
         return []
@@ -98,7 +98,7 @@ def partitions_at(nodes: Nodes, node_id: int, name: str) -> list[MetadataRespons
 def list_offsets(nodes: Nodes, node_id: int, name: str, indexes: Sequence[int], replica_id: int = -1) -> dict[int, tuple[int, int]]:
     """Return the error code and the end offset of each partition, as one broker answers ListOffsets; -1 is the offset of an error."""
     wanted = [ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, -1) for index in indexes])]
-    (topic,) = nodes.at(node_id).quietly(ListOffsetsRequest(replica_id, 0, wanted, 5_000), 7).topics
+    (topic,) = nodes.at(node_id).ask_unrecorded(ListOffsetsRequest(replica_id, 0, wanted, 5_000), 7).topics
     return {each.partition_index: (each.error_code, each.offset) for each in topic.partitions}
 
 
@@ -116,7 +116,7 @@ def wait_until_replicated(nodes: Nodes, name: str, partition: int = 0) -> None:
 
 def _high_watermark(nodes: Nodes, node_id: int, name: str, partition: int, end: int) -> int:
     part = FetchPartition(partition, fetch_offset=end, partition_max_bytes=1)
-    answer = nodes.at(node_id).quietly(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(name, partitions=[part])]), 12)
+    answer = nodes.at(node_id).ask_unrecorded(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(name, partitions=[part])]), 12)
     found = answer.responses[0].partitions[0]
     return -1 if found.error_code else int(found.high_watermark)
 
@@ -124,7 +124,7 @@ def _high_watermark(nodes: Nodes, node_id: int, name: str, partition: int, end: 
 def wait_until_known(nodes: Nodes, living: Collection[int]) -> None:
     """Wait until every running broker reports exactly these live brokers."""
     for _ in until(f"the brokers that live are {living}"):
-        seen = [nodes.at(node_id).quietly(MetadataRequest([], False), 12).brokers for node_id in nodes.living]
+        seen = [nodes.at(node_id).ask_unrecorded(MetadataRequest([], False), 12).brokers for node_id in nodes.living]
         if all({broker.node_id for broker in brokers} == set(living) for brokers in seen):
             return
 
@@ -141,9 +141,9 @@ def wait_until_coordinated(nodes: Nodes) -> None:
     """Wait until each running broker coordinates some groups and some transactions."""
     for node_id in nodes.living:
         for _ in until(f"{node_id} coordinates"):
-            heartbeats = [nodes.at(node_id).quietly(HeartbeatRequest(f"any-{n}", 1, "nobody"), 4).error_code for n in range(12)]
+            heartbeats = [nodes.at(node_id).ask_unrecorded(HeartbeatRequest(f"any-{n}", 1, "nobody"), 4).error_code for n in range(12)]
             request = DescribeTransactionsRequest([f"any-{n}" for n in range(12)])
-            described = [one.error_code for one in nodes.at(node_id).quietly(request, 0).transaction_states]
+            described = [one.error_code for one in nodes.at(node_id).ask_unrecorded(request, 0).transaction_states]
             if set(heartbeats) == {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NOT_COORDINATOR} and set(described) == {
                 ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
                 ErrorCode.NOT_COORDINATOR,

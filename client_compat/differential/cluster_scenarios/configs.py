@@ -22,11 +22,11 @@ _TURNS = count(1)
 def _wait_until_applied(nodes: Nodes) -> None:
     """Wait until every broker has applied all earlier changes. Brokers apply the controller's changes in log order."""
     value = str(45_000 + next(_TURNS))
-    nodes.at(1).quietly(change(GROUP, "last-change", TIMEOUT, value), 1)
+    nodes.at(1).ask_unrecorded(change(GROUP, "last-change", TIMEOUT, value), 1)
     look = DescribeConfigsRequest([DescribeConfigsResource(GROUP, "last-change", [TIMEOUT])])
     for node_id in nodes.living:
         for _ in until(f"{node_id} heard of the last change"):
-            if nodes.at(node_id).quietly(look, 4).results[0].configs[0].value == value:
+            if nodes.at(node_id).ask_unrecorded(look, 4).results[0].configs[0].value == value:
                 break
 
 

@@ -29,7 +29,7 @@ KEYS = [f"key-{n}" for n in range(8)]
 
 def coordinator(nodes: Nodes, key: str, kind: int) -> int:
     """Return the broker that coordinates a group or a transactional id."""
-    (found,) = nodes.at(nodes.living[0]).quietly(FindCoordinatorRequest(key, kind, [key]), 4).coordinators
+    (found,) = nodes.at(nodes.living[0]).ask_unrecorded(FindCoordinatorRequest(key, kind, [key]), 4).coordinators
     return int(found.node_id)
 
 
@@ -111,6 +111,6 @@ def ended(nodes: Nodes, here: int, key: str) -> None:
     """Wait until the transaction of the transactional id `key` has written all its markers, according to its coordinator, the broker
     `here`."""
     for _ in until(f"{key} is ended"):
-        (state,) = nodes.at(here).quietly(DescribeTransactionsRequest([key]), 0).transaction_states
+        (state,) = nodes.at(here).ask_unrecorded(DescribeTransactionsRequest([key]), 0).transaction_states
         if not state.transaction_state.startswith("Prepare"):
             return

@@ -31,49 +31,53 @@ from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest,
 from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 
-GONE, HEIR = 3, 1
+FAILED, NEW_LEADER = 3, 1
 PLACEMENT: Placement = ((3, 1, 2), (1, 2, 3))
 RETRIED, STAYS = range(2)
 
 
-def away(nodes: Nodes, go: Callable[[int], None], name: str) -> None:
-    """Send requests before broker 3 goes down, while it is down, and after its restart; `go` stops or kills it.
+def run_failure(nodes: Nodes, take_down: Callable[[int], None], name: str) -> None:
+    """Send requests before broker 3 goes down, while it is down, and after its restart; `take_down` stops or kills it.
 
     The topic `name` gets another leader. Two further topics depend on broker 3: `alone` has its only replica there, and `pair` has two
     replicas that must both be in sync.
     """
     alone, pair = f"{name}-alone", f"{name}-pair"
-    ids = {name: create(nodes, name, PLACEMENT), alone: create(nodes, alone, [(GONE,)]), pair: create(nodes, pair, [(GONE, HEIR)])}
+    ids = {
+        name: create(nodes, name, PLACEMENT),
+        alone: create(nodes, alone, [(FAILED,)]),
+        pair: create(nodes, pair, [(FAILED, NEW_LEADER)]),
+    }
     own = producer_id(nodes.at(2))
     sent = [batch(b"a", b"b", producer_id=own, producer_epoch=0, base_sequence=sequence) for sequence in (0, 2)]
     for topic, topic_id in ids.items():
         for records in sent:
-            write(nodes, GONE, f"to {topic}", topic, topic_id, records)
+            write(nodes, FAILED, f"to {topic}", topic, topic_id, records)
         wait_until_replicated(nodes, topic)
-    go(GONE)
-    settled(nodes, ids)
+    take_down(FAILED)
+    wait_until_settled(nodes, ids)
     for topic, topic_id in ids.items():
         compare_descriptions(nodes, topic, topic_id)
-        led_on(nodes, topic, topic_id, sent, batch(b"c", producer_id=own, producer_epoch=0, base_sequence=4))
-    write(nodes, HEIR, "as ever", name, ids[name], batch(b"x"), partition=STAYS)
-    decided(nodes, name, alone)
+        send_while_down(nodes, topic, topic_id, sent, batch(b"c", producer_id=own, producer_epoch=0, base_sequence=4))
+    write(nodes, NEW_LEADER, "as ever", name, ids[name], batch(b"x"), partition=STAYS)
+    send_rejected_requests(nodes, name, alone)
     found(nodes)
-    nodes.start(GONE)
-    settled(nodes, ids)
+    nodes.start(FAILED)
+    wait_until_settled(nodes, ids)
     wait_until_coordinated(nodes)
     for topic, topic_id in ids.items():
         compare_descriptions(nodes, topic, topic_id)
-        back(nodes, topic, topic_id, sent, batch(b"d", producer_id=own, producer_epoch=0, base_sequence=5))
+        send_after_restart(nodes, topic, topic_id, sent, batch(b"d", producer_id=own, producer_epoch=0, base_sequence=5))
 
 
-def settled(nodes: Nodes, topics: Iterable[str]) -> None:
+def wait_until_settled(nodes: Nodes, topics: Iterable[str]) -> None:
     """Wait until every running broker knows which brokers run, and the first running replica of each partition leads it."""
     wait_until_known(nodes, nodes.living)
     for topic in (*topics, "__consumer_offsets", "__transaction_state"):
         wait_until_in_sync(nodes, topic)
 
 
-def led_on(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
+def send_while_down(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
     """Send requests to the remaining brokers while broker 3 is down: repeated batches, leader epochs, and partitions without a leader."""
     for node_id in nodes.living:
         for acks in (-1, 1):
@@ -93,11 +97,11 @@ def led_on(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], fol
     nodes.everywhere("producers", DescribeProducersRequest([TopicRequest(topic, [0])]))
 
 
-def decided(nodes: Nodes, name: str, alone: str) -> None:
+def send_rejected_requests(nodes: Nodes, name: str, alone: str) -> None:
     """Send requests that the controller rejects, or that time out, while broker 3 is down."""
     for label, topic in {
         "three replicas of two": CreatableTopic("refused", 1, 3),
-        "only on who is gone": creatable("refused", [(GONE,)]),
+        "only on who is gone": creatable("refused", [(FAILED,)]),
     }.items():
         nodes.ask(2, label, CreateTopicsRequest([topic], validate_only=True))
     for kind in (PREFERRED, UNCLEAN):
@@ -106,10 +110,10 @@ def decided(nodes: Nodes, name: str, alone: str) -> None:
     nodes.ask(2, "no move to call off", moved(name, None))
     cut = [DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, 1)]) for topic in (name, alone)]
     nodes.everywhere("delete records", DeleteRecordsRequest(cut, 5_000))
-    nodes.everywhere("configurations of who is gone", DescribeConfigsRequest([DescribeConfigsResource(4, str(GONE), ["node.id"])]))
+    nodes.everywhere("configurations of who is gone", DescribeConfigsRequest([DescribeConfigsResource(4, str(FAILED), ["node.id"])]))
 
 
-def back(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
+def send_after_restart(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
     """Send requests after the restart of broker 3, when it leads its partitions again and has replicated the records that it missed."""
     for node_id in nodes.living:
         write(nodes, node_id, "the newest of before again", topic, topic_id, sent[1])
@@ -124,9 +128,9 @@ def back(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], follo
 
 def stopped(nodes: Nodes) -> None:
     """Stop a broker with a controlled shutdown."""
-    away(nodes, nodes.stop, "stopped")
+    run_failure(nodes, nodes.stop, "stopped")
 
 
 def killed(nodes: Nodes) -> None:
     """Kill a broker; the controller fences it when its session expires."""
-    away(nodes, nodes.kill, "killed")
+    run_failure(nodes, nodes.kill, "killed")

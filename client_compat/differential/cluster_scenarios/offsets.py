@@ -72,7 +72,7 @@ def started_at(nodes: Nodes, topic: str, offset: int) -> None:
     """Wait until every replica's log starts at `offset`."""
     for node_id in nodes.living:
         for _ in until(f"{topic} begins at {offset}"):
-            (answer,) = nodes.at(node_id).quietly(fetch(topic, bytes(16), part(0, 6)), 12).responses[0].partitions
+            (answer,) = nodes.at(node_id).ask_unrecorded(fetch(topic, bytes(16), part(0, 6)), 12).responses[0].partitions
             if answer.log_start_offset == offset:
                 break
 

@@ -55,7 +55,7 @@ def group_at(nodes: Nodes, prefix: str, topic_id: bytes, node_id: int) -> str:
 def share_coordinator(nodes: Nodes, group: str, topic_id: bytes, partition: int = 0) -> int:
     """Return the id of the broker that is the share coordinator (KIP-932) of a group's share partition."""
     request = FindCoordinatorRequest(key_type=SHARE_KEY, coordinator_keys=[coordinator_key(group, topic_id, partition)])
-    return int(nodes.at(nodes.living[0]).quietly(request, 6).coordinators[0].node_id)
+    return int(nodes.at(nodes.living[0]).ask_unrecorded(request, 6).coordinators[0].node_id)
 
 
 def found(nodes: Nodes) -> None:
@@ -153,7 +153,7 @@ def _until_loaded(member: ShareMember) -> None:
     listed = [ShareTopic(member.topic_id, [SharePartition(0)])]
     for _ in until(f"{member.name} has a leader"):
         request = member.request(share_session_epoch=OPEN, topics=listed, max_records=0)
-        answer = member.probe.quietly(request, LATEST_VERSION)
+        answer = member.probe.ask_unrecorded(request, LATEST_VERSION)
         if not answer.error_code and not any(part.error_code for topic in answer.responses for part in topic.partitions):
             member.epoch = 1
             return

@@ -93,7 +93,7 @@ def wait_until_groups_know(nodes: Nodes, node_id: int, topic: str) -> None:
     """Wait until the broker's group coordinator knows the topic, and with it all earlier changes of settings."""
     probe, group = nodes.at(node_id), group_at(nodes, f"st-looks-at-{topic}", node_id)
     for _ in until(f"groups at {node_id} know {topic}"):
-        answer = probe.quietly(joining(group, "a", Topology(0, [Subtopology("0", [topic])])), 0)
-        probe.quietly(beat(group, "a", LEAVE), 0)
+        answer = probe.ask_unrecorded(joining(group, "a", Topology(0, [Subtopology("0", [topic])])), 0)
+        probe.ask_unrecorded(beat(group, "a", LEAVE), 0)
         if not answer.error_code and not any(status.status_code == 1 for status in answer.status or ()):
             return

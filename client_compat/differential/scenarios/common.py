@@ -61,7 +61,7 @@ def wait_until_led(probe: Probe, name: str, partitions: int) -> None:
     """Wait until the broker leads every partition. Apache Kafka acknowledges CreateTopics before the broker has applied the metadata."""
     wanted = ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, -1) for index in range(partitions)])
     for _ in until(f"{name} has a leader"):
-        (topic,) = probe.quietly(ListOffsetsRequest(-1, 0, [wanted], 5_000), 7).topics
+        (topic,) = probe.ask_unrecorded(ListOffsetsRequest(-1, 0, [wanted], 5_000), 7).topics
         if not any(partition.error_code for partition in topic.partitions):
             return
 
@@ -70,7 +70,7 @@ def wait_until_deleted(probe: Probe, topic_id: bytes) -> None:
     """Wait until the broker does not know the topic. Apache Kafka acknowledges DeleteTopics before the broker has applied the metadata."""
     request = MetadataRequest([MetadataRequestTopic(topic_id, None)], False)
     for _ in until("the topic is deleted"):
-        if probe.quietly(request, 12).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+        if probe.ask_unrecorded(request, 12).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID:
             return
 
 
@@ -82,15 +82,15 @@ def wait_until_coordinated(probe: Probe) -> None:
     for _ in until("groups and transactions have a coordinator"):
         if (
             any(_coordinator_error(probe, kind) for kind in (0, 1))
-            or probe.quietly(HeartbeatRequest("any", 1, "nobody"), 4).error_code != ErrorCode.UNKNOWN_MEMBER_ID
+            or probe.ask_unrecorded(HeartbeatRequest("any", 1, "nobody"), 4).error_code != ErrorCode.UNKNOWN_MEMBER_ID
         ):
             continue
-        if probe.quietly(InitProducerIdRequest("warm-up", 60_000), 4).error_code == ErrorCode.NONE:
+        if probe.ask_unrecorded(InitProducerIdRequest("warm-up", 60_000), 4).error_code == ErrorCode.NONE:
             return
 
 
 def _coordinator_error(probe: Probe, kind: int) -> int:
-    found = probe.quietly(FindCoordinatorRequest("any", kind, ["any"]), 4)
+    found = probe.ask_unrecorded(FindCoordinatorRequest("any", kind, ["any"]), 4)
     code: int = found.coordinators[0].error_code if found.coordinators else found.error_code
     return code
 
@@ -128,7 +128,7 @@ def produce(probe: Probe, label: str, topic: str, records: bytes | None, version
 def producer_id(probe: Probe) -> int:
     """Return a new producer id that the broker assigned."""
     for _ in until("there are producer ids"):
-        response = probe.quietly(InitProducerIdRequest(None, 60_000), 4)
+        response = probe.ask_unrecorded(InitProducerIdRequest(None, 60_000), 4)
         if response.error_code == 0:
             return int(response.producer_id)
     raise AssertionError("unreachable: `until` raises")

@@ -30,12 +30,12 @@ def then(probe: Probe, label: str, request: Message, version: int | None = None)
     if not probe.knows(ApiKey.DESCRIBE_QUORUM):  # with ZooKeeper, only the settings of brokers are described as they were applied
         kind, name, key = BROKER, "1", "max.connections.per.ip"
     elif probe.older:  # its groups may have no settings
-        probe.quietly(CreateTopicsRequest([CreatableTopic(name, 1, 1)]), 7)
+        probe.ask_unrecorded(CreateTopicsRequest([CreatableTopic(name, 1, 1)]), 7)
     last = k44.AlterConfigsResource(kind, name, [k44.AlterableConfig(key, SET, value)])
-    probe.quietly(k44.IncrementalAlterConfigsRequest([last]), 1)
+    probe.ask_unrecorded(k44.IncrementalAlterConfigsRequest([last]), 1)
     look = DescribeConfigsRequest([DescribeConfigsResource(kind, name, [key])])
     for _ in until("the last change is heard of"):
-        (found,) = probe.quietly(look, 4).results
+        (found,) = probe.ask_unrecorded(look, 4).results
         if found.configs and found.configs[0].value == value:
             break
     return probe.ask(label, request, version)

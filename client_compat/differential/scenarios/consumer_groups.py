@@ -59,12 +59,12 @@ def settled(probe: Probe, group: str, topic_id: bytes) -> dict[str, int]:
     Sends the members' heartbeats without recording them.
     """
     for _ in until(f"{group} is stable"):
-        (found,) = probe.quietly(ConsumerGroupDescribeRequest([group]), 1).groups
+        (found,) = probe.ask_unrecorded(ConsumerGroupDescribeRequest([group]), 1).groups
         if found.group_state == STABLE:
             return {member.member_id: member.member_epoch for member in found.members}
         for member in found.members:
             kept = indexes(member.assignment) & indexes(member.target_assignment)
-            probe.quietly(beat(group, member.member_id, member.member_epoch, topic_partitions=owning(topic_id, *kept)), 1)
+            probe.ask_unrecorded(beat(group, member.member_id, member.member_epoch, topic_partitions=owning(topic_id, *kept)), 1)
     raise AssertionError("unreachable: `until` raises")
 
 
@@ -72,8 +72,8 @@ def known_to_groups(probe: Probe, topic: str) -> None:
     """Wait until a member gets partitions of a new topic. Apache Kafka's group coordinator sees a topic slightly later than the leader."""
     for turn, _ in enumerate(until(f"groups know {topic}")):
         group = f"cg-looks-at-{topic}-{turn}"
-        answer = probe.quietly(joining_beat(group, "a", topic), 1)
-        probe.quietly(beat(group, "a", LEAVE), 1)
+        answer = probe.ask_unrecorded(joining_beat(group, "a", topic), 1)
+        probe.ask_unrecorded(beat(group, "a", LEAVE), 1)
         if answer.assignment is not None and answer.assignment.topic_partitions:
             return
 
@@ -90,7 +90,7 @@ def lives(probe: Probe) -> None:
     topic_id = new_topic(probe, "consumed", 4)
     for version in probe.range(ApiKey.CONSUMER_GROUP_HEARTBEAT):
         group = f"cg-life-{version}"
-        probe.quietly(joining_beat(group, "a", "consumed"), version)
+        probe.ask_unrecorded(joining_beat(group, "a", "consumed"), version)
         epoch = settled(probe, group, topic_id)["a"]
         described(probe, "one member", group)
         for label, request in {
@@ -105,7 +105,7 @@ def lives(probe: Probe) -> None:
         }.items():
             probe.ask(label, request, version)
         settled(probe, group, topic_id)
-        probe.quietly(joining_beat(group, "b", "consumed", rack_id="r1"), version)
+        probe.ask_unrecorded(joining_beat(group, "b", "consumed", rack_id="r1"), version)
         epochs = settled(probe, group, topic_id)
         described(probe, "two members", group)
         probe.ask("b goes on", beat(group, "b", epochs["b"]), version)
@@ -159,20 +159,20 @@ def subscriptions(probe: Probe) -> None:
     probe.ask("what is not there", joining_beat("cg-sub", "a", "cg-nowhere"), 1)
     epoch = settled(probe, "cg-sub", first)["a"]
     described(probe, "of nothing", "cg-sub")
-    probe.quietly(beat("cg-sub", "a", epoch, subscribed_topic_names=["cg-topic-1"]), 1)
+    probe.ask_unrecorded(beat("cg-sub", "a", epoch, subscribed_topic_names=["cg-topic-1"]), 1)
     settled(probe, "cg-sub", first)
     described(probe, "of the first", "cg-sub")
     epoch = settled(probe, "cg-sub", first)["a"]
-    probe.quietly(beat("cg-sub", "a", epoch, subscribed_topic_names=["cg-topic-2"], server_assignor="range"), 1)
+    probe.ask_unrecorded(beat("cg-sub", "a", epoch, subscribed_topic_names=["cg-topic-2"], server_assignor="range"), 1)
     settled(probe, "cg-sub", second)
     described(probe, "of the second, by range", "cg-sub")
-    probe.quietly(joining_beat("cg-expr", "a", subscribed_topic_names=None, subscribed_topic_regex="cg-topic-[1]"), 1)
+    probe.ask_unrecorded(joining_beat("cg-expr", "a", subscribed_topic_names=None, subscribed_topic_regex="cg-topic-[1]"), 1)
     for _ in until("the expression is resolved"):
         epoch = settled(probe, "cg-expr", first)["a"]
-        (found,) = probe.quietly(ConsumerGroupDescribeRequest(["cg-expr"]), 1).groups
+        (found,) = probe.ask_unrecorded(ConsumerGroupDescribeRequest(["cg-expr"]), 1).groups
         if found.members[0].assignment.topic_partitions:
             break
-        probe.quietly(beat("cg-expr", "a", epoch), 1)
+        probe.ask_unrecorded(beat("cg-expr", "a", epoch), 1)
     described(probe, "of an expression", "cg-expr")
     probe.ask("an expression that is none", beat("cg-expr", "a", epoch, subscribed_topic_regex="("), 1)
     probe.ask("no expression any more", beat("cg-expr", "a", epoch, subscribed_topic_regex=""), 1)
@@ -183,10 +183,10 @@ def subscriptions(probe: Probe) -> None:
 def assignors(probe: Probe) -> None:
     """Change the assignor that a member requests: the group is assigned again if its preferred assignor changes."""
     topic_id = new_topic(probe, "cg-assigned", 2)
-    probe.quietly(joining_beat("cg-assignor", "a", "cg-assigned"), 1)
+    probe.ask_unrecorded(joining_beat("cg-assignor", "a", "cg-assigned"), 1)
     epoch = settled(probe, "cg-assignor", topic_id)["a"]
     for assignor in ("uniform", "range", "range", "uniform"):
-        probe.quietly(beat("cg-assignor", "a", epoch, server_assignor=assignor), 1)
+        probe.ask_unrecorded(beat("cg-assignor", "a", epoch, server_assignor=assignor), 1)
         epoch = settled(probe, "cg-assignor", topic_id)["a"]
         described(probe, f"by {assignor}", "cg-assignor")
 
@@ -201,22 +201,22 @@ def expressions(probe: Probe) -> None:
     new_topic(probe, "cg-by-regex", 2)
     fields = {"subscribed_topic_names": None, "subscribed_topic_regex": "cg-by-r.*"}
     joined = probe.ask("an expression alone", joining_beat("cg-regex", "a", **fields), 1)
-    epoch = _told_more(probe, "cg-regex", joined.member_epoch)
+    epoch = _wait_for_new_assignment(probe, "cg-regex", joined.member_epoch)
     described(probe, "of an expression alone", "cg-regex")
     probe.ask("another expression", beat("cg-regex", "a", epoch, subscribed_topic_regex="cg-by-n.*"), 1)
     joined = probe.ask(
         "a topic by name and an expression", joining_beat("cg-mixed", "a", "cg-by-name", subscribed_topic_regex="cg-by-r.*"), 1
     )
-    epoch = _told_more(probe, "cg-mixed", joined.member_epoch)
+    epoch = _wait_for_new_assignment(probe, "cg-mixed", joined.member_epoch)
     described(probe, "of both", "cg-mixed")
     probe.ask("a member with the same expression", joining_beat("cg-mixed", "b", **fields), 1)
     probe.ask("no topic by name any more", beat("cg-mixed", "a", epoch, subscribed_topic_names=[]), 1)
 
 
-def _told_more(probe: Probe, group: str, epoch: int) -> int:
+def _wait_for_new_assignment(probe: Probe, group: str, epoch: int) -> int:
     """Send heartbeats, without recording the responses, until the group's only member gets a new assignment; return its member epoch."""
     for _ in until(f"the expression of {group} is resolved"):
-        answer = probe.quietly(beat(group, "a", epoch), 1)
+        answer = probe.ask_unrecorded(beat(group, "a", epoch), 1)
         if answer.assignment is not None:
             return int(answer.member_epoch)
     raise AssertionError("unreachable: `until` raises")
@@ -229,14 +229,14 @@ def lost_answers(probe: Probe) -> None:
     partitions that it lost.
     """
     topic_id = new_topic(probe, "cg-lost", 2)
-    epoch = probe.quietly(joining_beat("cg-lost", "a", "cg-lost"), 1).member_epoch
-    probe.quietly(joining_beat("cg-lost", "b", "cg-lost"), 1)
+    epoch = probe.ask_unrecorded(joining_beat("cg-lost", "a", "cg-lost"), 1).member_epoch
+    probe.ask_unrecorded(joining_beat("cg-lost", "b", "cg-lost"), 1)
     for _ in until("b is to have a partition"):
-        (found,) = probe.quietly(ConsumerGroupDescribeRequest(["cg-lost"]), 1).groups
+        (found,) = probe.ask_unrecorded(ConsumerGroupDescribeRequest(["cg-lost"]), 1).groups
         later = {member.member_id: member for member in found.members}["b"]
         if indexes(later.target_assignment):
             break
-        probe.quietly(beat("cg-lost", "b", later.member_epoch), 1)
+        probe.ask_unrecorded(beat("cg-lost", "b", later.member_epoch), 1)
     full = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["cg-lost"]}
     probe.ask("a reports nothing", beat("cg-lost", "a", epoch, topic_partitions=[], **full), 1)
     probe.ask("b beats", beat("cg-lost", "b", later.member_epoch), 1)
@@ -251,7 +251,7 @@ def static_members(probe: Probe) -> None:
     """Let a static member leave temporarily and return with another member id, and let another member use its instance id."""
     topic_id = new_topic(probe, "cg-static", 2)
     group = "cg-static"
-    probe.quietly(joining_beat(group, "a", "cg-static", instance_id="me"), 1)
+    probe.ask_unrecorded(joining_beat(group, "a", "cg-static", instance_id="me"), 1)
     epoch = settled(probe, group, topic_id)["a"]
     described(probe, "there", group)
     probe.ask("another with its instance", joining_beat(group, "b", "cg-static", instance_id="me"), 1)
@@ -274,7 +274,7 @@ def offsets(probe: Probe) -> None:
     """Commit and fetch offsets with and without a member epoch."""
     topic_id = new_topic(probe, "cg-offsets", 2)
     group = "cg-offsets"
-    probe.quietly(joining_beat(group, "a", "cg-offsets"), 1)
+    probe.ask_unrecorded(joining_beat(group, "a", "cg-offsets"), 1)
     epoch = settled(probe, group, topic_id)["a"]
     for version in probe.range(ApiKey.OFFSET_COMMIT):
         for label, generation, member in (
@@ -302,7 +302,7 @@ def offsets(probe: Probe) -> None:
 def admin(probe: Probe) -> None:
     """Describe, list and delete groups; send classic group requests for a consumer group, and consumer group requests for a classic one."""
     topic_id = new_topic(probe, "cg-adm", 1)
-    probe.quietly(joining_beat("cg-adm", "a", "cg-adm"), 1)
+    probe.ask_unrecorded(joining_beat("cg-adm", "a", "cg-adm"), 1)
     epoch = settled(probe, "cg-adm", topic_id)["a"]
     probe.ask("a simple group", commit_request("cg-adm-simple", 1, topic="cg-adm"), 8)
     for version in probe.range(ApiKey.CONSUMER_GROUP_DESCRIBE):
@@ -327,7 +327,7 @@ def admin(probe: Probe) -> None:
     probe.ask("a classic leave", LeaveGroupRequest("cg-adm", "a", [MemberIdentity("a")]), 5)
     probe.ask("a consumer's heartbeat to the simple group", beat("cg-adm-simple", "a", 1), 1)
     described(probe, "put out", "cg-adm")
-    probe.quietly(joining_beat("cg-adm", "a", "cg-adm", instance_id="me"), 1)
+    probe.ask_unrecorded(joining_beat("cg-adm", "a", "cg-adm", instance_id="me"), 1)
     settled(probe, "cg-adm", topic_id)
     probe.ask("deleted with members", DeleteGroupsRequest(["cg-adm"]))
     probe.ask("put out by its instance", LeaveGroupRequest("cg-adm", "", [MemberIdentity("", "me")]), 5)
@@ -339,7 +339,7 @@ def changing(probe: Probe) -> None:
     """Replace an empty group of one protocol by the other, and let a classic member join a consumer group that has members."""
     topic_id = new_topic(probe, "cg-change", 2)
     probe.ask("a simple group", commit_request("cg-change", 1, topic="cg-change"), 8)
-    probe.quietly(joining_beat("cg-change", "a", "cg-change"), 1)
+    probe.ask_unrecorded(joining_beat("cg-change", "a", "cg-change"), 1)
     settled(probe, "cg-change", topic_id)
     described(probe, "a consumer group now", "cg-change")
     request_groups = [OffsetFetchRequestGroup("cg-change", topics=None)]

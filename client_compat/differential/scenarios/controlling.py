@@ -60,7 +60,7 @@ def reassignments(probe: Probe) -> None:
 
 def directories(probe: Probe) -> None:
     create(probe, "lying", 1)
-    own = probe.quietly(DescribeLogDirsRequest(None), 4).results[0].log_dir
+    own = probe.ask_unrecorded(DescribeLogDirsRequest(None), 4).results[0].log_dir
     for version in probe.range(ApiKey.ALTER_REPLICA_LOG_DIRS):
         for label, path in {"its own": own, "another": "/no/such/directory", "none": ""}.items():
             topics = [AlterReplicaLogDirTopic("lying", [0, 9]), AlterReplicaLogDirTopic("nowhere", [0])]

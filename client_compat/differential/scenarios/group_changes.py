@@ -56,7 +56,7 @@ def pause(probe: Probe, group: str, value_ms: str) -> None:
     change = AlterableConfig(INTERVAL, SET, value_ms)
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP, group, [change])])
     for _ in until(f"{group} has a pause"):
-        (answer,) = probe.quietly(request, 1).responses
+        (answer,) = probe.ask_unrecorded(request, 1).responses
         is_unknown = probe.older and f"Unknown group config name: {INTERVAL}" in str(answer.error_message)
         if is_unknown and value_ms != "0":
             raise NotOffered(INTERVAL)
@@ -112,9 +112,9 @@ def classic_members(probe: Probe) -> None:
     topic_id = new_topic(probe, "cg-mixed", 2)
     group = "cg-mixed"
     pause(probe, group, "0")
-    probe.quietly(joining_beat(group, "new", "cg-mixed"), 1)
+    probe.ask_unrecorded(joining_beat(group, "new", "cg-mixed"), 1)
     settled(probe, group, topic_id)
-    joined = probe.quietly(join_request(group, protocols=subscribed("cg-mixed")), 3)
+    joined = probe.ask_unrecorded(join_request(group, protocols=subscribed("cg-mixed")), 3)
     probe.names.learn(joined.member_id, "old")
     described(probe, "both", group)
     for label, protocol in {"said": ("consumer", "range"), "no type": (None, "range"), "no name": ("consumer", None)}.items():
@@ -144,7 +144,7 @@ def waiting(probe: Probe) -> None:
     new_topic(probe, "cg-wait-2", 2)
     group = "cg-wait"
     pause(probe, group, LONGEST_MS)
-    probe.quietly(joining_beat(group, "a", "cg-wait"), 1)
+    probe.ask_unrecorded(joining_beat(group, "a", "cg-wait"), 1)
     epoch = settled(probe, group, topic_id)["a"]
     probe.ask("another joins", joining_beat(group, "b", "cg-wait"), 1)
     described(probe, "nothing for it", group)
@@ -158,7 +158,7 @@ def waiting(probe: Probe) -> None:
     probe.ask("it leaves", beat(group, "a", LEAVE), 1)
     described(probe, "left", group)
     pause(probe, group, "0")
-    probe.quietly(beat(group, "b", epoch), 1)
+    probe.ask_unrecorded(beat(group, "b", epoch), 1)
     settled(probe, group, topic_id)
     described(probe, "assigned", group)
 
@@ -168,7 +168,7 @@ def joining_again(probe: Probe) -> None:
     topic_id = new_topic(probe, "cg-again", 4)
     group = "cg-again"
     pause(probe, group, "0")
-    probe.quietly(joining_beat(group, "a", "cg-again"), 1)
+    probe.ask_unrecorded(joining_beat(group, "a", "cg-again"), 1)
     epoch = settled(probe, group, topic_id)["a"]
     probe.ask("not heard", joining_beat(group, "a", "cg-again"), 1)
     probe.ask("fenced", beat(group, "a", epoch + 9), 1)
@@ -186,10 +186,10 @@ def late_commits(probe: Probe) -> None:
     topic_id = new_topic(probe, "cg-late", 4)
     group = "cg-late"
     pause(probe, group, "0")
-    probe.quietly(joining_beat(group, "a", "cg-late"), 1)
+    probe.ask_unrecorded(joining_beat(group, "a", "cg-late"), 1)
     before = settled(probe, group, topic_id)["a"]
-    probe.quietly(joining_beat(group, "b", "cg-late"), 1)
-    probe.quietly(beat(group, "a", before), 1)
+    probe.ask_unrecorded(joining_beat(group, "b", "cg-late"), 1)
+    probe.ask_unrecorded(beat(group, "a", before), 1)
     for index in range(4):
         probe.ask(f"while it gives back: {index}", commit_request(group, 1, before, "a", topic="cg-late", partition=index), 9)
     after = settled(probe, group, topic_id)["a"]
@@ -207,11 +207,11 @@ def late_commits(probe: Probe) -> None:
 def log_of(probe: Probe, group: str) -> list[str]:
     """Return a group's records in log order, with placeholders for values that each broker chooses."""
     metadata_request = MetadataRequest([MetadataRequestTopic(name=OFFSETS_TOPIC)], False)
-    (topic,) = probe.quietly(metadata_request, 12).topics
+    (topic,) = probe.ask_unrecorded(metadata_request, 12).topics
     found = []
     for place in topic.partitions:
         request: FetchRequest = fetch_request(OFFSETS_TOPIC, bytes(topic.topic_id), part(place.partition_index))
-        (answer,) = probe.quietly(request, 13).responses[0].partitions
+        (answer,) = probe.ask_unrecorded(request, 13).responses[0].partitions
         data = bytes(answer.records or b"")
         for pos, header in split_batches(data):
             for record in iter_records(data[pos : pos + header.size_bytes]):
@@ -251,12 +251,12 @@ def records(probe: Probe) -> None:
     probe.ask("it leaves", LeaveGroupRequest("log-classic", "", [MemberIdentity(member.member_id)]), 4)
     note("a classic group, empty", "log-classic")
     pause(probe, "log-new", "0")
-    probe.quietly(joining_beat("log-new", "a", "logged"), 1)
+    probe.ask_unrecorded(joining_beat("log-new", "a", "logged"), 1)
     epoch = settled(probe, "log-new", topic_id)["a"]
     note("a consumer group", "log-new")
     probe.ask("it goes on", beat("log-new", "a", epoch, topic_partitions=owning(topic_id, 0, 1)), 1)
     probe.ask("a commit", commit_request("log-new", 3, epoch, "a", topic="logged"), 9)
     probe.ask("it leaves", beat("log-new", "a", LEAVE), 1)
     note("a consumer group, empty", "log-new")
-    (found,) = probe.quietly(ConsumerGroupDescribeRequest(["log-new"]), 1).groups
+    (found,) = probe.ask_unrecorded(ConsumerGroupDescribeRequest(["log-new"]), 1).groups
     probe.seen.append(Seen("its state", ApiKey.CONSUMER_GROUP_DESCRIBE.name, 1, found.group_state))

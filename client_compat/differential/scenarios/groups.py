@@ -253,7 +253,7 @@ def committing_by_id(probe: Probe) -> None:
     )
     for version in versions(probe, ApiKey.OFFSET_FETCH, first=10):
         for _ in until("the topic is gone"):
-            if probe.quietly(gone, version).groups[0].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            if probe.ask_unrecorded(gone, version).groups[0].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID:
                 break
         probe.ask("fetch of a deleted topic", gone, version)
 

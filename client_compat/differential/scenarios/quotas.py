@@ -98,7 +98,7 @@ def _wait_for(probe: Probe, names: set[str], without: set[str | None]) -> None:
     Apache Kafka's controller responds before the broker has applied the change.
     """
     for _ in until("quotas are known"):
-        entries = probe.quietly(DescribeClientQuotasRequest(), 1).entries
+        entries = probe.ask_unrecorded(DescribeClientQuotasRequest(), 1).entries
         found = {part.entity_name for entry in entries for part in entry.entity}
         if names <= found and not without & found:
             return

@@ -132,7 +132,7 @@ def _gives_up(probe: Probe, group: str, queue: str) -> None:
 def _wait_until_archived(probe: Probe, group: str, topic_id: bytes, offset: int, partition: int = 0) -> None:
     """Wait until the share coordinator reports the record as archived. By then its dead letter has been written."""
     for _ in until(f"{offset} is archived"):
-        found = probe.quietly(read(group, topic_id, partition), 0).results[0].partitions[0]
+        found = probe.ask_unrecorded(read(group, topic_id, partition), 0).results[0].partitions[0]
         states = [each.delivery_state for each in found.state_batches if each.first_offset <= offset <= each.last_offset]
         if found.start_offset > offset or states == [ARCHIVED]:
             return
@@ -140,7 +140,7 @@ def _wait_until_archived(probe: Probe, group: str, topic_id: bytes, offset: int,
 
 def _read_queue(probe: Probe, queue: str, partition: int = 0) -> None:
     """Add the records in a partition of the dead letter queue to the recorded responses, in order."""
-    answer = probe.quietly(request(queue, bytes(16), part(partition)), BY_NAME)
+    answer = probe.ask_unrecorded(request(queue, bytes(16), part(partition)), BY_NAME)
     records = bytes(answer.responses[0].partitions[0].records or b"")
     batches = [records[position : position + header.size_bytes] for position, header in split_batches(records)]
     found = [repr((each.offset, each.key, each.value, *each.headers)) for one in batches for each in iter_records(one)]

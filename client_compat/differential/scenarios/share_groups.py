@@ -51,13 +51,13 @@ def settled(probe: Probe, group: str, partitions: int, *, after: int = 0) -> dic
     group's epoch, which must be greater than `after`. Return the member epochs by member id.
     """
     for _ in until(f"{group} has {partitions} partitions"):
-        (found,) = probe.quietly(ShareGroupDescribeRequest([group]), 1).groups
+        (found,) = probe.ask_unrecorded(ShareGroupDescribeRequest([group]), 1).groups
         epochs = {member.member_id: member.member_epoch for member in found.members}
         assigned = sum(len(topic.partitions) for member in found.members for topic in member.assignment.topic_partitions)
         if assigned == partitions and set(epochs.values()) == {found.group_epoch} == {found.assignment_epoch} and found.group_epoch > after:
             return epochs
         for member_id, epoch in epochs.items():
-            probe.quietly(beat(group, member_id, epoch), 1)
+            probe.ask_unrecorded(beat(group, member_id, epoch), 1)
     raise AssertionError("unreachable: `until` raises")
 
 
@@ -68,16 +68,16 @@ def new_topic(probe: Probe, group: str, name: str, partitions: int) -> bytes:
     configure(probe, "sg-looks", AT_ONCE)
     topic_id = create(probe, name, partitions)
     initialize(probe, "sg-looks", topic_id, range(partitions))
-    probe.quietly(beat("sg-looks", "a", JOIN, name), 1)
+    probe.ask_unrecorded(beat("sg-looks", "a", JOIN, name), 1)
     settled(probe, "sg-looks", partitions)
-    probe.quietly(beat("sg-looks", "a", LEAVE), 1)
+    probe.ask_unrecorded(beat("sg-looks", "a", LEAVE), 1)
     return topic_id
 
 
 def lives(probe: Probe) -> None:
     """Run a group with one member, then two, then none."""
     new_topic(probe, "sg-life", "shared", 3)
-    probe.quietly(beat("sg-life", "a", JOIN, "shared", rack_id="r1"), 1)
+    probe.ask_unrecorded(beat("sg-life", "a", JOIN, "shared", rack_id="r1"), 1)
     epoch = settled(probe, "sg-life", 3)["a"]
     described(probe, "one member", "sg-life")
     for label, request in {
@@ -95,7 +95,7 @@ def lives(probe: Probe) -> None:
         probe.ask(label, request)
     settled(probe, "sg-life", 3)
     described(probe, "as before", "sg-life")
-    probe.quietly(beat("sg-life", "b", JOIN, "shared"), 1)
+    probe.ask_unrecorded(beat("sg-life", "b", JOIN, "shared"), 1)
     epochs = settled(probe, "sg-life", 3)
     described(probe, "two members", "sg-life")
     probe.ask("b goes on", beat("sg-life", "b", epochs["b"]))
@@ -136,14 +136,14 @@ def refused(probe: Probe) -> None:
 def subscriptions(probe: Probe) -> None:
     """Subscribe to topics that are missing, created later, and deleted."""
     new_topic(probe, "sg-sub", "shared-1", 2)
-    probe.quietly(beat("sg-sub", "a", JOIN, "shared-1", "shared-2"), 1)
+    probe.ask_unrecorded(beat("sg-sub", "a", JOIN, "shared-1", "shared-2"), 1)
     epoch = settled(probe, "sg-sub", 2)["a"]
     described(probe, "one topic is missing", "sg-sub")
     create(probe, "shared-2", 1)
     settled(probe, "sg-sub", 3)
     described(probe, "both", "sg-sub")
     epoch = settled(probe, "sg-sub", 3)["a"]
-    probe.quietly(beat("sg-sub", "a", epoch, "shared-2"), 1)
+    probe.ask_unrecorded(beat("sg-sub", "a", epoch, "shared-2"), 1)
     epoch = settled(probe, "sg-sub", 1)["a"]
     described(probe, "the second", "sg-sub")
     probe.ask("the topic is deleted", DeleteTopicsRequest([DeleteTopicState("shared-2")], timeout_ms=5_000))
@@ -155,7 +155,7 @@ def subscriptions(probe: Probe) -> None:
 def admin(probe: Probe) -> None:
     """Describe and list groups, and send requests of one protocol for a group of another."""
     new_topic(probe, "sg-adm", "shared-adm", 1)
-    probe.quietly(beat("sg-adm", "a", JOIN, "shared-adm"), 1)
+    probe.ask_unrecorded(beat("sg-adm", "a", JOIN, "shared-adm"), 1)
     epoch = settled(probe, "sg-adm", 1)["a"]
     probe.ask("a simple group", commit_request("sg-adm-simple", 1, topic="shared-adm"), 8)
     for names in (["sg-adm"], ["sg-adm-simple"], ["unknown"], [""], [], ["unknown", "sg-adm"]):
@@ -183,14 +183,14 @@ def offsets(probe: Probe) -> None:
     _ask_offsets(probe, "no group", "sg-off")
     probe.ask("alter without a group", _alter("sg-off", ("shared-off", 0, 3)))
     probe.ask("delete without a group", _delete("sg-off", "shared-off"))
-    probe.quietly(beat("sg-off", "a", JOIN, "shared-off"), 1)
+    probe.ask_unrecorded(beat("sg-off", "a", JOIN, "shared-off"), 1)
     settled(probe, "sg-off", 2)
     _ask_offsets(probe, "with a member", "sg-off")
-    probe.quietly(write("sg-off", topic_id, start_offset=4, delivery_complete_count=2), 1)
+    probe.ask_unrecorded(write("sg-off", topic_id, start_offset=4, delivery_complete_count=2), 1)
     _ask_offsets(probe, "after deliveries", "sg-off")
     probe.ask("alter with a member", _alter("sg-off", ("shared-off", 0, 3)))
     probe.ask("delete with a member", _delete("sg-off", "shared-off"))
-    probe.quietly(beat("sg-off", "a", LEAVE), 1)
+    probe.ask_unrecorded(beat("sg-off", "a", LEAVE), 1)
     for label, altered in {
         "alter": _alter("sg-off", ("shared-off", 0, 3)),
         "alter both": _alter("sg-off", ("shared-off", 0, 5), ("shared-off", 1, 0)),

@@ -62,10 +62,10 @@ def initialize(
     key = coordinator_key(group, topic_id, partitions[0])
     topics = [InitializeStateData(topic_id, [PartitionData(index, 0, start_offset) for index in partitions])]
     for _ in until(f"the state of {group} is initialized"):
-        (found,) = probe.quietly(FindCoordinatorRequest(key_type=SHARE_KEY, coordinator_keys=[key]), 6).coordinators
+        (found,) = probe.ask_unrecorded(FindCoordinatorRequest(key_type=SHARE_KEY, coordinator_keys=[key]), 6).coordinators
         if found.error_code:
             continue
-        (topic,) = (coordinator or probe).quietly(InitializeShareGroupStateRequest(group, topics), 0).results
+        (topic,) = (coordinator or probe).ask_unrecorded(InitializeShareGroupStateRequest(group, topics), 0).results
         if not any(partition.error_code for partition in topic.partitions):
             return
 
@@ -85,11 +85,11 @@ def load(probe: Probe, group: str, topic_id: bytes, partitions: Sequence[int]) -
     state."""
     listed = [ShareTopic(topic_id, [SharePartition(index) for index in partitions])]
     for _ in until(f"the share partitions of {group} are loaded"):
-        answer = probe.quietly(
+        answer = probe.ask_unrecorded(
             ShareFetchRequest(group, "loader", OPEN, 5_000, 0, max_records=1, batch_size=1, topics=listed), LATEST_VERSION
         )
         errors = [part.error_code for topic in answer.responses for part in topic.partitions]
-        probe.quietly(ShareFetchRequest(group, "loader", CLOSE), LATEST_VERSION)
+        probe.ask_unrecorded(ShareFetchRequest(group, "loader", CLOSE), LATEST_VERSION)
         if not answer.error_code and not any(errors):
             return
 

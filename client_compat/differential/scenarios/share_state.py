@@ -162,7 +162,7 @@ def refused(probe: Probe) -> None:
         probe.ask(label, request)
     probe.ask("the topic is deleted", DeleteTopicsRequest([DeleteTopicState("refused-state")], timeout_ms=5_000))
     for _ in until("the share coordinator knows that the topic was deleted"):
-        (gone,) = probe.quietly(summary("refused", topic_id), 1).results
+        (gone,) = probe.ask_unrecorded(summary("refused", topic_id), 1).results
         if gone.partitions[0].error_code:
             break
     for label, request in each("refused", topic_id).items():

@@ -83,7 +83,7 @@ def described(probe: Probe, label: str, group: str) -> None:
 def settled(probe: Probe, group: str) -> dict[str, int]:
     """Send the members' heartbeats, without recording them, until all have their target assignment; return the member epochs."""
     for _ in until(f"{group} is stable"):
-        (found,) = probe.quietly(StreamsGroupDescribeRequest([group]), 0).groups
+        (found,) = probe.ask_unrecorded(StreamsGroupDescribeRequest([group]), 0).groups
         if found.group_state == STABLE:
             return {member.member_id: member.member_epoch for member in found.members}
         for member in found.members:
@@ -93,7 +93,7 @@ def settled(probe: Probe, group: str) -> dict[str, int]:
                 "standby_tasks": kept(given.standby_tasks, target.standby_tasks),
                 "warmup_tasks": [],
             }
-            probe.quietly(beat(group, member.member_id, member.member_epoch, **owned), 0)
+            probe.ask_unrecorded(beat(group, member.member_id, member.member_epoch, **owned), 0)
     raise AssertionError("unreachable: `until` raises")
 
 
@@ -108,8 +108,8 @@ def known(probe: Probe, topic: str) -> None:
     """Wait until the group coordinator knows the topic."""
     for turn, _ in enumerate(until(f"groups know {topic}")):
         group = f"st-looks-at-{topic}-{turn}"
-        answer = probe.quietly(joining(group, "a", Topology(0, [Subtopology("0", [topic])])), 0)
-        probe.quietly(beat(group, "a", LEAVE), 0)
+        answer = probe.ask_unrecorded(joining(group, "a", Topology(0, [Subtopology("0", [topic])])), 0)
+        probe.ask_unrecorded(beat(group, "a", LEAVE), 0)
         if not any(status.status_code == 1 for status in answer.status or ()):
             return
 
@@ -130,7 +130,7 @@ def lives(probe: Probe) -> None:
         probe.ask(
             f"settings of {topic}", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, ["cleanup.policy", "retention.ms"])])
         )
-        metadata = probe.quietly(MetadataRequest([MetadataRequestTopic(name=topic)]), 12).topics[0]
+        metadata = probe.ask_unrecorded(MetadataRequest([MetadataRequestTopic(name=topic)]), 12).topics[0]
         probe.names.learn(bytes(metadata.topic_id), f"id of {topic}")
         probe.ask(f"partitions of {topic}", MetadataRequest([MetadataRequestTopic(name=topic)]), 12)
     everything = [TaskIds("0", [0, 1]), TaskIds("1", [0, 1])]
@@ -184,7 +184,7 @@ def standbys(probe: Probe) -> None:
     probe.ask("where everything is", beat("st-stand", "a", epochs["a"], endpoint_information_epoch=-1))
     configure(probe, "st-stand", {STANDBYS: "2"})
     for _ in until("the setting is applied"):
-        if probe.quietly(beat("st-stand", "a", epochs["a"]), 0).member_epoch > epochs["a"]:
+        if probe.ask_unrecorded(beat("st-stand", "a", epochs["a"]), 0).member_epoch > epochs["a"]:
             break
     settled(probe, "st-stand")
     described(probe, "two replicas", "st-stand")
@@ -216,7 +216,7 @@ def client_tags(probe: Probe) -> None:
     described(probe, "with tags", "st-tags")
     configure(probe, "st-tags", {tags: "zone"})
     for _ in until("the setting is applied"):
-        if probe.quietly(beat("st-tags", "a", epochs["a"]), 0).member_epoch > epochs["a"]:
+        if probe.ask_unrecorded(beat("st-tags", "a", epochs["a"]), 0).member_epoch > epochs["a"]:
             break
     settled(probe, "st-tags")
     described(probe, "with one tag", "st-tags")
@@ -288,7 +288,7 @@ def static_members(probe: Probe) -> None:
 def descriptions(probe: Probe) -> None:
     """Send descriptions of topologies to a broker that stores none, and request them."""
     new_topic(probe, "described-text")
-    probe.quietly(joining("st-described", "a", Topology(0, [Subtopology("0", ["described-text"])])), 0)
+    probe.ask_unrecorded(joining("st-described", "a", Topology(0, [Subtopology("0", ["described-text"])])), 0)
     nodes = [TopologyDescriptionNode("source", 1, ["described-text"], successors=["sink"]), TopologyDescriptionNode("sink", 3)]
     description = TopologyDescription([TopologyDescriptionSubtopology("0", nodes)])
     for version in probe.range(ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE):
@@ -346,7 +346,7 @@ def topologies(probe: Probe) -> None:
     bad = TopicInfo("top-bad", topic_configs=[KeyValue("cleanup.policy", "nothing")])
     failing = joining("st-bad", "a", Topology(0, [Subtopology("0", ["top-two"], state_changelog_topics=[bad])]))
     for _ in until("the creation has failed"):
-        if any("Creation failed" in status.status_detail for status in probe.quietly(failing, 0).status):
+        if any("Creation failed" in status.status_detail for status in probe.ask_unrecorded(failing, 0).status):
             break
     probe.ask("a topic that cannot be created", failing)
     probe.ask("before its source", joining("st-later", "a", word_count("later")))
@@ -399,7 +399,7 @@ def admin(probe: Probe) -> None:
     configure(probe, "st-adm", AT_ONCE)
     new_topic(probe, "admin-text")
     produce(probe, "records", "admin-text", batch(b"0", b"1", b"2"))
-    probe.quietly(joining("st-adm", "a", word_count("admin")), 0)
+    probe.ask_unrecorded(joining("st-adm", "a", word_count("admin")), 0)
     epoch = settled(probe, "st-adm")["a"]
     for names in (["st-adm"], ["unknown"], [""], [], ["unknown", "st-adm"]):
         for operations in (False, True):

@@ -79,10 +79,10 @@ def subscribe(probe: Probe, names: Mapping[str, Mapping[str, str] | None]) -> No
     changes."""
     for name, configs in names.items():
         wanted = [k33.AlterableConfig(key, value) for key, value in (configs or {}).items()]
-        answer = probe.quietly(k33.AlterConfigsRequest([k33.AlterConfigsResource(CLIENT_METRICS, name, wanted)]), 2)
+        answer = probe.ask_unrecorded(k33.AlterConfigsRequest([k33.AlterConfigsResource(CLIENT_METRICS, name, wanted)]), 2)
         assert answer.responses[0].error_code == ErrorCode.NONE, (configs, answer)
     for _ in until("subscriptions are known"):
-        listed = {one.resource_name for one in probe.quietly(ListConfigResourcesRequest([CLIENT_METRICS]), 1).config_resources}
+        listed = {one.resource_name for one in probe.ask_unrecorded(ListConfigResourcesRequest([CLIENT_METRICS]), 1).config_resources}
         if all((name in listed) == bool(configs) for name, configs in names.items()):
             return
 
@@ -111,7 +111,7 @@ def asked(probe: Probe) -> None:
         get(probe, f"{label}, again", ANN)
         subscribe(probe, dict.fromkeys(named))
     get(probe, "of a reserved id", ONE)
-    response = probe.quietly(GetTelemetrySubscriptionsRequest(ZERO), 0)
+    response = probe.ask_unrecorded(GetTelemetrySubscriptionsRequest(ZERO), 0)
     high, low = struct.unpack(">QQ", response.client_instance_id)
     folded = high ^ low
     seed = response.subscription_id & 0xFFFFFFFF ^ folded >> 32 ^ folded & 0xFFFFFFFF
@@ -149,14 +149,14 @@ def times(probe: Probe) -> None:
     push(probe, "push after that", bob, sub)
     subscribe(probe, {"telemetry-times": {"metrics": "a", "interval.ms": "100"}, "telemetry-soon": {"metrics": "b"}})
     for _ in until("both subscriptions are known"):
-        if probe.quietly(GetTelemetrySubscriptionsRequest(ZERO), 0).requested_metrics == ["a", "b"]:
+        if probe.ask_unrecorded(GetTelemetrySubscriptionsRequest(ZERO), 0).requested_metrics == ["a", "b"]:
             break
     push(probe, "of what was before", bob, sub)
     sub = get(probe, "of what is now", bob).subscription_id
     push(probe, "of what is now", bob, sub)
     try:
         for _ in until("the interval is over"):
-            if probe.quietly(PushTelemetryRequest(bob, sub, metrics=OTLP), 0).error_code == ErrorCode.NONE:
+            if probe.ask_unrecorded(PushTelemetryRequest(bob, sub, metrics=OTLP), 0).error_code == ErrorCode.NONE:
                 break
     finally:  # a release before 4.0 does not give a subscription so early
         subscribe(probe, {"telemetry-times": None, "telemetry-soon": None})
@@ -173,7 +173,7 @@ def gone(probe: Probe) -> None:
     push(probe, "from another connection", eve, sub)
     probe.hang_up("first")
     for _ in until("the instance is gone"):
-        if probe.quietly(GetTelemetrySubscriptionsRequest(eve), 0).error_code == ErrorCode.NONE:
+        if probe.ask_unrecorded(GetTelemetrySubscriptionsRequest(eve), 0).error_code == ErrorCode.NONE:
             break
     push(probe, "from that connection, then", eve, sub)
     both = [instance("one of two"), instance("two of two")]
@@ -181,7 +181,7 @@ def gone(probe: Probe) -> None:
         get(probe, "two on one connection", each, on="both")
     probe.hang_up("both")
     for _ in until("the last one is gone"):
-        if probe.quietly(GetTelemetrySubscriptionsRequest(both[1]), 0).error_code == ErrorCode.NONE:
+        if probe.ask_unrecorded(GetTelemetrySubscriptionsRequest(both[1]), 0).error_code == ErrorCode.NONE:
             break
     get(probe, "the first one stays", both[0])
 
@@ -215,7 +215,7 @@ def mistakes(probe: Probe) -> None:
         cases[f"{name} of more than there may be"] = {"metrics": compress(codec, zeros + b"\0"), "compression_type": codec}
     for label, fields in cases.items():
         each = instance(label)
-        sub = probe.quietly(GetTelemetrySubscriptionsRequest(each), 0).subscription_id
+        sub = probe.ask_unrecorded(GetTelemetrySubscriptionsRequest(each), 0).subscription_id
         push(probe, label, each, sub, **fields)
         get(probe, f"{label}: then", each)
         push(probe, f"{label}: the end", each, sub, terminating=True, **fields)

@@ -171,12 +171,15 @@ def creating_by_asking(probe: Probe) -> None:
         probe.ask(f"unknown, may be created: {turn}", request)
         wait_until_led(probe, "automatic", 1)
         for _ in until("it is described"):
-            if probe.quietly(MetadataRequest([MetadataRequestTopic(name="automatic")], False), 12).topics[0].error_code == ErrorCode.NONE:
+            if (
+                probe.ask_unrecorded(MetadataRequest([MetadataRequestTopic(name="automatic")], False), 12).topics[0].error_code
+                == ErrorCode.NONE
+            ):
                 break
         probe.ask(f"created: {turn}", request)
         probe.ask(f"delete: {turn}", DeleteTopicsRequest([DeleteTopicState("automatic")], timeout_ms=5_000), 6)
         for _ in until("it is gone"):
-            gone = probe.quietly(CreateTopicsRequest([CreatableTopic("automatic", 1, 1)], 5_000, True), 5)
+            gone = probe.ask_unrecorded(CreateTopicsRequest([CreatableTopic("automatic", 1, 1)], 5_000, True), 5)
             if gone.topics[0].error_code == ErrorCode.NONE:
                 break
     for label in ("collides with another", "still collides"):

@@ -53,10 +53,10 @@ def settled(probe: Probe, name: str, last: EndTxnRequest | None = None) -> None:
     """
     if not probe.knows(ApiKey.DESCRIBE_TRANSACTIONS):
         for _ in until(f"{name} is settled"):
-            if last is None or probe.quietly(last, 3).error_code != CONCURRENT:
+            if last is None or probe.ask_unrecorded(last, 3).error_code != CONCURRENT:
                 return
     for _ in until(f"{name} is settled"):
-        (state,) = probe.quietly(DescribeTransactionsRequest([name]), 0).transaction_states
+        (state,) = probe.ask_unrecorded(DescribeTransactionsRequest([name]), 0).transaction_states
         if not state.transaction_state.startswith("Prepare"):
             return
 
@@ -163,7 +163,7 @@ def fenced(probe: Probe) -> None:
     probe.ask("add", add("fence", first, [AddPartitionsToTxnTopic("fenced", [0])]), 3)
     send(probe, "write", "fenced", "fence", first, sequence=0)
     for _ in until("the second instance is let in"):
-        answer = probe.quietly(InitProducerIdRequest("fence", 60_000), 4)
+        answer = probe.ask_unrecorded(InitProducerIdRequest("fence", 60_000), 4)
         if answer.error_code != CONCURRENT:
             break
     second = (answer.producer_id, answer.producer_epoch)
@@ -231,7 +231,7 @@ def offsets(probe: Probe) -> None:
 def _wait_until_stable(probe: Probe, request: OffsetFetchRequest) -> None:
     """Wait until no offset is pending. Coordinators before 4.0 apply the offsets of a transaction some time after its marker."""
     for _ in until("no offset is pending"):
-        answer = probe.quietly(request, 8)
+        answer = probe.ask_unrecorded(request, 8)
         codes = {partition.error_code for topic in (*answer.groups, answer)[0].topics for partition in topic.partitions}
         if ErrorCode.UNSTABLE_OFFSET_COMMIT not in codes:
             return

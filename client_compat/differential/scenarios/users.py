@@ -65,7 +65,7 @@ def _wait_for(probe: Probe, known: dict[tuple[str, int], int]) -> None:
     Apache Kafka's controller responds before the broker has applied the change.
     """
     for _ in until("users are known"):
-        results = probe.quietly(DescribeUserScramCredentialsRequest(None), 0).results
+        results = probe.ask_unrecorded(DescribeUserScramCredentialsRequest(None), 0).results
         if {(user.user, each.mechanism): each.iterations for user in results for each in user.credential_infos} == known:
             return
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Admin, Consumer, Record
 from client_compat.matrix.membership import GroupTruth, Members, partitions_of
-from client_compat.matrix.scenario import Broken, ScenarioContext, expect, same, scenario
+from client_compat.matrix.scenario import ScenarioContext, ScenarioFailed, expect, same, scenario
 from client_compat.matrix.truth import until
 from client_compat.support.brokers import HOST
 
@@ -160,7 +160,7 @@ def _busy_group(context: ScenarioContext, topic: str, group: str) -> Members:
     consumer: Consumer = context.another().consumer(group=group, reset="earliest", auto_commit=False)
     consumer.subscribe([topic])
     members = Members([consumer])
-    members.share(partitions_of(topic, count=2), [2])
+    members.wait_for_assignment(partitions_of(topic, count=2), [2])
     consumer.commit({(topic, 0): 3, (topic, 1): 4})
     return members
 
@@ -276,7 +276,7 @@ def admin_fence_producers(context: ScenarioContext) -> None:
     except ClientError as error:
         expect(bool(error.code), "the error has no code")
         return
-    raise Broken("its producer committed")
+    raise ScenarioFailed("its producer committed")
 
 
 @scenario("The cluster is described: its id, its node, its controller.", quick=True)

@@ -8,7 +8,7 @@ import time
 from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
 from client_compat.matrix.facades import Client, Record, Taken
-from client_compat.matrix.scenario import Broken, ScenarioContext, expect, poll_until, same, scenario
+from client_compat.matrix.scenario import ScenarioContext, ScenarioFailed, expect, poll_until, same, scenario
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord
 
@@ -112,6 +112,6 @@ def _unread(reader: Client, topic: str, codec: Codec) -> str:
         same([one.value for one in taken], list(VALUES), "values consumed")
     except Unsupported:
         return ""
-    except (Broken, ClientError) as error:
+    except (ScenarioFailed, ClientError) as error:
         return str(error)
     return ""

@@ -46,11 +46,11 @@ def consumer_group_join_and_leave(context: ScenarioContext) -> None:
     topic, group = _filled(context), context.name("group")
     every = partitions_of(topic, count=PARTITIONS)
     members = Members([_member(context, group, topic)])
-    members.share(every, [4])
+    members.wait_for_assignment(every, [4])
     members.add(_member(context, group, topic))
-    members.share(every, [2, 2])
+    members.wait_for_assignment(every, [2, 2])
     members.consumers.pop(0).close()
-    members.share(every, [4])
+    members.wait_for_assignment(every, [4])
     context.truth.write_values(topic, [b"late"], partition=3)
     members.read(PARTITIONS * COUNT + 1)
     members.close()
@@ -61,7 +61,7 @@ def consumer_group_uniform(context: ScenarioContext) -> None:
     topics = [_filled(context, 3) for _ in range(2)]
     group = context.name("group")
     members = Members([_member(context, group, *topics, assignor="uniform") for _ in range(2)])
-    members.share(partitions_of(*topics, count=3), [3, 3])
+    members.wait_for_assignment(partitions_of(*topics, count=3), [3, 3])
     members.close()
 
 
@@ -70,8 +70,11 @@ def consumer_group_range(context: ScenarioContext) -> None:
     topics = [_filled(context, 3) for _ in range(2)]
     group = context.name("group")
     members = Members([_member(context, group, *topics, assignor="range") for _ in range(2)])
-    shares = members.share(partitions_of(*topics, count=3), [2, 4])
-    expect({(topic, index) for topic in topics for index in (0, 1)} in shares, f"the shares are {[sorted(share) for share in shares]}")
+    assignments = members.wait_for_assignment(partitions_of(*topics, count=3), [2, 4])
+    expect(
+        {(topic, index) for topic in topics for index in (0, 1)} in assignments,
+        f"the assignments are {[sorted(each) for each in assignments]}",
+    )
     members.close()
 
 
@@ -82,13 +85,13 @@ def consumer_group_range(context: ScenarioContext) -> None:
 def consumer_group_static(context: ScenarioContext) -> None:
     topic, group = _filled(context), context.name("group")
     members = Members([_member(context, group, topic, instance_id=name) for name in ("stays", "goes")])
-    before = members.share(partitions_of(topic, count=PARTITIONS), [2, 2])
+    before = members.wait_for_assignment(partitions_of(topic, count=PARTITIONS), [2, 2])
     members.consumers.pop(1).close()
     members.poll(1_000)
-    same(members.shares(), before[:1], "what the other has while it is away")
+    same(members.assignments(), before[:1], "what the other has while it is away")
     members.add(_member(context, group, topic, instance_id="goes"))
-    after = members.settle(lambda shares: bool(shares[1]), "the static member has partitions again", 30.0)
-    same(after, before, "the shares")
+    after = members.wait_until_stable(lambda assignments: bool(assignments[1]), "the static member has partitions again", 30.0)
+    same(after, before, "the assignments")
     members.close()
 
 
@@ -100,7 +103,7 @@ def consumer_group_pattern(context: ScenarioContext) -> None:
     consumer = context.another().consumer(**_options(group))
     consumer.subscribe(pattern=f"^{prefix}-.*")
     members = Members([consumer])
-    members.share({(f"{prefix}-a", 0)}, [1])
+    members.wait_for_assignment({(f"{prefix}-a", 0)}, [1])
     members.close()
 
 
@@ -116,11 +119,11 @@ def classic_group_becomes_consumer_group(context: ScenarioContext) -> None:
     classic = context.another().consumer(group=group, group_protocol="classic", reset="earliest", auto_commit=False, assignor="range")
     classic.subscribe([topic])
     members = Members([classic])
-    members.share(every, [4])
+    members.wait_for_assignment(every, [4])
     members.add(_member(context, group, topic))
-    members.share(every, [2, 2])
+    members.wait_for_assignment(every, [2, 2])
     members.consumers.pop(0).close()
-    members.share(every, [4])
+    members.wait_for_assignment(every, [4])
     context.truth.write_values(topic, [b"late"], partition=2)
     members.read(PARTITIONS * COUNT + 1)
     members.close()

@@ -39,7 +39,7 @@ def group_alone(context: ScenarioContext) -> None:
     members = Members([_member(context, group, topic)])
     taken = members.read(PARTITIONS * COUNT)
     same(len(taken), PARTITIONS * COUNT, "records, of which none twice")
-    same(members.shares(), [partitions_of(topic, count=PARTITIONS)], "the assignment")
+    same(members.assignments(), [partitions_of(topic, count=PARTITIONS)], "the assignment")
     members.close()
 
 
@@ -50,13 +50,13 @@ def group_join_and_leave(context: ScenarioContext) -> None:
     topic, group = _filled(context), context.name("group")
     every = partitions_of(topic, count=PARTITIONS)
     members = Members([_member(context, group, topic)])
-    members.share(every, [4])
+    members.wait_for_assignment(every, [4])
     members.add(_member(context, group, topic))
-    members.share(every, [2, 2])
+    members.wait_for_assignment(every, [2, 2])
     context.truth.write_values(topic, [b"shared"], partition=0)
     members.read(PARTITIONS * COUNT + 1)
     members.consumers.pop(0).close()
-    members.share(every, [4])
+    members.wait_for_assignment(every, [4])
     context.truth.write_values(topic, [b"alone"], partition=1)
     places = {(topic, index, number) for index in range(PARTITIONS) for number in range(COUNT)}
     members.read(len(places) + 2)
@@ -73,10 +73,10 @@ def group_member_killed(context: ScenarioContext) -> None:
     second = killed.consumer(**_joining(group, session_timeout_ms=6_000))
     second.subscribe([topic])
     members = Members([first, second])
-    members.share(every, [2, 2])
+    members.wait_for_assignment(every, [2, 2])
     killed.program.kill()
     del members.consumers[1]
-    members.share(every, [4])
+    members.wait_for_assignment(every, [4])
     members.close()
 
 
@@ -85,10 +85,10 @@ def group_spare_member(context: ScenarioContext) -> None:
     topic, group = _filled(context, 1), context.name("group")
     every = partitions_of(topic, count=1)
     members = Members([_member(context, group, topic), _member(context, group, topic)])
-    shares = members.share(every, [0, 1])
-    busy = next(index for index, share in enumerate(shares) if share)
+    assignments = members.wait_for_assignment(every, [0, 1])
+    busy = next(index for index, each in enumerate(assignments) if each)
     members.consumers.pop(busy).close()
-    members.share(every, [1])
+    members.wait_for_assignment(every, [1])
     members.close()
 
 
@@ -106,23 +106,23 @@ def _two_topics(context: ScenarioContext, assignor: str, sizes: list[int]) -> tu
     topics = sorted(_filled(context, 3, 2) for _ in range(2))
     group, every = context.name("group"), partitions_of(*topics, count=3)
     members = Members([_member(context, group, *topics, assignor=assignor) for _ in range(2)])
-    shares = members.share(every, sizes)
+    assignments = members.wait_for_assignment(every, sizes)
     members.close()
-    return every, shares, topics
+    return every, assignments, topics
 
 
 @scenario("The range assignor gives the first of two members two of three partitions, of each topic.")
 def assignor_range(context: ScenarioContext) -> None:
-    _, shares, topics = _two_topics(context, "range", [4, 2])
+    _, assignments, topics = _two_topics(context, "range", [4, 2])
     first = {(topic, index) for topic in topics for index in (0, 1)}
-    expect(first in shares, f"the shares are {[sorted(share) for share in shares]}")
+    expect(first in assignments, f"the assignments are {[sorted(each) for each in assignments]}")
 
 
 @scenario("The round robin assignor gives the partitions of two topics to two members in turn.")
 def assignor_roundrobin(context: ScenarioContext) -> None:
-    every, shares, _ = _two_topics(context, "roundrobin", [3, 3])
+    every, assignments, _ = _two_topics(context, "roundrobin", [3, 3])
     dealt = {one for place, one in enumerate(sorted(every)) if place % 2 == 0}
-    expect(dealt in shares, f"the shares are {[sorted(share) for share in shares]}")
+    expect(dealt in assignments, f"the assignments are {[sorted(each) for each in assignments]}")
 
 
 @scenario("The sticky assignor shares evenly, and a remaining member keeps its partitions when another leaves.")
@@ -139,13 +139,13 @@ def _kept_partitions(context: ScenarioContext, assignor: str) -> None:
     topic, group = _filled(context, 6, 2), context.name("group")
     every = partitions_of(topic, count=6)
     members = Members([_member(context, group, topic, assignor=assignor)])
-    members.share(every, [6])
+    members.wait_for_assignment(every, [6])
     members.add(_member(context, group, topic, assignor=assignor))
-    members.share(every, [3, 3])
+    members.wait_for_assignment(every, [3, 3])
     members.add(_member(context, group, topic, assignor=assignor))
-    before = members.share(every, [2, 2, 2])
+    before = members.wait_for_assignment(every, [2, 2, 2])
     members.consumers.pop(0).close()
-    after = members.share(every, [3, 3])
+    after = members.wait_for_assignment(every, [3, 3])
     for had, has in zip(before[1:], after, strict=True):
         expect(had <= has, f"a member had {sorted(had)} and has {sorted(has)}")
     members.close()
@@ -160,15 +160,15 @@ def static_member_returns(context: ScenarioContext) -> None:
     goes = killed.consumer(**_joining(group, instance_id="goes", session_timeout_ms=40_000))
     goes.subscribe([topic])
     members = Members([stays, goes])
-    before = members.share(every, [2, 2])
+    before = members.wait_for_assignment(every, [2, 2])
     killed.program.kill()
     began = time.monotonic()
     del members.consumers[1]
     members.poll(1_500)
     same(stays.assignment(), before[0], "what the other has while it is away")
     members.add(_member(context, group, topic, instance_id="goes", session_timeout_ms=40_000))
-    after = members.settle(lambda shares: bool(shares[1]), "the static member has partitions again", 30.0)
-    same(after, before, "the shares")
+    after = members.wait_until_stable(lambda assignments: bool(assignments[1]), "the static member has partitions again", 30.0)
+    same(after, before, "the assignments")
     expect(time.monotonic() - began < 35.0, "it came back only after the session timeout")
     members.close()
 
@@ -178,9 +178,9 @@ def static_member_fenced(context: ScenarioContext) -> None:
     topic, group = _filled(context, 1), context.name("group")
     every = partitions_of(topic, count=1)
     older = Members([_member(context, group, topic, instance_id="one")])
-    older.share(every, [1])
+    older.wait_for_assignment(every, [1])
     newer = Members([_member(context, group, topic, instance_id="one")])
-    newer.share(every, [1])
+    newer.wait_for_assignment(every, [1])
     try:
         for _ in range(20):
             older.poll(500)
@@ -308,7 +308,7 @@ def subscribe_pattern(context: ScenarioContext) -> None:
     consumer = context.another().consumer(**_joining(group))
     consumer.subscribe(pattern=f"^{prefix}-.*")
     members = Members([consumer])
-    members.share({(f"{prefix}-a", 0), (f"{prefix}-b", 0)}, [2])
+    members.wait_for_assignment({(f"{prefix}-a", 0), (f"{prefix}-b", 0)}, [2])
     same({one.topic for one in members.read(2)}, {f"{prefix}-a", f"{prefix}-b"}, "topics read")
     members.close()
 

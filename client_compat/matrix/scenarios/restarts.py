@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from client_compat.clients.options import ProducerOptions
 from client_compat.matrix.facades import Record, Sent, places
-from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same, scenario, together
+from client_compat.matrix.scenario import ScenarioContext, expect, in_parallel, poll_until, same, scenario
 
 ROUNDS = 12
 PER_ROUND = 100
@@ -35,7 +35,7 @@ def _under_load(context: ScenarioContext, *, kill: bool, options: ProducerOption
         context.broker.start()
         return []
 
-    sent, _ = together(load, go_and_come)
+    sent, _ = in_parallel(load, go_and_come)
     producer.close()
     context.truth.wait_until_led(topic, PARTITIONS)
     logs = [[int(value or b"") for value in context.truth.values(topic, index)] for index in range(PARTITIONS)]

@@ -45,7 +45,7 @@ def _sent(producer: Producer, topic: str, timeout_ms: int = 10_000) -> ClientErr
 
 
 def _until_refused(what: str, ask: Callable[[], ClientError | None], *, refused: bool) -> ClientError | None:
-    """Repeat `ask` until it fails, or, without `refused`, until it succeeds; return the last error. Raises `Broken` after TIMEOUT_S
+    """Repeat `ask` until it fails, or, without `refused`, until it succeeds; return the last error. Raises `ScenarioFailed` after TIMEOUT_S
     seconds."""
     until = time.monotonic() + TIMEOUT_S
     while True:
@@ -58,7 +58,7 @@ def _until_refused(what: str, ask: Callable[[], ClientError | None], *, refused:
 def _refused_write(context: ScenarioContext, name: str, topic: str) -> None:
     """Let user `name`, who may write only to another topic, write to `topic`; record the client's error, and check that nothing is
     stored."""
-    context.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, context.topic()))
+    context.rights.grant(Right(name, Operation.WRITE, Resource.TOPIC, context.topic()))
     producer = _guest(context, name).producer()
     context.note(_sent(producer, topic))
     producer.close()
@@ -68,7 +68,7 @@ def _refused_write(context: ScenarioContext, name: str, topic: str) -> None:
 @scenario("A user without WRITE on a topic gets an error that names the topic, and nothing is stored.", quick=True)
 def write_denied(context: ScenarioContext) -> None:
     name, topic = user(context), context.topic()
-    context.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
+    context.rights.grant(Right(name, Operation.READ, Resource.TOPIC, topic))
     _refused_write(context, name, topic)
 
 
@@ -81,8 +81,8 @@ def unseen_topic(context: ScenarioContext) -> None:
 def read_denied(context: ScenarioContext) -> None:
     name, topic = user(context), context.topic()
     context.truth.write_values(topic, [b"not for all"])
-    context.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, topic))
-    context.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
+    context.rights.grant(Right(name, Operation.WRITE, Resource.TOPIC, topic))
+    context.rights.grant(Right(name, Operation.READ, Resource.GROUP, "*"))
     consumer = _guest(context, name).consumer(reset="earliest")
     taken: list[object] = []
 
@@ -98,7 +98,7 @@ def read_denied(context: ScenarioContext) -> None:
 @scenario("A user without READ on a group gets an error.")
 def group_denied(context: ScenarioContext) -> None:
     name, topic = user(context), context.topic()
-    context.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
+    context.rights.grant(Right(name, Operation.READ, Resource.TOPIC, topic))
     consumer = _guest(context, name).consumer(group=context.name("group"), reset="earliest")
 
     def read() -> None:
@@ -112,7 +112,7 @@ def group_denied(context: ScenarioContext) -> None:
 @scenario("A user without WRITE on a transactional id gets an error before anything is written.")
 def transactional_id_denied(context: ScenarioContext) -> None:
     name, topic = user(context), context.topic()
-    context.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, topic))
+    context.rights.grant(Right(name, Operation.WRITE, Resource.TOPIC, topic))
 
     def begin() -> None:
         producer = _guest(context, name).producer(transactional_id=context.name("tx"), timeout_ms=10_000)
@@ -126,15 +126,15 @@ def transactional_id_denied(context: ScenarioContext) -> None:
 def write_taken_away_and_given_back(context: ScenarioContext) -> None:
     name, topic = user(context), context.topic()
     right = Right(name, Operation.WRITE, Resource.TOPIC, topic)
-    context.rights.give(right)
+    context.rights.grant(right)
     producer = _guest(context, name).producer()
     same(_sent(producer, topic), None, "the first record's error")
-    context.rights.take_away(right)
+    context.rights.revoke(right)
     context.note(_until_refused("sent without the right", lambda: _sent(producer, topic), refused=True), "without")
     refused_at = context.truth.end_offset(topic)
     same(_sent(producer, topic) is None, False, "whether it is sent without the right")
     same(context.truth.end_offset(topic), refused_at, "the log's end")
-    context.rights.give(right)
+    context.rights.grant(right)
     context.note(_until_refused("sent with the right again", lambda: _sent(producer, topic), refused=False), "again")
     producer.close()
     expect(context.truth.end_offset(topic) > refused_at, "nothing more is stored")
@@ -144,20 +144,20 @@ def write_taken_away_and_given_back(context: ScenarioContext) -> None:
 def read_taken_away_and_given_back(context: ScenarioContext) -> None:
     name, topic = user(context), context.topic()
     right = Right(name, Operation.READ, Resource.TOPIC, topic)
-    context.rights.give(right)
-    context.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
+    context.rights.grant(right)
+    context.rights.grant(Right(name, Operation.READ, Resource.GROUP, "*"))
     context.truth.write_values(topic, [b"before"])
     consumer = _guest(context, name).consumer(reset="earliest")
     consumer.assign([(topic, 0)])
     same([one.value for one in poll_until(consumer, 1)], [b"before"], "what was read with the right")
-    context.rights.take_away(right)
+    context.rights.revoke(right)
     first = _said(lambda: consumer.poll(1, FETCH_MS))
     context.truth.write_values(topic, [str(number).encode() for number in range(COUNT)])
     taken: list[bytes | None] = []
     second = _said(lambda: _read(consumer, taken, POLL_MS))
     context.note(first or second, "without")
     same(taken, [], "what was read without the right")
-    context.rights.give(right)
+    context.rights.grant(right)
     until = time.monotonic() + TIMEOUT_S
     ended: ClientError | None = None
     while len(taken) < COUNT and time.monotonic() < until:

@@ -44,8 +44,8 @@ def user(context: ScenarioContext) -> str:
 def protected_topic(context: ScenarioContext, name: str) -> str:
     """Create a topic that only the user `name` may read and write, in any group; return the topic's name."""
     topic = context.topic()
-    context.rights.give(Right(name, Operation.ALL, Resource.TOPIC, topic))
-    context.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
+    context.rights.grant(Right(name, Operation.ALL, Resource.TOPIC, topic))
+    context.rights.grant(Right(name, Operation.READ, Resource.GROUP, "*"))
     return topic
 
 

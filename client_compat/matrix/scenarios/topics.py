@@ -7,7 +7,7 @@ from client_compat.matrix.facades import Record, numbered
 from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same, scenario
 from client_compat.matrix.truth import TruthFailed
 
-NONE_BY_ITSELF = {"auto.create.topics.enable": "false"}
+NO_AUTO_CREATION = {"auto.create.topics.enable": "false"}
 """Otherwise a client that requests the metadata of a topic during its deletion would create the topic again."""
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 
@@ -24,7 +24,7 @@ def auto_creation(context: ScenarioContext) -> None:
 
 @scenario(
     "With auto.create.topics.enable=false, sending to a topic that does not exist fails, and no topic appears.",
-    settings=NONE_BY_ITSELF,
+    settings=NO_AUTO_CREATION,
 )
 def no_auto_creation(context: ScenarioContext) -> None:
     topic = context.name("absent")
@@ -42,7 +42,7 @@ def no_auto_creation(context: ScenarioContext) -> None:
     expect(False, "the topic is there")
 
 
-@scenario("A producer continues when its topic is deleted and recreated with another id and more partitions.", settings=NONE_BY_ITSELF)
+@scenario("A producer continues when its topic is deleted and recreated with another id and more partitions.", settings=NO_AUTO_CREATION)
 def topic_made_again(context: ScenarioContext) -> None:
     topic = context.topic()
     producer = context.producer(acks="all")
@@ -54,7 +54,7 @@ def topic_made_again(context: ScenarioContext) -> None:
     same(context.truth.values(topic), [b"3", b"4", b"5"], "the new log's values")
 
 
-@scenario("A consumer gets the records of a deleted and recreated topic from its beginning.", settings=NONE_BY_ITSELF)
+@scenario("A consumer gets the records of a deleted and recreated topic from its beginning.", settings=NO_AUTO_CREATION)
 def topic_made_again_under_a_consumer(context: ScenarioContext) -> None:
     topic = context.topic()
     context.truth.write_values(topic, [b"old-%d" % n for n in range(5)])

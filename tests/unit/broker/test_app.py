@@ -21,7 +21,7 @@ def test_a_stop_answers_waiting_long_polls_and_closes(tmp_path: Path) -> None:
         produce(client, "t", b"x")
         topics = [FetchTopic("t", partitions=[FetchPartition(partition_max_bytes=1000)])]
         client.send(FetchRequest(max_wait_ms=60_000, min_bytes=10**6, topics=topics), 12)
-        running.call_until(lambda broker: broker.services.fetch_purgatory.parked == 1)
+        running.call_until(lambda broker: broker.services.fetch_purgatory.waiting == 1)
         running.stop()
         assert decode_response(1, 12, client.read_frame())[1].responses[0].partitions[0].high_watermark == 1
         with pytest.raises(ConnectionError):

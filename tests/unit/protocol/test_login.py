@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from ottla.broker.security.mechanism import Failed
+from ottla.broker.security.mechanism import SaslError
 from ottla.broker.security.scram import SCRAM_KINDS, SHA_512, Scram, credential_of, salted_password
 from ottla.protocol.login import NotTrusted, bearer_tokens, log_in, tokens_of
 
@@ -28,7 +28,7 @@ def test_who_knows_the_password_is_let_in_and_knows_that_the_server_does() -> No
     there = server()
     scram(there.evaluate)
     assert (there.complete, there.user) == (True, "a=b,c")
-    with pytest.raises(Failed):
+    with pytest.raises(SaslError):
         scram(server("other").evaluate)
 
 

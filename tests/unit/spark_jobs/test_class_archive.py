@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark_jobs.class_archive import KEPT, archive_options
+from ottla.spark_jobs.class_archive import ARCHIVES_MAX, archive_options
 from ottla.spark_jobs.session import find_java
 
 
@@ -77,12 +77,12 @@ def test_each_java_and_each_spark_have_their_own_archive(home: Path, tmp_path: P
 def test_old_archives_are_deleted_when_another_one_is_written(home: Path, tmp_path: Path) -> None:
     cache = tmp_path / "user's cache" / "ottla"
     cache.mkdir(parents=True)
-    archives = [cache / f"spark-{age}.jsa" for age in range(KEPT + 1)]
+    archives = [cache / f"spark-{age}.jsa" for age in range(ARCHIVES_MAX + 1)]
     for age, archive in enumerate(archives):
         archive.touch()
         os.utime(archive, (1e9 - age, 1e9 - age))
     assert archive_options(fake_java(tmp_path / "java"), home)
-    assert sorted(cache.iterdir()) == archives[: KEPT - 1]
+    assert sorted(cache.iterdir()) == archives[: ARCHIVES_MAX - 1]
 
 
 def test_an_archive_in_another_users_directory_is_not_loaded(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

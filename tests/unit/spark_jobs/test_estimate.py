@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 from client_compat.bench_audit import logs
 from ottla.spark_jobs import audit as audit_module
-from ottla.spark_jobs import sharing
+from ottla.spark_jobs import audit_tasks
 from ottla.spark_jobs.audit import audit, audit_command
 from ottla.spark_jobs.estimate import estimate
 from ottla.spark_jobs.filesystem import Location, RandomAccess
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.steps import AuditSpec
-from tests.support.shares import SharedJudge
+from tests.support.task_judge import TaskJudge
 
 SPEC = AuditSpec((), None, False, False, 10, {})
 
@@ -45,11 +45,11 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.fixture
-def in_tasks(monkeypatch: pytest.MonkeyPatch) -> SharedJudge:
-    judge = SharedJudge(shares=1)
+def in_tasks(monkeypatch: pytest.MonkeyPatch) -> TaskJudge:
+    judge = TaskJudge(shuffle_partitions=1)
 
     @contextmanager
-    def chosen(*_: object) -> Iterator[SharedJudge]:
+    def chosen(*_: object) -> Iterator[TaskJudge]:
         yield judge
 
     monkeypatch.setattr(audit_module, "open_judge", chosen)
@@ -58,7 +58,7 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch) -> SharedJudge:
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_the_audit_makes_about_as_many_requests_and_tasks_as_estimated(
-    tmp_path: Path, requests: Counter[str], in_tasks: SharedJudge, deep: bool
+    tmp_path: Path, requests: Counter[str], in_tasks: TaskJudge, deep: bool
 ) -> None:
     logs.big(tmp_path, 80_000_000, partitions=4)
     logs.many_partitions(tmp_path, 30)
@@ -100,8 +100,8 @@ def test_the_command_prints_the_estimate_of_the_topics_asked_for(tmp_path: Path)
 
 def test_the_estimate_is_for_the_masters_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs.many_partitions(tmp_path, 8)
-    monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
-    monkeypatch.setattr(sharing, "TASKS_WANTED", 1)
+    monkeypatch.setattr(audit_tasks, "TASK_BYTES_MIN", 1)
+    monkeypatch.setattr(audit_tasks, "TASKS_WANTED", 1)
     app = typer.Typer()
     app.command()(audit_command)
 

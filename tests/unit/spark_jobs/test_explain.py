@@ -12,7 +12,7 @@ from ottla.protocol.client import Client
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.protocol.records.record import build_batch
 from ottla.spark_jobs.corpus import CASES, payments
-from ottla.spark_jobs.corpus.writer import PartitionWriter, cleaned, numbered
+from ottla.spark_jobs.corpus.writer import PartitionWriter, cleaned, flip, numbered
 from ottla.spark_jobs.explain import NotThere, explain, explain_command, lines
 from tests.support.group_calls import find_coordinator
 from tests.support.topic_calls import create, produce
@@ -90,6 +90,38 @@ def test_the_checksum_of_an_old_message_is_not_called_wrong_where_it_is_right(tm
     assert "WRONG" not in dict(lines(explain("t-0@1", tmp_path)))["batch"]
     CASES["flipped_bit"].write(tmp_path / "damaged")
     assert "WRONG" in dict(lines(explain("t-0@5", tmp_path / "damaged")))["batch"]
+
+
+ATTRIBUTES = 21
+"""The position of the attributes in a batch; their second byte has the transactional bit, 0x10."""
+LAST_OFFSET_DELTA = 23
+
+
+def test_a_damaged_batch_begins_no_transaction_that_holds_later_records_back(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(5, pid=7, seq=0)
+    log.data(5, pid=8, seq=0)
+    flip(log.file, ATTRIBUTES + 1)
+    found = explain("t-0@5", tmp_path)
+    assert (found.visible, found.last_stable_offset) == ((True, "it was written outside of any transaction"), 10)
+    damaged = explain("t-0@4", tmp_path)
+    assert damaged.visible == (False, "its checksum is wrong: a consumer fails on it")
+    assert (damaged.transaction, damaged.holding_back) == (None, None)
+
+
+def test_a_damaged_offset_delta_changes_neither_the_logs_end_nor_the_batch_of_another_offset(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(5, pid=7, seq=0)
+    position = log.file.stat().st_size
+    log.data(5, pid=8, seq=0)
+    last = log.file.stat().st_size
+    log.data(5, pid=9, seq=0)
+    flip(log.file, position + LAST_OFFSET_DELTA)  # the batch with the offsets 5 to 9 then seems to have millions
+    assert [explain(f"t-0@{offset}", tmp_path).batch["producer_id"] for offset in (4, 9, 10)] == [7, 8, 9]
+    flip(log.file, position + LAST_OFFSET_DELTA)
+    flip(log.file, last + LAST_OFFSET_DELTA)
+    with pytest.raises(NotThere, match=r"is after its end: the log holds offsets 0 to 9$"):
+        explain(f"t-0@{1 << 40}", tmp_path)
 
 
 def test_groups_that_passed_the_record_are_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.checks.rule import Rule, Scope
-from ottla.spark_jobs.steps import HANDED, Made
+from ottla.spark_jobs.steps import SHUFFLED, AvailableViews
 
 MADE_ACROSS = {"open_transactions", "complete_states", "topic_ids"}
 
@@ -20,7 +20,7 @@ def tables_of(sql: str) -> set[str]:
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.scope is not Scope.PARTITION], ids=lambda rule: rule.name)
 def test_a_rule_across_partitions_reads_only_what_is_handed_on(rule: Rule) -> None:
-    assert tables_of(rule.sql) <= HANDED.keys() | MADE_ACROSS
+    assert tables_of(rule.sql) <= SHUFFLED.keys() | MADE_ACROSS
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.scope is Scope.PARTITION], ids=lambda rule: rule.name)
@@ -30,11 +30,11 @@ def test_a_rule_of_a_partition_reads_nothing_of_the_others(rule: Rule) -> None:
 
 def test_a_rule_without_its_view_or_without_transactions_is_passed_over() -> None:
     by_name = {rule.name: rule for rule in RULES}
-    made = Made({"batches", "transactions"})
-    assert [made.allows(by_name[name]) for name in ("offsets", "torn-transaction", "producer-snapshots")] == [
+    available = AvailableViews({"batches", "transactions"})
+    assert [available.allows(by_name[name]) for name in ("offsets", "torn-transaction", "producer-snapshots")] == [
         True,
         False,
         False,
     ]
-    made.transactional = True
-    assert made.allows(by_name["torn-transaction"])
+    available.transactional = True
+    assert available.allows(by_name["torn-transaction"])

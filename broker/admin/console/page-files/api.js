@@ -1,6 +1,6 @@
-// Asking the admin port. Whoever changes something shows the token: it is asked for once, and kept in this tab.
+// Requests to the admin port. Every change requires the token: the page asks for it once and stores it for this tab.
 
-const KEPT = "ottla-admin-token";
+const TOKEN_KEY = "ottla-admin-token";
 const $ = id => document.getElementById(id);
 
 export class Refused extends Error {
@@ -14,15 +14,15 @@ export class Refused extends Error {
 // `ottla serve` and `ottla gateway` print the page's address with the token behind `#token=`. It leaves the address bar, and history, at once.
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
 if (given) {
-  sessionStorage.setItem(KEPT, given);
+  sessionStorage.setItem(TOKEN_KEY, given);
   history.replaceState(null, "", location.pathname);
 }
 
-export const hasToken = () => sessionStorage.getItem(KEPT) !== null;
-export const forgetToken = () => sessionStorage.removeItem(KEPT);
+export const hasToken = () => sessionStorage.getItem(TOKEN_KEY) !== null;
+export const forgetToken = () => sessionStorage.removeItem(TOKEN_KEY);
 
 async function ask(method, path, body) {
-  const token = sessionStorage.getItem(KEPT);
+  const token = sessionStorage.getItem(TOKEN_KEY);
   const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), redirect: "error", cache: "no-store" });
@@ -31,7 +31,7 @@ async function ask(method, path, body) {
   try { parsed = text ? JSON.parse(text) : null; } catch { parsed = { detail: text.slice(0, 200) }; }
   if (answer.ok) return parsed;
   // Only the rejected token is forgotten: the user may have given another one while this request was under way.
-  if (answer.status === 401 && token === sessionStorage.getItem(KEPT)) forgetToken();
+  if (answer.status === 401 && token === sessionStorage.getItem(TOKEN_KEY)) forgetToken();
   const detail = typeof parsed?.detail === "string" ? parsed.detail
     : Array.isArray(parsed?.detail) ? parsed.detail.map(each => `${each.loc?.slice(1).join(".")}: ${each.msg}`).join("; ") : `HTTP ${answer.status}`;
   throw new Refused(answer.status, detail, token !== null);
@@ -39,17 +39,17 @@ async function ask(method, path, body) {
 
 const queryOf = params => new URLSearchParams(Object.entries(params ?? {}).filter(([, value]) => value !== undefined)).toString();
 
-/** What is at console/`what`. Raises Refused. */
+/** Returns the JSON of the query console/`what`. Raises Refused. */
 export const get = (what, params) => ask("GET", `console/${what}${params ? `?${queryOf(params)}` : ""}`);
-/** The same; null where there is no such thing. */
+/** Returns the same, or null for HTTP 404. */
 export const getOrNone = (what, params) => get(what, params).catch(error => {
   if (error.status === 404) return null;
   throw error;
 });
-/** What the admin port itself tells. */
+/** Returns the JSON of a path of the admin port. */
 export const getPort = path => ask("GET", path);
 
-/** Changes something; asks for the token first, and again where it is wrong. False where nobody gave one. Raises Refused. */
+/** Sends a change; asks for the token first, and again if it is wrong. Returns false if the user entered none. Raises Refused. */
 export async function change(method, path, body) {
   let why = "Every change requires it.";
   for (;;) {
@@ -66,7 +66,7 @@ export async function change(method, path, body) {
 
 let asked = null;
 
-/** Whether a token was given. */
+/** Asks the user for the token; returns whether one was entered. */
 export function askForToken(why) {
   asked ??= new Promise(resolve => {
     const dialog = $("ask"), field = $("ask-token");
@@ -79,7 +79,7 @@ export function askForToken(why) {
     };
     $("ask-form").onsubmit = event => {
       event.preventDefault();
-      sessionStorage.setItem(KEPT, field.value.trim());
+      sessionStorage.setItem(TOKEN_KEY, field.value.trim());
       done(true);
     };
     $("ask-cancel").onclick = () => done(false);

@@ -11,39 +11,39 @@ import * as topics from "./topics.js";
 import * as transactions from "./transactions.js";
 import * as wire from "./wire.js";
 
-const ROOMS = { topics, producers, transactions, groups, wire, faults, cluster };
+const VIEWS = { topics, producers, transactions, groups, wire, faults, cluster };
 const NAMES = { topics: "Topics", producers: "Producers", transactions: "Transactions", groups: "Groups", wire: "Wire log", faults: "Faults", cluster: "Cluster" };
-const LOOK_MS = 1000;
+const POLL_MS = 1000;
 const $ = id => document.getElementById(id);
 
-let room = null, shown = null, turn = 0, timer = 0, askedOnce = false, newest = null;
+let view = null, shown = null, turn = 0, timer = 0, askedOnce = false, newest = null;
 
 const ui = {
   redraw() { if (newest !== null) draw(newest); },
-  reload() { look(); },
+  reload() { poll(); },
   go(hash) { location.hash = hash; },
 };
 
-function where() {
+function currentRoute() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/").map(decoded);
   const known = views.includes(name);
   return { name: known ? name : views[0], rest: known ? rest : [], query: new URLSearchParams(query ?? "") };
 }
 
-/** A part of an address, as somebody may have typed it. */
+/** Returns a decoded part of an address; unchanged if it is not valid percent-encoding, because the user may have typed it. */
 function decoded(text) {
   try { return decodeURIComponent(text); } catch { return text; }
 }
 
-function enter() {
+function openView() {
   if (location.hash === "#main") return;
-  const { name, rest, query } = where();
+  const { name, rest, query } = currentRoute();
   const other = shown !== name;
   shown = name;
   newest = null;
-  room = ROOMS[name].open(rest, query, ui);
-  document.title = `${room.title} · Ottla console`;
+  view = VIEWS[name].open(rest, query, ui);
+  document.title = `${view.title} · Ottla console`;
   for (const link of $("views").children) {
     if (link.hash !== `#/${name}`) link.removeAttribute("aria-current");
     else {
@@ -55,56 +55,56 @@ function enter() {
     $("main").replaceChildren(h("p.empty", null, "Loading …"));
     window.scrollTo(0, 0);
   }
-  look();
+  poll();
 }
 
-async function look() {
+async function poll() {
   const mine = ++turn;
   clearTimeout(timer);
   if (!document.hidden) {
     try {
-      const [about, data] = await Promise.all([get(node), room.load()]);
+      const [about, data] = await Promise.all([get(node), view.load()]);
       if (mine !== turn) return;
-      tell(null);
-      frame(about);
+      showMessage(null);
+      drawHeader(about);
       newest = data;
       draw(data);
     } catch (error) {
       if (mine !== turn) return;
-      await trouble(error);
+      await showError(error);
     }
   }
-  if (mine === turn) timer = setTimeout(look, LOOK_MS);
+  if (mine === turn) timer = setTimeout(poll, POLL_MS);
 }
 
 function draw(data) {
-  morph($("main"), h("main", { id: "main", tabindex: -1, "data-room": shown }, room.view(data)));
+  morph($("main"), h("main", { id: "main", tabindex: -1, "data-view": shown }, view.render(data)));
 }
 
-async function trouble(error) {
+async function showError(error) {
   if (error.status === 401) {
-    if (hasToken()) return look(); // it was given while the request was under way
+    if (hasToken()) return poll(); // it was given while the request was under way
     const wrong = error.hadToken;
     if (!askedOnce || wrong) {
       askedOnce = true;
-      if (await askForToken(wrong ? "That was not the admin port's token." : "The admin port answers nothing without it. `ottla serve` and `ottla gateway` print this page's address with the token.")) return look();
+      if (await askForToken(wrong ? "That was not the admin port's token." : "The admin port answers nothing without it. `ottla serve` and `ottla gateway` print this page's address with the token.")) return poll();
     }
-    tell("The admin port requires its token: see “Token” above.");
+    showMessage("The admin port requires its token: see “Token” above.");
   } else if (error.status !== undefined) {
-    tell(error.message);
+    showMessage(error.message);
   } else {
-    tell(`The ${node} does not answer (${error.message}). Retrying every second.`);
+    showMessage(`The ${node} does not answer (${error.message}). Retrying every second.`);
   }
 }
 
-function tell(text) {
+function showMessage(text) {
   const line = $("trouble");
   line.hidden = text === null;
   if (line.textContent !== (text ?? "")) line.textContent = text ?? "";
   document.body.classList.toggle("lost", text !== null);
 }
 
-function frame(about) {
+function drawHeader(about) {
   $("broker").textContent = `${node === "gateway" ? node : `node ${about.node_id}`} · ${about.address}`;
   $("broker").title = `cluster ${node === "gateway" ? about.cluster.join(", ") : about.cluster_id}`;
   const parts = [h("span.usual", { title: "Open client connections" }, plural(about.connections, "connection"))];
@@ -118,13 +118,13 @@ function frame(about) {
 $("token").onclick = async () => {
   if (hasToken()) forgetToken();
   else await askForToken("Every change requires it.");
-  look();
+  poll();
 };
 $("skip").onclick = event => {
   event.preventDefault();
   $("main").focus();
 };
 $("views").replaceChildren(...views.map(name => h("a", { href: `#/${name}` }, NAMES[name])));
-addEventListener("hashchange", enter);
-addEventListener("visibilitychange", () => !document.hidden && look());
-enter();
+addEventListener("hashchange", openView);
+addEventListener("visibilitychange", () => !document.hidden && poll());
+openView();

@@ -1,4 +1,4 @@
-// The room of the cluster: brokers, controllers, and what happened to leaderships.
+// The view of the cluster: brokers, controllers, and changes of leaders.
 
 import { get } from "./api.js";
 import { chip, count, empty, h, plural, section, table, time } from "./dom.js";
@@ -11,7 +11,7 @@ export function open(path, query, ui) {
   return {
     title: "Cluster",
     load: () => get("cluster"),
-    view: found => [summary(found), section("What happened",
+    render: found => [summary(found), section("What happened",
       h("div.bar", null, KINDS.map(([kind, text]) => h("label.inline", null, h("input", { type: "checkbox", checked: !state.without.has(kind), onchange: event => { state.without[event.target.checked ? "delete" : "add"](kind); ui.redraw(); } }), text))),
       events(found.events.filter(each => !state.without.has(each.kind))))],
   };

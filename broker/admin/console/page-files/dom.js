@@ -1,4 +1,4 @@
-// Making and changing what is on the page. Whatever comes from the broker goes in as text, never as HTML.
+// Creation and update of the page's elements. Text from the broker becomes a text node, never HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "rect", "line", "text", "title", "path", "circle"]);
@@ -23,7 +23,7 @@ export function h(what, props, ...children) {
 const keyOf = node => (node.nodeType === 1 ? node.getAttribute("data-key") : null);
 const alike = (one, other) => one.nodeType === other.nodeType && one.nodeName === other.nodeName && keyOf(one) === keyOf(other);
 
-/** Makes `from` what `to` is, and leaves alone what is the same: focus, scrolling and what somebody is typing stay. */
+/** Changes `from` to equal `to`, and leaves equal parts alone: focus, scrolling and the text in an input stay. */
 export function morph(from, to) {
   if (from.nodeType !== 1) {
     if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
@@ -77,12 +77,12 @@ export function bytes(n) {
   return `${at ? n.toFixed(n < 10 ? 1 : 0) : n} ${units[at]}`;
 }
 
-/** What turns the direction of text is shown, not obeyed: else a record, a group or a client could look like another one. */
+/** Shows characters that change the direction of text instead of applying them: a record, a group or a client could otherwise look like another one. */
 const visible = text => text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, char => `‹U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
 
 const two = n => String(n).padStart(2, "0");
 
-/** The time of day, with the whole date where somebody points at it; an em dash for none. Who writes a record chooses its time. */
+/** The time of day, with the whole date as tooltip; an em dash for none. A record's producer chooses its timestamp, so it may be out of range. */
 export function time(ms) {
   if (ms < 0) return h("span.muted", null, "—");
   const at = new Date(ms);
@@ -91,7 +91,7 @@ export function time(ms) {
   return h("time.num", { datetime: at.toISOString(), title: at.toISOString() }, text);
 }
 
-/** How long: 340 ms, 4.2 s, 3 min 5 s, 2 h 10 min. */
+/** A duration as text: 340 ms, 4.2 s, 3 min 5 s, 2 h 10 min. */
 export function span(ms) {
   if (ms < 0) return `−${span(-ms)}`;
   if (ms < 1000) return `${Math.round(ms)} ms`;

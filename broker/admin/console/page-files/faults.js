@@ -1,4 +1,4 @@
-// The room of faults: mishaps to switch on and off, the clock to move, and beside them what clients asked and were told.
+// The view of faults: fault rules to add and delete, the clock to advance, and beside them the requests and their results.
 
 import { change, get, getPort } from "./api.js";
 import { chip, count, empty, h, plural, section, span, table, time } from "./dom.js";
@@ -36,7 +36,7 @@ export function open(path, query, ui) {
       choices ??= await get("choices");
       return { rules, held, clock, log };
     },
-    view: data => h("div.beside", null,
+    render: data => h("div.beside", null,
       h("div", null, state.error === null ? null : h("p.refused", { role: "alert" }, state.error), loaded(data, act), more(act), clockOf(data.clock, act)),
       h("div", null, data.log ? requests(data.log, ui) : section("Requests", h("p", null, h("a", { href: "#/wire" }, "The wire log"), " shows them, and which faults hit them.")))),
   };

@@ -1,4 +1,4 @@
-// The room of groups: members, what each reads, and how far behind; the deliveries of share groups and the tasks of streams groups.
+// The view of groups: members with their partitions and lag, the deliveries of share groups, and the tasks of streams groups.
 
 import { get, getOrNone } from "./api.js";
 import { chip, count, empty, h, plural, section, span, table, time } from "./dom.js";
@@ -16,7 +16,7 @@ export function open([name], query, ui) {
       const [list, chosen] = await Promise.all([get("groups", { contains: state.contains }), name === undefined ? null : getOrNone("group", { name })]);
       return { list, chosen };
     },
-    view: ({ list, chosen }) => h("div.split", null, listOf(list, name, ui), h("div.detail", null,
+    render: ({ list, chosen }) => h("div.split", null, listOf(list, name, ui), h("div.detail", null,
       chosen ? detail(chosen) : name !== undefined ? empty("This broker coordinates no such group.") : list.groups.length ? empty("Choose a group: its members, and how far behind each partition is.") : null)),
   };
 }

@@ -1,4 +1,4 @@
-// The room of producers: the window of five batches by which a retry is recognised, of each producer in each partition.
+// The view of producers: the deduplication window (last five batches) of each producer on each partition.
 
 import { get } from "./api.js";
 import { chip, count, empty, h, plural, section, table, time } from "./dom.js";
@@ -14,7 +14,7 @@ export function open(path, query, ui) {
       const [found, list] = await Promise.all([get("producers", { topic: state.topic || undefined }), get("topics")]);
       return { found, list };
     },
-    view: ({ found, list }) => section("Idempotent producers",
+    render: ({ found, list }) => section("Idempotent producers",
       h("p.muted", null, "A partition remembers the last five batches of each producer id. A retry of one of them is answered with its original offset and not written again; an older batch, or one that leaves a gap in the sequence, is rejected."),
       h("div.bar", null, h("label.inline", null, "Topic ", choice(list, ui)), h("span.muted", null, plural(found.producers.length + found.left_out, "producer"))),
       found.producers.length

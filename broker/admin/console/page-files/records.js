@@ -1,18 +1,18 @@
-// Records of one partition, the newest first: what they say, who wrote each, and what became of its transaction.
+// Records of one partition, newest first: content, producer, and the outcome of the transaction.
 
 import { get, getOrNone } from "./api.js";
 import { bytes, chip, empty, h, section, table, time } from "./dom.js";
 
 const SHOWN = 60;
 const WHOLE_BYTES = 256 * 1024;
-const FATES = { open: ["open", "open"], committed: ["good", "committed"], aborted: ["bad", "aborted"] };
+const OUTCOMES = { open: ["open", "open"], committed: ["good", "committed"], aborted: ["bad", "aborted"] };
 const opened = new Set(), whole = new Map();
 
 let reading = 0;
 
-/** What was read whole is read anew: it is to be shown by another schema. */
-export function readAnew() {
-  reading += 1; // a response that is under way is by the schema before
+/** Forgets the values that were read completely, because another schema decodes them now. */
+export function forgetWholeValues() {
+  reading += 1; // a pending response was decoded with the previous schema
   whole.clear();
 }
 
@@ -21,7 +21,7 @@ export function openRecords(topic, partition, query, ui) {
   const to = offset => ui.go(`#/topics/${encodeURIComponent(topic)}/${partition}${offset === null ? "" : `?offset=${Math.max(0, offset)}`}`);
   return {
     load: () => getOrNone("records", { topic, partition, offset: from ?? -SHOWN, limit: SHOWN }),
-    view: page => section(`Records of ${topic}-${partition}`, bar(page, from, to), listed(page, from, topic, partition, ui)),
+    render: page => section(`Records of ${topic}-${partition}`, bar(page, from, to), listed(page, from, topic, partition, ui)),
   };
 }
 
@@ -54,7 +54,7 @@ function rowOf(row, page, topic, partition, ui) {
     try {
       const [found] = (await get("records", { topic, partition, offset: row.offset, limit: 1, value_bytes: WHOLE_BYTES })).records;
       if (mine !== reading) return;
-      if (same(found, row)) whole.set(key, found);
+      if (isSame(found, row)) whole.set(key, found);
       if (whole.size > SHOWN) whole.delete(whole.keys().next().value);
       ui.redraw();
     } catch {
@@ -66,7 +66,7 @@ function rowOf(row, page, topic, partition, ui) {
     ui.redraw();
   };
   const more = whole.get(key);
-  if (isOpen && row.value.cut && (more === undefined || (more && !same(more, row)))) readWhole();
+  if (isOpen && row.value.cut && (more === undefined || (more && !isSame(more, row)))) readWhole();
   const kind = row.control ? "marker" : row.problem ? "problem" : row.fate === "aborted" ? "aborted" : row.fate === "open" ? "open" : "";
   const line = h("tr.record", { "data-key": key, class: `record ${kind} ${row.offset >= page.high_watermark ? "uncommitted" : ""}` },
     h("th.r", { scope: "row" }, h("button.offset.num", { type: "button", "aria-expanded": isOpen ? "true" : "false", onclick: toggle, title: "Show all of it" }, row.offset)),
@@ -76,20 +76,20 @@ function rowOf(row, page, topic, partition, ui) {
         : [h("td.data", null, inline(row.key)), h("td.data.wide", null, inline(row.value))],
     h("td.num", null, row.producer_id < 0 ? h("span.muted", null, "—") : `${row.producer_id}`, row.producer_id < 0 ? null : h("span.muted", { title: "producer epoch" }, ` epoch ${row.producer_epoch}`)),
     h("td.r.num", null, row.sequence < 0 ? h("span.muted", null, "—") : row.sequence),
-    h("td", null, fate(row)));
-  return isOpen ? [line, h("tr.more", { "data-key": `${key}+` }, h("td", { colspan: 7 }, all(row, more && same(more, row) ? more : row, page)))] : [line];
+    h("td", null, outcome(row)));
+  return isOpen ? [line, h("tr.more", { "data-key": `${key}+` }, h("td", { colspan: 7 }, details(row, more && isSame(more, row) ? more : row, page)))] : [line];
 }
 
-/** Whether it is that record still: its topic may be another one of the same name. */
-const same = (found, row) => found?.offset === row.offset && found.timestamp === row.timestamp && found.value.size === row.value.size;
+/** Returns whether it is still the same record: its topic may have been recreated. */
+const isSame = (found, row) => found?.offset === row.offset && found.timestamp === row.timestamp && found.value.size === row.value.size;
 
-function fate(row) {
+function outcome(row) {
   const name = row.transactional_id === null ? null : h("bdi.muted", null, ` ${row.transactional_id}`);
-  if (row.fate in FATES && !row.control) return [chip(...FATES[row.fate]), name];
+  if (row.fate in OUTCOMES && !row.control) return [chip(...OUTCOMES[row.fate]), name];
   return row.control ? name : h("span.muted", null, "—");
 }
 
-/** One line of it. */
+/** The key or value in one line. */
 export function inline(value) {
   if (value.form === "none") return h("span.muted", null, "null");
   if (value.size === 0) return h("span.muted", null, "empty");
@@ -99,8 +99,8 @@ export function inline(value) {
 
 const spaced = hex => hex.replace(/(..)(?=.)/g, "$1 ");
 
-/** `said` is the record with more of its value, read before now. */
-function all(row, said, page) {
+/** `said` is the record with more of its value, from an earlier query. */
+function details(row, said, page) {
   const facts = [
     `batch ${row.batch} of ${row.batch_records} record${row.batch_records === 1 ? "" : "s"}`,
     row.codec === "none" ? "not compressed" : row.codec,
@@ -125,7 +125,7 @@ function part(name, value) {
   return [h("h3", null, name, h("span.muted", null, ` ${value.form}, ${bytes(value.size)}${value.cut ? ", only its beginning" : ""}${number}`)), h("pre", { tabindex: 0, "aria-label": name }, text)];
 }
 
-/** Sixteen bytes a line, with what of them is ASCII. */
+/** A hex dump: sixteen bytes a line, and their ASCII characters. */
 function dump(hex) {
   const lines = [];
   for (let at = 0; at < hex.length; at += 32) {
@@ -135,7 +135,7 @@ function dump(hex) {
   return lines.join("\n");
 }
 
-/** JSON with line breaks, as it was written otherwise: numbers keep all their digits. */
+/** JSON with line breaks added and nothing else changed: numbers keep all their digits. */
 export function indented(json) {
   let out = "", depth = 0, inText = false;
   const line = () => `\n${"  ".repeat(depth)}`;

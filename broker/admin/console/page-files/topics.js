@@ -1,8 +1,8 @@
-// The room of topics: what there is, the partitions of one, the records of one of those.
+// The view of topics: the list of topics, the partitions of one topic, and the records of one partition.
 
 import { change, get, getOrNone } from "./api.js";
 import { bytes, chip, count, empty, h, plural, section, table } from "./dom.js";
-import { openRecords, readAnew } from "./records.js";
+import { openRecords, forgetWholeValues } from "./records.js";
 
 const state = { contains: "", internal: false, refused: null };
 
@@ -22,11 +22,11 @@ export function open([topic, place], query, ui) {
       ]);
       return { list, chosen, page, schemas: schemas.filter(each => each.topic === topic) };
     },
-    view({ list, chosen, page, schemas }) {
+    render({ list, chosen, page, schemas }) {
       return h("div.split", null,
         listOf(list, topic, ui),
         h("div.detail", null, chosen ? detail(chosen, partition) : topic ? empty("There is no such topic.") : welcome(list),
-          page ? [records.view(page), schemasOf(topic, schemas, ui)] : chosen && records ? elsewhere(chosen, Number(partition)) : null));
+          page ? [records.render(page), schemasOf(topic, schemas, ui)] : chosen && records ? elsewhere(chosen, Number(partition)) : null));
     },
   };
 }
@@ -81,18 +81,18 @@ function partitionRow(topic, each, chosen) {
     ] : h("td.muted", { colspan: 5 }, "no replica on this broker"));
 }
 
-/** Schemas by which keys and values are shown. */
+/** The uploaded schemas of a topic, and forms to upload and delete them. */
 function schemasOf(topic, schemas, ui) {
   const act = async (method, part, body) => {
     try {
       if (await change(method, `console/schemas?${new URLSearchParams({ topic, part })}`, body)) state.refused = null;
-      readAnew();
+      forgetWholeValues();
     } catch (error) {
       state.refused = error.message;
     }
     ui.reload();
   };
-  const give = async event => {
+  const upload = async event => {
     event.preventDefault();
     const given = new FormData(event.target), file = given.get("descriptors");
     act("PUT", given.get("part"), file === null ? { avro: given.get("avro") } : { protobuf: { descriptors: await base64(file), message: given.get("message").trim() } });
@@ -104,9 +104,9 @@ function schemasOf(topic, schemas, ui) {
     schemas.map(each => h("div", { "data-key": each.part }, h("h3", null, `${each.part}: ${each.kind}`), h("pre", { tabindex: 0, "aria-label": `Schema of the ${each.part}` }, each.text),
       h("div.buttons", null, h("button.danger", { type: "button", onclick: () => act("DELETE", each.part) }, `Forget the ${each.part}’s`)))),
     h("p.muted", null, "The prefix that schema registry serializers write before a value is skipped. A schema is kept until the broker stops."),
-    h("form", { onsubmit: give, "aria-label": "Avro" },
+    h("form", { onsubmit: upload, "aria-label": "Avro" },
       h("label.block", null, "An Avro schema, as JSON", h("textarea.num", { name: "avro", rows: 5, required: true, spellcheck: "false" })), use()),
-    h("form", { onsubmit: give, "aria-label": "Protobuf" },
+    h("form", { onsubmit: upload, "aria-label": "Protobuf" },
       h("label.block", null, "Protobuf: what protoc --include_imports --descriptor_set_out wrote", h("input", { name: "descriptors", type: "file", required: true })),
       h("label.block", null, "and the message’s full name", h("input.num", { name: "message", type: "text", required: true, autocomplete: "off", placeholder: "shop.Order" })), use())));
 }

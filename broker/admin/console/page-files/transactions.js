@@ -1,4 +1,4 @@
-// The room of transactions: what holds readers of committed data back, and how each transaction went.
+// The view of transactions: what blocks read_committed consumers, and the state of each transaction.
 
 import { get } from "./api.js";
 import { chip, count, empty, h, plural, section, span, table, time } from "./dom.js";
@@ -13,7 +13,7 @@ export function open(path, query, ui) {
   return {
     title: "Transactions",
     load: () => get("transactions"),
-    view: found => [holding(found), timeline(found, ui)],
+    render: found => [holding(found), timeline(found, ui)],
   };
 }
 
@@ -67,7 +67,7 @@ function rowOf(txn, from, now) {
     h("td.wrap", null, txn.partition_count ? [h("bdi", null, txn.partitions.join(" ")), txn.partition_count > txn.partitions.length ? ` and ${txn.partition_count - txn.partitions.length} more` : null] : h("span.muted", null, "—")));
 }
 
-/** One line of time: a bar while a transaction is open or being ended, a mark where it ended. */
+/** A time line: a bar while a transaction is open or ending, a mark at its end. */
 function track(txn, from, now) {
   const share = ms => Math.min(100, Math.max(0, ((ms - from) / (now - from)) * 100));
   const shapes = [h("line.rest", { x1: "0%", x2: "100%", y1: 10, y2: 10 })];

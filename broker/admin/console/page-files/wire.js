@@ -21,7 +21,7 @@ export function open(path, query, ui) {
       if (mine === asked) keep(found);
       return state;
     },
-    view: () => section("Wire log", bar(ui), listed(ui)),
+    render: () => section("Wire log", bar(ui), listed(ui)),
   };
 }
 

@@ -81,7 +81,7 @@ def fetch(client: Client, topic: str, *, wait_ms: int = 0) -> bytes:
     return bytes(client.call(request, 11).responses[0].partitions[0].records)
 
 
-def test_what_was_written_and_read_is_counted_by_topic_and_in_all(scrape: Scraped, client: Client) -> None:
+def test_written_and_read_bytes_are_counted_by_topic_and_in_total(scrape: Scraped, client: Client) -> None:
     create(client, "t")
     create(client, "u")
     for _ in range(3):
@@ -100,7 +100,7 @@ def test_what_was_written_and_read_is_counted_by_topic_and_in_all(scrape: Scrape
     assert seen["kafka_network_requestmetrics_requests_total", of(request="Fetch", version="11")] == 1
 
 
-def test_who_waits_for_records_is_counted(scrape: Scraped, client: Client) -> None:
+def test_waiting_fetches_are_counted(scrape: Scraped, client: Client) -> None:
     create(client, "t")
     with scrape.broker.client() as other, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(fetch, other, "t", wait_ms=60_000)
@@ -112,7 +112,7 @@ def test_who_waits_for_records_is_counted(scrape: Scraped, client: Client) -> No
     assert seen["ottla_requests_waiting", of()] == 1
 
 
-def test_topics_that_are_gone_are_told_no_longer_and_count_on_in_the_sums(scrape: Scraped, client: Client) -> None:
+def test_deleted_topics_have_no_samples_and_still_count_in_the_totals(scrape: Scraped, client: Client) -> None:
     """A counter that decreases is taken for a restarted process: Prometheus would count its remaining value as new events."""
     names = [f"kafka_server_brokertopicmetrics_{each}_total" for each in ("messagesin", "bytesin", "bytesout")]
     for topic in "t", "u":
@@ -127,7 +127,7 @@ def test_topics_that_are_gone_are_told_no_longer_and_count_on_in_the_sums(scrape
     assert all(before[name, of()] == 2 * before[name, of(topic="u")] > 0 for name in names)
 
 
-def test_partitions_and_the_cluster_are_told(scrape: Scraped, client: Client) -> None:
+def test_partitions_and_the_cluster_have_gauges(scrape: Scraped, client: Client) -> None:
     create(client, "t", 3, {"min.insync.replicas": "2"})  # of one replica one is enough
     produce(client, "t", b"a", b"b", partition=1)
     seen = scrape()
@@ -177,7 +177,7 @@ def test_share_groups_are_counted_by_state(scrape: Scraped, client: Client) -> N
     assert (seen[name, of(protocol="share")], seen[name, of(state="Stable")], seen[name, of(state="Empty")]) == (1, 1, 0)
 
 
-def test_the_lag_of_a_group_is_told(scrape: Scraped, client: Client) -> None:
+def test_a_groups_lag_is_exported(scrape: Scraped, client: Client) -> None:
     create(client, "t", 2)
     produce(client, "t", b"a", b"b", b"c")
     client.call(FindCoordinatorRequest("g", 0, ["g"]), 4)
@@ -191,7 +191,7 @@ def test_the_lag_of_a_group_is_told(scrape: Scraped, client: Client) -> None:
     assert seen["kafka_coordinator_group_groupmetadatamanager_numgroups", of()] == 1
 
 
-def test_the_lag_of_a_topic_is_told_where_all_of_it_is_known(tmp_path: Path) -> None:
+def test_a_topics_lag_is_exported_if_all_partitions_lags_are_known(tmp_path: Path) -> None:
     with InProcessCluster(3, tmp_path / "data", {"offsets.topic.num.partitions": "1"}) as cluster:
         for topic, replicas in (("everywhere", 3), ("spread", 1)):
             cluster.topics.create(topic, 3, replicas=replicas)
@@ -221,7 +221,9 @@ def _add_groups(count: int, broker: Broker, *, as_offsets: bool) -> None:
 
 
 @pytest.mark.parametrize("many", ["partitions", "groups", "offsets"])
-def test_others_have_their_turn_while_many_are_read(scrape: Scraped, client: Client, monkeypatch: pytest.MonkeyPatch, many: str) -> None:
+def test_the_event_loop_runs_other_callbacks_during_a_large_scrape(
+    scrape: Scraped, client: Client, monkeypatch: pytest.MonkeyPatch, many: str
+) -> None:
     seen: list[int] = []
     turns = itertools.count()
 
@@ -247,7 +249,7 @@ def test_others_have_their_turn_while_many_are_read(scrape: Scraped, client: Cli
     assert seen[0] >= 5
 
 
-def test_the_dashboard_asks_for_nothing_that_is_not_told(scrape: Scraped, client: Client) -> None:
+def test_the_dashboard_queries_only_exported_metrics(scrape: Scraped, client: Client) -> None:
     create(client, "t")
     client.call(FindCoordinatorRequest("g", 0, ["g"]), 4)
     commit = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 0)])
@@ -263,7 +265,7 @@ def test_the_dashboard_asks_for_nothing_that_is_not_told(scrape: Scraped, client
     assert queried - names == set()
 
 
-def test_who_had_to_wait_for_a_quota_is_counted(scrape: Scraped, client: Client) -> None:
+def test_throttled_requests_are_counted(scrape: Scraped, client: Client) -> None:
     create(client, "t")
     set_quota(client, (("client-id", "test"),), producer_byte_rate=1.0)
     produce(client, "t", b"a")

@@ -14,7 +14,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k33_alter_configs as alter
 from ottla.protocol.messages import k44_incremental_alter_configs as incremental
 from ottla.protocol.messages.alter_configs_resource_response import AlterConfigsResourceResponse
-from tests.support.cluster_members import ClusterBrokerInMemory, enveloped, inside
+from tests.support.cluster_members import ClusterBrokerInMemory, forwarded_request, in_envelope
 from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
 
@@ -29,7 +29,7 @@ def change(kind: int, name: str, key: str, value: str | None) -> incremental.Alt
 
 def agrees(request: Request) -> Any:
     """Respond like a controller that rejects the changes of topics whose names begin with "no", and accepts all others."""
-    inner = inside(request)
+    inner = forwarded_request(request)
     messages = incremental if inner.header.api_key == incremental.IncrementalAlterConfigsRequest.API_KEY else alter
     answers = [
         AlterConfigsResourceResponse(
@@ -41,7 +41,7 @@ def agrees(request: Request) -> Any:
         for each in inner.body.resources
     ]
     response = incremental.IncrementalAlterConfigsResponse if messages is incremental else alter.AlterConfigsResponse
-    return enveloped(inner, response(responses=answers))
+    return in_envelope(inner, response(responses=answers))
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ async def test_each_resource_is_decided_by_its_node_and_answered_in_its_position
     ]
     assert response.responses[2].error_message == "not that one"
     (envelope,) = cluster.controller.requests
-    assert [(each.resource_type, each.resource_name) for each in inside(envelope).body.resources] == [
+    assert [(each.resource_type, each.resource_name) for each in forwarded_request(envelope).body.resources] == [
         (TOPIC, "t"),
         (TOPIC, "no"),
         (BROKER, own),
@@ -104,7 +104,7 @@ async def test_a_resource_named_twice_is_rejected_without_the_controller(cluster
     twice = [change(TOPIC, "t", "retention.ms", "5"), change(TOPIC, "u", "retention.ms", "5"), change(TOPIC, "t", "retention.ms", "6")]
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest(twice), 1)
     assert errors_of(response) == [("t", ErrorCode.INVALID_REQUEST), ("u", 0), ("t", ErrorCode.INVALID_REQUEST)]
-    assert [each.resource_name for each in inside(cluster.controller.requests[0]).body.resources] == ["u"]
+    assert [each.resource_name for each in forwarded_request(cluster.controller.requests[0]).body.resources] == ["u"]
 
 
 async def test_alter_configs_is_split_and_rejects_loggers(cluster: ClusterBrokerInMemory) -> None:
@@ -115,11 +115,11 @@ async def test_alter_configs_is_split_and_rejects_loggers(cluster: ClusterBroker
     ]
     response = await cluster.member.ask(alter.AlterConfigsRequest(resources), 2)
     assert errors_of(response) == [("t", 0), (own, ErrorCode.INVALID_REQUEST)]
-    assert inside(cluster.controller.requests[0]).body.resources == resources[:1]
+    assert forwarded_request(cluster.controller.requests[0]).body.resources == resources[:1]
 
 
 async def test_a_resource_that_the_controller_does_not_answer_is_an_unknown_server_error(cluster: ClusterBrokerInMemory) -> None:
-    cluster.controller.answer = lambda request: enveloped(inside(request), incremental.IncrementalAlterConfigsResponse())
+    cluster.controller.answer = lambda request: in_envelope(forwarded_request(request), incremental.IncrementalAlterConfigsResponse())
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest([change(TOPIC, "t", "retention.ms", "5")]), 1)
     assert errors_of(response) == [("t", ErrorCode.UNKNOWN_SERVER_ERROR)]
 

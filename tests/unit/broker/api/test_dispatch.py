@@ -254,13 +254,13 @@ ORDINARY = b"".join(encode_request(ApiKey.PRODUCE, 9, 5, "me", PRODUCE))
 
 
 def test_the_fast_path_is_off_with_faults_or_observers(caplog: pytest.LogCaptureFixture) -> None:
-    assert with_lane(broken=True).at_once(PEER, ORDINARY, 0) == (CLOSE, len(ORDINARY))  # the fast path was tried
-    assert with_lane("drop-ack:api=Fetch", broken=True).at_once(PEER, ORDINARY, 0) is None
-    assert with_lane(broken=True, observed=True).at_once(PEER, ORDINARY, 0) is None
+    assert with_lane(broken=True).try_fast_path(PEER, ORDINARY, 0) == (CLOSE, len(ORDINARY))  # the fast path was tried
+    assert with_lane("drop-ack:api=Fetch", broken=True).try_fast_path(PEER, ORDINARY, 0) is None
+    assert with_lane(broken=True, observed=True).try_fast_path(PEER, ORDINARY, 0) is None
     assert len(caplog.records) == 1
 
 
 def test_only_a_produce_uses_the_fast_path() -> None:
-    assert with_lane().at_once(PEER, ORDINARY, 0) is None  # there is no such topic
-    assert with_lane(broken=True).at_once(PEER, b"\0\0\0\x0a" + frame(HeartbeatRequest("g"), 4), 0) is None
-    assert with_lane(broken=True).at_once(PEER, ORDINARY[:5], 0) is None
+    assert with_lane().try_fast_path(PEER, ORDINARY, 0) is None  # there is no such topic
+    assert with_lane(broken=True).try_fast_path(PEER, b"\0\0\0\x0a" + frame(HeartbeatRequest("g"), 4), 0) is None
+    assert with_lane(broken=True).try_fast_path(PEER, ORDINARY[:5], 0) is None

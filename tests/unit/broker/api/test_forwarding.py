@@ -15,7 +15,7 @@ from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, Elect
 from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.k58_envelope import EnvelopeResponse
 from ottla.protocol.schema import Message
-from tests.support.cluster_members import CREATE, ClusterBrokerInMemory, enveloped, inside, made
+from tests.support.cluster_members import CREATE, ClusterBrokerInMemory, forwarded_request, in_envelope, topics_created
 from tests.support.simulation import settle
 
 
@@ -27,7 +27,7 @@ async def cluster() -> AsyncIterator[ClusterBrokerInMemory]:
 
 
 async def test_a_forwarded_request_gets_the_controllers_response_without_a_local_decision(cluster: ClusterBrokerInMemory) -> None:
-    await cluster.begin(made)
+    await cluster.begin(topics_created)
     response = await cluster.member.ask(CREATE, 6)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", 0), ("b", 0)]
     assert cluster.broker.services.topics.topic("a") is None
@@ -44,7 +44,7 @@ async def test_a_version_that_the_controller_does_not_support_closes_the_clients
         lambda request: EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         lambda request: EnvelopeResponse(None),
         lambda request: EnvelopeResponse(b"\0\0\0"),
-        lambda request: enveloped(inside(request), CreateTopicsResponse(), correlation_id=12345),
+        lambda request: in_envelope(forwarded_request(request), CreateTopicsResponse(), correlation_id=12345),
     ],
     ids=["refused", "empty", "broken", "of another request"],
 )
@@ -55,7 +55,7 @@ async def test_a_failed_envelope_is_an_unknown_server_error_for_every_element(cl
 
 
 async def test_a_controller_without_envelopes_is_an_unknown_server_error(cluster: ClusterBrokerInMemory) -> None:
-    await cluster.begin(made, {ApiKey.FETCH: (4, 18)})
+    await cluster.begin(topics_created, {ApiKey.FETCH: (4, 18)})
     response = await cluster.member.ask(CREATE, 7)
     assert {topic.error_code for topic in response.topics} == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
@@ -94,7 +94,7 @@ async def test_a_request_without_the_controllers_response_times_out(
 
 async def test_api_versions_limits_forwarded_apis_to_the_controllers_versions(cluster: ClusterBrokerInMemory) -> None:
     served = {ApiKey.ENVELOPE: (0, 0), ApiKey.CREATE_TOPICS: (3, 9), ApiKey.ALTER_CONFIGS: (0, 1), ApiKey.FETCH: (4, 5)}
-    await cluster.begin(made, served)
+    await cluster.begin(topics_created, served)
 
     async def listed() -> dict[int, tuple[int, int]]:
         response = await cluster.member.ask(ApiVersionsRequest("a", "1"), 4)

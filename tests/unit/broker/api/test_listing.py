@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.api.context import CloseConnection, Context, Listener, Peer
-from ottla.broker.api.listing import listed
+from ottla.broker.api.listing import respond_with_list
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.runtime.upkeep.turns import Turns
@@ -32,13 +32,13 @@ class Describing:
 
 
 def test_a_short_list_is_made_at_once() -> None:
-    assert listed(context(), range(limits.LISTED_AT_ONCE), Describing(), len) == limits.LISTED_AT_ONCE // 2
+    assert respond_with_list(context(), range(limits.LISTED_AT_ONCE), Describing(), len) == limits.LISTED_AT_ONCE // 2
 
 
 def test_a_long_list_is_made_in_parts_and_its_time_is_counted() -> None:
     async def run() -> tuple[list[int], Context[Any]]:
         ctx = context()
-        pending = listed(ctx, range(25), describing, list, at_once=10)
+        pending = respond_with_list(ctx, range(25), describing, list, batch_size=10)
         assert not isinstance(pending, list)
         assert describing.sizes == []
         return await pending, ctx
@@ -54,7 +54,7 @@ def test_a_long_list_ends_when_its_client_disconnects() -> None:
     async def run() -> None:
         ctx = context()
         with pytest.raises(CloseConnection):
-            await cast(Any, listed(ctx, range(30), lambda items: [ctx.peer.closed(), *describing(items)], list, at_once=10))
+            await cast(Any, respond_with_list(ctx, range(30), lambda items: [ctx.peer.closed(), *describing(items)], list, batch_size=10))
 
     describing = Describing()
     asyncio.run(run())
@@ -64,7 +64,7 @@ def test_a_long_list_ends_when_its_client_disconnects() -> None:
 def test_long_lists_are_made_one_after_the_other() -> None:
     async def run() -> None:
         ctx = context()
-        lists = [listed(ctx, range(20), describing, list, at_once=10) for describing in (one, other)]
+        lists = [respond_with_list(ctx, range(20), describing, list, batch_size=10) for describing in (one, other)]
         await asyncio.gather(*cast(Any, lists))
 
     sizes: list[tuple[str, int]] = []

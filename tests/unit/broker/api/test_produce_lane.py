@@ -181,7 +181,7 @@ def test_a_request_is_charged_to_the_clients_quota_and_told_its_throttle_time(ha
     throttling, paused_ms = Throttling(quotas, VirtualClock(), None), []
     peer = replace(PEER, throttle=paused_ms.append)
     data = frame(produce(), 9)
-    found = lane(harness).charged(peer, b"before" + data, 6, throttling)
+    found = lane(harness).answer_with_quotas(peer, b"before" + data, 6, throttling)
     assert found is not None
     reply, at = found
     _, answer = decode_response(0, 9, b"".join(reply)[4:])
@@ -194,13 +194,13 @@ def test_a_request_within_its_quota_or_not_ordinary_is_not_throttled(harness: Pa
     quotas = Quotas(Windows(), Windows())
     quotas.change({frozenset({("client-id", None)}): {"producer_byte_rate": 1e9}})
     throttling = Throttling(quotas, VirtualClock(), None)
-    found = lane(harness).charged(PEER, frame(produce(), 9), 0, throttling)
+    found = lane(harness).answer_with_quotas(PEER, frame(produce(), 9), 0, throttling)
     assert found is not None
     assert decode_response(0, 9, b"".join(found[0])[4:])[1].throttle_time_ms == 0
     assert quotas.produce.measured == 1
     for unusual in UNUSUAL.values():
-        assert lane(harness).charged(PEER, frame(*unusual), 0, throttling) is None
-    assert lane(harness).charged(PEER, frame(produce(), 9).replace(b"me", b"\xff\xff", 1), 0, throttling) is None
+        assert lane(harness).answer_with_quotas(PEER, frame(*unusual), 0, throttling) is None
+    assert lane(harness).answer_with_quotas(PEER, frame(produce(), 9).replace(b"me", b"\xff\xff", 1), 0, throttling) is None
     assert (ends(harness), quotas.produce.measured) == ([1, 0], 1)
 
 

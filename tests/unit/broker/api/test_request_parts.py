@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api.request_parts import PART_ELEMENTS, SPLITS, WHOLE, join, split, split_of, too_many
+from ottla.broker.api.request_parts import ARRAY_LIMITS, PART_ELEMENTS, SPLITS, join_responses, oversized_array, split_of, split_request
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import request_class, response_class
 from ottla.protocol.fields import ArrayOf, wire_fields
@@ -31,29 +31,29 @@ from ottla.protocol.schema import Message
 
 
 def parts_of(request: Message) -> list[Any]:
-    way = split_of(request)
-    assert way is not None
-    return list(split(request, way))
+    split = split_of(request)
+    assert split is not None
+    return list(split_request(request, split))
 
 
 @pytest.mark.parametrize("key", SPLITS, ids=lambda key: ApiKey(key).name)
 def test_every_split_is_a_path_of_arrays_in_the_messages(key: int) -> None:
-    for way in SPLITS[key]:
-        for message, path in ((request_class(key), way.request_path.split(".")), (response_class(key), way.response_path.split("."))):
+    for split in SPLITS[key]:
+        for message, path in ((request_class(key), split.request_path.split(".")), (response_class(key), split.response_path.split("."))):
             struct: Any = message
             for name in path:
                 found = {field.name: field.type for field in wire_fields(struct)}
                 assert isinstance(found[name], ArrayOf), (message, path)
                 struct = found[name].element
         struct = request_class(key)
-        for name, keys in zip(way.request_path.split("."), way.keys, strict=False):
+        for name, keys in zip(split.request_path.split("."), split.keys, strict=False):
             struct = {field.name: field.type for field in wire_fields(struct)}[name].element
             assert all(key in {field.name for field in wire_fields(struct)} for key in keys.split())
 
 
-@pytest.mark.parametrize("key", WHOLE, ids=lambda key: ApiKey(key).name)
+@pytest.mark.parametrize("key", ARRAY_LIMITS, ids=lambda key: ApiKey(key).name)
 def test_every_maximum_belongs_to_an_array_of_the_message(key: int) -> None:
-    for path in WHOLE[key]:
+    for path in ARRAY_LIMITS[key]:
         struct: Any = request_class(key)
         for name in path.split("."):
             kind = {field.name: field.type for field in wire_fields(struct)}[name]
@@ -63,21 +63,21 @@ def test_every_maximum_belongs_to_an_array_of_the_message(key: int) -> None:
 
 def test_arrays_inside_a_struct_are_limited() -> None:
     allowed = StreamsGroupHeartbeatRequest(topology=Topology(0, [Subtopology("0", ["t"] * 1_999)]))
-    assert too_many(allowed) is None
-    assert too_many(StreamsGroupHeartbeatRequest(topology=None)) is None
+    assert oversized_array(allowed) is None
+    assert oversized_array(StreamsGroupHeartbeatRequest(topology=None)) is None
     excessive = StreamsGroupHeartbeatRequest(topology=Topology(0, [Subtopology("0", ["t"] * 1_000), Subtopology("1", ["t"] * 1_000)]))
-    assert too_many(excessive) == "more than 2000 topology.subtopologies.source_topics"
+    assert oversized_array(excessive) == "more than 2000 topology.subtopologies.source_topics"
     changelogs = Subtopology("0", ["t"], state_changelog_topics=[TopicInfo("c", 0, 1)] * 2_000)
     excessive = StreamsGroupHeartbeatRequest(topology=Topology(0, [changelogs]))
-    assert too_many(excessive) == "more than 2000 topology.subtopologies.state_changelog_topics"
+    assert oversized_array(excessive) == "more than 2000 topology.subtopologies.state_changelog_topics"
 
 
 def test_the_directories_of_a_broker_are_limited() -> None:
     directories = [bytes(16)] * 1_001
-    assert too_many(BrokerRegistrationRequest(log_dirs=directories[1:])) is None
-    assert too_many(BrokerRegistrationRequest(log_dirs=directories)) == "more than 1000 log_dirs"
-    assert too_many(BrokerHeartbeatRequest()) is None
-    assert too_many(BrokerHeartbeatRequest(cordoned_log_dirs=directories)) == "more than 1000 cordoned_log_dirs"
+    assert oversized_array(BrokerRegistrationRequest(log_dirs=directories[1:])) is None
+    assert oversized_array(BrokerRegistrationRequest(log_dirs=directories)) == "more than 1000 log_dirs"
+    assert oversized_array(BrokerHeartbeatRequest()) is None
+    assert oversized_array(BrokerHeartbeatRequest(cordoned_log_dirs=directories)) == "more than 1000 cordoned_log_dirs"
 
 
 def test_a_request_with_few_elements_is_not_split() -> None:
@@ -145,21 +145,21 @@ def test_results_of_a_split_topic_are_joined() -> None:
 
     count = 2 * PART_ELEMENTS + 7
     topics = [ListOffsetsTopic(name, [ListOffsetsPartition(index) for index in range(count)]) for name in "ab"]
-    way = SPLITS[ApiKey.LIST_OFFSETS][0]
+    split = SPLITS[ApiKey.LIST_OFFSETS][0]
     whole, *others = [answered(part, number) for number, part in enumerate(parts_of(ListOffsetsRequest(topics=topics)))]
     for other in others:
-        join(whole, other, way.response_path.split("."))
+        join_responses(whole, other, split.response_path.split("."))
     assert [topic.name for topic in whole.topics] == ["a", "b"]
     assert [[each.partition_index for each in topic.partitions] for topic in whole.topics] == [list(range(count))] * 2
     assert whole.throttle_time_ms == len(others)
 
 
 def test_arrays_handled_in_one_step_have_a_maximum() -> None:
-    assert too_many(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 100)) is None
-    assert too_many(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 101)) == "more than 100 protocols"
+    assert oversized_array(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 100)) is None
+    assert oversized_array(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 101)) == "more than 100 protocols"
     configs = [CreatableTopicConfigs("k", "v")] * 1_000
-    assert too_many(CreateTopicsRequest([CreatableTopic("a", configs=configs), CreatableTopic("b", configs=configs)])) is None
-    assert too_many(CreateTopicsRequest([CreatableTopic("a", configs=configs * 2)])) == "more than 1000 topics.configs"
+    assert oversized_array(CreateTopicsRequest([CreatableTopic("a", configs=configs), CreatableTopic("b", configs=configs)])) is None
+    assert oversized_array(CreateTopicsRequest([CreatableTopic("a", configs=configs * 2)])) == "more than 1000 topics.configs"
 
 
 def test_the_batches_of_all_partitions_of_a_share_acknowledgement_are_limited_together() -> None:
@@ -167,5 +167,5 @@ def test_the_batches_of_all_partitions_of_a_share_acknowledgement_are_limited_to
         given = [AcknowledgementBatch(0, 0, [1])] * batches
         return ShareAcknowledgeRequest(topics=[ShareTopic(b"\0" * 16, [SharePartition(0, given), SharePartition(1, given)])])
 
-    assert too_many(request(9_990)) is None
-    assert too_many(request(10_001)) == "more than 20000 topics.partitions.acknowledgement_batches"
+    assert oversized_array(request(9_990)) is None
+    assert oversized_array(request(10_001)) == "more than 20000 topics.partitions.acknowledgement_batches"

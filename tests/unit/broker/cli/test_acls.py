@@ -72,13 +72,13 @@ def test_it_is_explained_which_rule_decides(broker: RunningBroker, at_rest: bool
         (("add", "--operation", "READ", "--topic", "a"), "--allow or --deny"),
     ],
 )
-def test_what_is_missing_or_unknown_is_told(arguments: tuple[str, ...], problem: str) -> None:
+def test_a_missing_or_unknown_argument_is_named(arguments: tuple[str, ...], problem: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, problem in result.output) == (2, True)
 
 
 @pytest.mark.parametrize(("where", "problem"), [("--data-dir", "has no metadata log"), ("--bootstrap-server", "127.0.0.1:1")])
-def test_what_cannot_be_said_is_told_as_no_denial(tmp_path: Path, where: str, problem: str) -> None:
+def test_an_undecidable_explanation_exits_with_2_not_as_a_denial(tmp_path: Path, where: str, problem: str) -> None:
     arguments = ("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a")
     result = run(*arguments, where, str(tmp_path) if where == "--data-dir" else "127.0.0.1:1")
     assert (result.exit_code, problem in result.output) == (2, True)

@@ -77,7 +77,7 @@ def test_an_error_of_the_user_is_one_line_with_its_exit_code(capsys: pytest.Capt
     assert capsys.readouterr().err == "error: do this instead\n"
 
 
-def test_an_error_code_is_told_by_kafkas_name_and_an_unknown_one_by_its_number() -> None:
+def test_an_error_code_is_shown_by_kafkas_name_and_an_unknown_one_by_its_number() -> None:
     assert name_of(36) == "TOPIC_ALREADY_EXISTS"
     assert name_of(9999) == "error code 9999"
     check(0, "nothing")
@@ -85,7 +85,7 @@ def test_an_error_code_is_told_by_kafkas_name_and_an_unknown_one_by_its_number()
         check(36, "topic 'x'", "why")
 
 
-def test_a_peer_that_does_not_speak_kafka_is_told_so() -> None:
+def test_a_peer_that_does_not_speak_kafka_is_reported_as_such() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -101,7 +101,7 @@ def test_a_peer_that_does_not_speak_kafka_is_told_so() -> None:
         thread.join()
 
 
-def test_who_is_shut_out_by_a_lock_is_told_how_to_come_in_and_who_finds_nobody_how_to_start_one(tmp_path: Path) -> None:
+def test_a_secured_listener_gets_a_hint_at_config_and_a_refused_connection_one_at_ottla_serve(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "data", tls=True) as broker:
         with AdminClient(broker.bootstrap) as cluster, pytest.raises(CliError, match=r"TLS or SASL: .* --config client\.properties"):
             cluster.metadata()
@@ -197,7 +197,7 @@ def test_a_plain_installation_has_help_and_says_which_extra_the_audit_needs(tmp_
 
 
 @pytest.mark.parametrize("command", ["serve", "topics"])
-def test_a_checkout_that_nobody_installed_says_what_to_do(command: str) -> None:
+def test_a_checkout_without_its_dependencies_says_how_to_install_them(command: str) -> None:
     argv = [sys.executable, "-S", "-m", "ottla", command]  # -S: without the packages of this environment
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr

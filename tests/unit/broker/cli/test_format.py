@@ -103,7 +103,7 @@ def test_users_of_a_new_cluster_log_in_and_later_ones_are_decided_by_its_control
         ([], {"no_such": "1"}, "Unknown setting no.such"),
     ],
 )
-def test_what_is_not_for_a_broker_is_refused_and_nothing_is_written(
+def test_options_that_do_not_fit_are_rejected_before_anything_is_written(
     tmp_path: Path, options: list[str], settings: dict[str, str], words: str
 ) -> None:
     refused = formatted(tmp_path, *options, **settings)

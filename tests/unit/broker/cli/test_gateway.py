@@ -163,7 +163,7 @@ def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
     assert "--admin-host needs --admin-port" in failed("--to", "localhost", "--admin-host", "0.0.0.0")
 
 
-def test_clients_need_a_certificate_of_the_given_authority(tmp_path: Path) -> None:
+def test_clients_need_a_certificate_of_the_configured_authority(tmp_path: Path) -> None:
     own, others = Certificates(tmp_path / "own"), Certificates(tmp_path / "others")
     options = ["--tls-certificate", str(own.server), "--tls-client-ca", str(own.ca)]
     with RunningBroker(tmp_path / "data") as broker, gateway(f"{HOST}:{broker.port}", tmp_path / "log", options=options) as process:

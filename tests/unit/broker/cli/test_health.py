@@ -27,7 +27,7 @@ def test_the_address_comes_from_the_brokers_own_settings(tmp_path: Path, monkeyp
         assert main([]) == 0
 
 
-def test_nobody_and_a_broker_that_is_silent_are_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_or_silent_broker_is_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         assert main(["--broker", address, "--timeout", "0.2"]) == 1

@@ -47,7 +47,7 @@ def test_a_forgotten_id_has_no_value() -> None:
     assert shown(None) == {"transactional_id": "tx", "value": None}
 
 
-def test_damage_is_named_and_another_kind_of_record_shown_as_it_is() -> None:
+def test_a_damaged_record_is_reported_and_an_unknown_kind_is_shown_undecoded() -> None:
     damaged = describe_record("__transaction_state", record(b"\x00\x00\x00\x05ab", None))
     assert damaged["decoded"].startswith("not readable")
     assert describe_record("__transaction_state", record(b"\x00\x09x", b"y"))["value"] == "y"

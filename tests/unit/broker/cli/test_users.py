@@ -81,7 +81,7 @@ def test_the_tools_and_the_audit_come_in_by_a_delegation_token(broker: InProcess
     assert proof not in listed.stderr + produced.stderr
 
 
-def test_a_removed_user_that_was_not_there_is_told(broker: InProcessBroker) -> None:
+def test_removing_an_unknown_user_is_an_error(broker: InProcessBroker) -> None:
     done = ottla(broker, broker.client_properties(), "users", "remove", "nobody")
     assert (done.returncode, "RESOURCE_NOT_FOUND" in done.stderr) == (1, True)
 
@@ -95,7 +95,9 @@ def test_a_removed_user_that_was_not_there_is_told(broker: InProcessBroker) -> N
         ({"sasl.oauthbearer.token.endpoint.url": "x"}, "is not understood"),
     ],
 )
-def test_a_configuration_that_does_not_do_is_told_in_a_line(broker: InProcessBroker, changed: dict[str, str], words: str) -> None:
+def test_an_unusable_client_configuration_is_reported_without_a_traceback_or_password(
+    broker: InProcessBroker, changed: dict[str, str], words: str
+) -> None:
     done = ottla(broker, {**broker.client_properties(), **changed}, "topics", "list")
     assert done.returncode in {1, 2}
     assert words in done.stderr

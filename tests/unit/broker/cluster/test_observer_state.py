@@ -276,16 +276,16 @@ def test_observers_start_with_different_bootstrap_servers() -> None:
 def test_the_voters_record_provides_a_missing_leader_endpoint() -> None:
     state = observer()
     assert state.handle_response(SEED, answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, endpoints=()), 0) == []
-    state.know({1: ONE})
+    state.update_voters({1: ONE})
     assert state.handle_response(SEED, answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, endpoints=()), 0) == [SaveElection(Election(5, 1))]
 
 
 def test_a_leader_without_endpoint_is_used_when_the_voters_are_known() -> None:
     state = observer(leader=1)
     assert state.leader is None
-    state.know({2: TWO})
+    state.update_voters({2: TWO})
     assert state.leader is None
-    state.know({1: ONE, 2: TWO})
+    state.update_voters({1: ONE, 2: TWO})
     assert next_request(state).peer == ONE
-    state.know({2: TWO})
+    state.update_voters({2: TWO})
     assert state.leader == ONE

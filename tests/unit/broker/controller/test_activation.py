@@ -50,14 +50,14 @@ def test_a_new_log_starts_with_the_records_of_kafka_4_4(empty: ControllerState) 
         ConfigRecord(4, "", "min.insync.replicas", "2"),
         EndTransactionRecord(),
     ]
-    empty.carry_out(effects, 1)
+    empty.apply(effects, 1)
     assert empty.has_elr
     assert empty.metadata_level == 33
 
 
 def test_a_new_log_contains_the_users_of_the_format(empty: ControllerState) -> None:
     user = UserScramCredentialRecord("alice", 1, b"salt", b"stored", b"server", 4096)
-    empty.carry_out(activate(empty, [FeatureLevelRecord(METADATA_VERSION, 33), user]), 1)
+    empty.apply(activate(empty, [FeatureLevelRecord(METADATA_VERSION, 33), user]), 1)
     assert empty.image.scram == {(1, "alice"): user}
 
 

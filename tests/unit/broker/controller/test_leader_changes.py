@@ -20,7 +20,7 @@ from ottla.broker.controller.leader_changes import (
     broker_unfenced,
     broker_unregistered,
     directories_failed,
-    leads_something,
+    leads_any_partition,
     replicas_lost,
 )
 from ottla.broker.core.effects import Effects
@@ -194,7 +194,7 @@ def test_only_the_given_lost_replicas_lose_their_leadership() -> None:
 def test_a_broker_with_one_leadership_leads_partitions() -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2), replicas(2, 1))
-    assert [leads_something(live.state, broker_id) for broker_id in (1, 2, 3)] == [True, True, False]
+    assert [leads_any_partition(live.state, broker_id) for broker_id in (1, 2, 3)] == [True, True, False]
 
 
 def test_partition_changes_are_ordered_by_topic_and_index() -> None:

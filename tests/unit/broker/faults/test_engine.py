@@ -23,7 +23,7 @@ def test_without_a_rule_nothing_is_asked() -> None:
 
 def test_every_rule_counts_the_request() -> None:
     faults = Faults([parse_rule("drop-ack"), parse_rule("drop-ack:api=Fetch"), parse_rule("hold-response")])
-    assert [rule.name for rule in faults.met_by(END)] == ["drop-ack-1", "hold-response-3"]
+    assert [rule.name for rule in faults.rules_hitting(END)] == ["drop-ack-1", "hold-response-3"]
     assert faults.report() == [
         "drop-ack:name=drop-ack-1: 1 of 1 hit",
         "drop-ack:api=FETCH,name=drop-ack-2: 0 of 0 hit",
@@ -46,7 +46,7 @@ def test_of_two_rules_that_exclude_each_other_each_has_its_own_request(first: st
         faults = Faults([parse_rule(first), parse_rule(second)])
         one, other = faults.rules
         one.times, other.times, other.after = 1, 1, after
-        assert [faults.met_by(END) for _ in range(3)] == [[one], [other], []]
+        assert [faults.rules_hitting(END) for _ in range(3)] == [[one], [other], []]
 
 
 def test_a_name_belongs_to_one_rule() -> None:
@@ -64,10 +64,10 @@ def test_a_name_that_is_made_up_is_nobody_elses() -> None:
 
 def test_what_was_not_met_is_named() -> None:
     faults = Faults([parse_rule("drop-ack:times=2"), parse_rule("hold-response")])
-    faults.met_by(END)
+    faults.rules_hitting(END)
     with pytest.raises(AssertionError, match=r"drop-ack:times=2,name=drop-ack-1: 1 of 1 hit$"):
         faults.assert_consumed()
-    faults.met_by(END)
+    faults.rules_hitting(END)
     faults.assert_consumed()
 
 
@@ -135,11 +135,11 @@ def test_after_the_last_observer_has_left_requests_need_not_ask() -> None:
     assert seen == []
 
 
-def test_the_client_that_is_spared_meets_no_rule_and_is_not_counted() -> None:
+def test_no_rule_without_a_client_id_hits_or_counts_requests_of_an_exempt_client() -> None:
     faults = Faults([parse_rule("drop-ack:name=lost")])
-    faults.spared = frozenset({"examiner"})
-    assert faults.met_by(Subject(ApiKey.PRODUCE, "examiner", 1)) == []
+    faults.exempt_client_ids = frozenset({"examiner"})
+    assert faults.rules_hitting(Subject(ApiKey.PRODUCE, "examiner", 1)) == []
     assert faults.get("lost").seen == 0
-    assert [rule.name for rule in faults.met_by(END)] == ["lost"]
+    assert [rule.name for rule in faults.rules_hitting(END)] == ["lost"]
     faults.add(parse_rule("drop-request:client_id=exam*,name=meant"))
-    assert [rule.name for rule in faults.met_by(Subject(ApiKey.PRODUCE, "examiner", 1))] == ["meant"]
+    assert [rule.name for rule in faults.rules_hitting(Subject(ApiKey.PRODUCE, "examiner", 1))] == ["meant"]

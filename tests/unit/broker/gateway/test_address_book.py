@@ -17,40 +17,40 @@ def book() -> AddressBook:
 
 def test_a_broker_keeps_its_port_when_it_moves_and_is_then_dialled_at_its_new_address() -> None:
     made = book()
-    assert made.exchange("gw", 1, "a", 9092) == ("gw", 20_001)
+    assert made.translate("gw", 1, "a", 9092) == ("gw", 20_001)
     assert made.candidates(1) == [("a", 9092)]
-    assert made.exchange("gw", 1, "c", 9999) == ("gw", 20_001)
+    assert made.translate("gw", 1, "c", 9999) == ("gw", 20_001)
     assert made.candidates(1) == [("c", 9999)]
     assert made.ports == {1: 20_001}
 
 
 def test_any_broker_is_one_of_the_given_ones_or_else_one_that_is_known() -> None:
     made = book()
-    made.exchange("gw", 7, "c", 9092)
-    made.exchange("gw", 8, "b", 9092)
+    made.translate("gw", 7, "c", 9092)
+    made.translate("gw", 8, "b", 9092)
     assert made.candidates(None) == [("a", 9092), ("b", 9092), ("c", 9092)]
 
 
 @pytest.mark.parametrize(("node_id", "host", "port"), [(-1, "", -1), (1, "", 9092), (1, "a", 0), (1, "a", 65_536), (-2, "a", 9092)])
 def test_an_entry_that_names_no_broker_gets_no_port(node_id: int, host: str, port: int) -> None:
     made = book()
-    assert made.exchange("gw", node_id, host, port) == (host, port)
+    assert made.translate("gw", node_id, host, port) == (host, port)
     assert made.ports == {}
 
 
 def test_a_cluster_that_names_brokers_without_end_is_not_trusted() -> None:
     made = book()
     for node_id in range(limits.GATEWAY_NODES_MAX):
-        made.exchange("gw", node_id, "a", 9092)
+        made.translate("gw", node_id, "a", 9092)
     with pytest.raises(ProtocolError, match="more than"):
-        made.exchange("gw", limits.GATEWAY_NODES_MAX, "a", 9092)
-    assert made.exchange("gw", 5, "a", 9092) == ("gw", 20_005)
+        made.translate("gw", limits.GATEWAY_NODES_MAX, "a", 9092)
+    assert made.translate("gw", 5, "a", 9092) == ("gw", 20_005)
 
 
 @pytest.mark.parametrize("host", ["h" * (limits.GATEWAY_HOST_CHARS + 1), "a\0b", "a\n"], ids=["long", "NUL", "newline"])
 def test_an_impossible_host_name_is_not_trusted(host: str) -> None:
     with pytest.raises(ProtocolError, match="impossible host name"):
-        book().exchange("gw", 1, host, 9092)
+        book().translate("gw", 1, host, 9092)
 
 
 def test_a_broker_without_a_free_port_ends_the_connection_that_names_it() -> None:
@@ -58,7 +58,7 @@ def test_a_broker_without_a_free_port_ends_the_connection_that_names_it() -> Non
         raise OSError(errno.EMFILE, "too many open files")
 
     with pytest.raises(ProtocolError, match="no port for broker 3"):
-        AddressBook(BOOTSTRAP, none).exchange("gw", 3, "a", 9092)
+        AddressBook(BOOTSTRAP, none).translate("gw", 3, "a", 9092)
 
 
 def test_the_ids_of_topics_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.gateway.frame_stream import FrameFate, FrameStream
+from ottla.broker.gateway.frame_stream import FrameDecision, FrameStream
 from ottla.protocol.errors import FrameTooLarge
 
 PASS, COLLECT = b"p", b"c"
@@ -17,17 +17,17 @@ def framed(frame: bytes) -> bytes:
 
 
 class Taken:
-    """A frame stream that reads each frame's fate from its second byte, so that the decision needs two bytes. Collected frames are sent on
-    in capitals, which shows their place among those that pass."""
+    """A frame stream that reads each frame's decision from its second byte, so that the decision needs two bytes. Collected frames are
+    sent on in capitals, which shows their place among those that pass."""
 
     def __init__(self, max_collected: int = 1_000) -> None:
         self.out: list[bytes | bytearray | memoryview] = []
         self.stream = FrameStream(self.decide, self.take, max_collected)
 
-    def decide(self, buf: memoryview, start: int, end: int, size: int) -> FrameFate:
+    def decide(self, buf: memoryview, start: int, end: int, size: int) -> FrameDecision:
         if end - start < 2:
-            return FrameFate.PASS if size < 2 else FrameFate.MORE
-        return FrameFate.COLLECT if bytes(buf[start + 1 : start + 2]) == COLLECT else FrameFate.PASS
+            return FrameDecision.PASS if size < 2 else FrameDecision.MORE
+        return FrameDecision.COLLECT if bytes(buf[start + 1 : start + 2]) == COLLECT else FrameDecision.PASS
 
     def take(self, frame: memoryview) -> None:
         self.out.append(framed(bytes(frame).upper()))
@@ -87,9 +87,9 @@ def test_a_frame_that_waits_is_looked_at_again_after_resume_and_nothing_behind_i
     taken = Taken()
     waits = [True]
 
-    def decide(buf: memoryview, start: int, end: int, size: int) -> FrameFate:
+    def decide(buf: memoryview, start: int, end: int, size: int) -> FrameDecision:
         if waits[0] and end > start and buf[start] == ord("w"):
-            return FrameFate.WAIT
+            return FrameDecision.WAIT
         return taken.decide(buf, start, end, size)
 
     taken.stream = FrameStream(decide, taken.take, 1_000)

@@ -19,7 +19,7 @@ from ottla.broker.faults.rules import NEEDS_A_BROKER, parse_rule
 from ottla.broker.faults.wire_log import document
 from ottla.broker.gateway.address_book import AddressBook, ClientsView
 from ottla.broker.gateway.interception import Interception
-from ottla.broker.gateway.passage import Passage
+from ottla.broker.gateway.session import GatewaySession
 from ottla.protocol.codec import decode_response, encode_request, encode_response
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -44,22 +44,22 @@ class Harness:
         self.faults = Faults(map(parse_rule, rules), refused=NEEDS_A_BROKER)
         self.interception = Interception(self.faults, Clock(), Timers(), BOOK.topic_name)
         self.to_client, self.to_cluster = b"", b""
-        self.passage = Passage(ClientsView(BOOK, "gw"), self.interception, 1, self.changed)
+        self.session = GatewaySession(ClientsView(BOOK, "gw"), self.interception, 1, self.changed)
 
     def changed(self) -> None:
-        self.passage.resume()
+        self.session.resume()
         self.take()
 
     def take(self) -> None:
-        self.to_client += b"".join(self.passage.take_to_client())
-        self.to_cluster += b"".join(self.passage.take_to_cluster())
+        self.to_client += b"".join(self.session.take_to_client())
+        self.to_cluster += b"".join(self.session.take_to_cluster())
 
     async def ask(self, data: bytes) -> None:
-        self.passage.from_client(data)
+        self.session.from_client(data)
         await self.settled()
 
     async def answer(self, data: bytes) -> None:
-        self.passage.from_cluster(data)
+        self.session.from_cluster(data)
         await self.settled()
 
     async def settled(self) -> None:
@@ -211,7 +211,7 @@ async def test_other_connections_are_served_while_a_response_of_10000_partitions
 
 async def test_one_large_response_is_decoded_at_a_time_and_the_next_one_while_it_is_encoded(threads: HeldThreads) -> None:
     harness, other = Harness("throttle:ms=5"), Harness()
-    other.passage = Passage(ClientsView(BOOK, "gw"), harness.interception, 2, other.changed)
+    other.session = GatewaySession(ClientsView(BOOK, "gw"), harness.interception, 2, other.changed)
     for each in (harness, other):
         await each.ask(request(MetadataRequest(None), 12, 1))
         await each.answer(response(large_metadata(), 12, 1))
@@ -233,18 +233,18 @@ async def test_a_response_that_cannot_be_decoded_ends_the_connection(threads: He
     if size > limits.DECODED_AT_ONCE_BYTES:
         threads.run()
         await harness.settled()
-    assert (harness.passage.ends, harness.to_client) == (True, b"")
+    assert (harness.session.ends, harness.to_client) == (True, b"")
 
 
 async def test_a_late_request_needs_the_cluster_until_it_is_answered() -> None:
     harness = Harness("late-request:api=Heartbeat,name=late")
     await harness.ask(BEAT)
-    assert (harness.passage.ends, harness.passage.needs_cluster, harness.to_cluster) == (True, True, b"")
+    assert (harness.session.ends, harness.session.needs_cluster, harness.to_cluster) == (True, True, b"")
     harness.faults.release("late")
     await harness.settled()
     assert harness.to_cluster == BEAT
     await harness.answer(BEATEN)
-    assert not harness.passage.needs_cluster
+    assert not harness.session.needs_cluster
     assert harness.to_client == b""
 
 
@@ -252,11 +252,11 @@ async def test_a_late_request_needs_the_cluster_until_it_is_answered() -> None:
 async def test_a_cluster_that_closes_ends_what_is_asked_of_it(when: str) -> None:
     harness = Harness("hold-request:name=h" if when == "held" else "throttle:ms=1")
     await harness.ask(BEAT)
-    harness.passage.lose_cluster()
+    harness.session.lose_cluster()
     harness.faults.release()
     await harness.settled()
-    assert harness.passage.ends
-    assert not harness.passage.needs_cluster
+    assert harness.session.ends
+    assert not harness.session.needs_cluster
 
 
 async def test_api_versions_of_an_older_cluster_is_answered_in_its_version() -> None:
@@ -273,4 +273,4 @@ async def test_a_stop_ends_everything_that_waits() -> None:
     await harness.answer(BEATEN)
     await harness.interception.stop()
     await harness.settled()
-    assert harness.passage.ends
+    assert harness.session.ends

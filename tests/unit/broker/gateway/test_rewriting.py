@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.core import limits
 from ottla.broker.gateway.address_book import AddressBook, ClientsView
-from ottla.broker.gateway.rewriting import at_once, is_rewritten, is_understood, newer_client_response, rewritten
+from ottla.broker.gateway.rewriting import is_rewritten, is_understood, newer_client_response, rewritten, run_steps
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_response, encode_response, response_class
 from ottla.protocol.error_codes import ErrorCode
@@ -33,7 +33,7 @@ VIEW = ClientsView(AddressBook([], lambda node_id: 20_000 + node_id), "gw")
 
 def made_of(api_key: int, version: int, frame: memoryview, view: ClientsView = VIEW) -> list[Buffer]:
     """Return the buffers that the gateway sends in place of a response frame."""
-    return at_once(rewritten(api_key, version, frame, view))
+    return run_steps(rewritten(api_key, version, frame, view))
 
 
 def through(response: Any, version: int) -> Any:

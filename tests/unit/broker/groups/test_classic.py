@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, Leaving
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, LeavingMember
 from ottla.broker.groups.group_records import GroupMetadataValue, MemberMetadata
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState
@@ -118,7 +118,7 @@ def test_a_session_expires_without_heartbeats(driver: GroupDriver) -> None:
 
 def test_silent_static_members_without_a_rebalance_timeout_are_checked_at_intervals(driver: GroupDriver) -> None:
     static, dynamic = driver.stable("i1", None, rebalance_timeout_ms=0)
-    driver.leave(Leaving(dynamic))
+    driver.leave(LeavingMember(dynamic))
     looked = 0
     while driver.mono_ms < 5_000 and looked < 100:
         deadline = driver.group.next_deadline()
@@ -182,7 +182,7 @@ def test_a_new_members_waiting_join_expires_after_five_minutes(driver: GroupDriv
 
 def test_a_leave_triggers_a_rebalance_of_the_other_members(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
-    assert driver.leave(Leaving(leader)) == [ErrorCode.NONE]
+    assert driver.leave(LeavingMember(leader)) == [ErrorCode.NONE]
     assert driver.heartbeat(follower) is ErrorCode.REBALANCE_IN_PROGRESS
     answer = driver.joined(driver.join(follower))
     assert (answer.leader, answer.generation) == (follower, 3)
@@ -190,7 +190,7 @@ def test_a_leave_triggers_a_rebalance_of_the_other_members(driver: GroupDriver) 
 
 def test_the_last_leave_empties_the_group_and_increments_the_generation(driver: GroupDriver) -> None:
     (member,) = driver.stable(None)
-    driver.leave(Leaving(member))
+    driver.leave(LeavingMember(member))
     assert driver.group.state is ClassicState.EMPTY
     assert driver.group.generation == 2
     empty = driver.records[-1]
@@ -200,14 +200,16 @@ def test_the_last_leave_empties_the_group_and_increments_the_generation(driver: 
 
 def test_each_leaving_member_gets_its_own_error(driver: GroupDriver) -> None:
     static, dynamic = driver.stable("i1", None)
-    errors = driver.leave(Leaving("", "i1"), Leaving("nobody"), Leaving("", "i9"), Leaving("x", "i1"), Leaving(dynamic))
+    errors = driver.leave(
+        LeavingMember("", "i1"), LeavingMember("nobody"), LeavingMember("", "i9"), LeavingMember("x", "i1"), LeavingMember(dynamic)
+    )
     assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE]
     assert static not in driver.group.members
 
 
 def test_a_leave_with_another_members_instance_id_is_fenced(driver: GroupDriver) -> None:
     static, dynamic = driver.stable("i1", None)
-    assert driver.leave(Leaving(dynamic, "i1")) == [ErrorCode.FENCED_INSTANCE_ID]
+    assert driver.leave(LeavingMember(dynamic, "i1")) == [ErrorCode.FENCED_INSTANCE_ID]
     assert static in driver.group.members
     assert dynamic in driver.group.members
 
@@ -215,7 +217,7 @@ def test_a_leave_with_another_members_instance_id_is_fenced(driver: GroupDriver)
 def test_a_leave_answers_the_members_waiting_join(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     parked = driver.join(leader)
-    assert driver.leave(Leaving(leader)) == [ErrorCode.NONE]
+    assert driver.leave(LeavingMember(leader)) == [ErrorCode.NONE]
     assert driver.joined(parked).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert follower in driver.group.members
 
@@ -223,7 +225,7 @@ def test_a_leave_answers_the_members_waiting_join(driver: GroupDriver) -> None:
 def test_a_leave_completes_a_join_phase_that_waited_only_for_that_member(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     parked = driver.join(leader)
-    driver.leave(Leaving(follower))
+    driver.leave(LeavingMember(follower))
     assert driver.joined(parked).generation == 3
 
 
@@ -274,11 +276,11 @@ def test_a_failed_write_makes_every_member_rejoin(driver: GroupDriver) -> None:
     driver.join(follower)
     waiting = driver.sync(follower)
     before = driver.group.generation
-    from ottla.broker.groups.classic import Syncing
+    from ottla.broker.groups.classic import SyncRequest
 
-    outcome = driver.group.sync(Syncing(member_id=leader, generation=before), 99, driver.now)
-    assert {reply.caller for reply in outcome.replies} == {waiting, 99}, "the runtime fails these"
-    driver.take(driver.group.abandon(driver.now))
+    outcome = driver.group.sync(SyncRequest(member_id=leader, generation=before), 99, driver.now)
+    assert {reply.request_key for reply in outcome.replies} == {waiting, 99}, "the runtime fails these"
+    driver.take(driver.group.on_write_failed(driver.now))
     assert driver.group.state is ClassicState.PREPARING_REBALANCE
     assert driver.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
     driver.join(leader)
@@ -332,11 +334,11 @@ def test_a_group_of_another_protocol_type_has_no_subscribed_topics(driver: Group
 
 
 def test_a_dead_group_answers_coordinator_errors(driver: GroupDriver) -> None:
-    driver.group.die()
+    driver.group.mark_dead()
     assert driver.joined(driver.join()).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.synced(driver.sync("m")).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.heartbeat("m") is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert driver.leave(Leaving("m")) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert driver.leave(LeavingMember("m")) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert driver.group.check_offset_commit("", None, -1, transactional=False) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 

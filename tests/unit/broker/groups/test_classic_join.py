@@ -9,7 +9,7 @@ from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.classic_groups import RANGE, GroupDriver, joining, subscription
+from tests.support.classic_groups import RANGE, GroupDriver, join_request, subscription
 
 STICKY = JoinProtocol("sticky", subscription("t"))
 
@@ -51,17 +51,17 @@ def test_a_member_without_a_common_protocol_is_refused(driver: GroupDriver, chan
 def test_the_protocol_with_most_votes_among_those_that_all_support_is_chosen() -> None:
     driver = GroupDriver(initial_delay_ms=100)
     both = (STICKY, RANGE[0])
-    callers = [driver.join(protocols=both), driver.join(protocols=both), driver.join(protocols=(RANGE[0], STICKY))]
+    request_keys = [driver.join(protocols=both), driver.join(protocols=both), driver.join(protocols=(RANGE[0], STICKY))]
     driver.pass_ms(100)
     driver.pass_ms(100)
-    assert {driver.joined(caller).protocol_name for caller in callers} == {"sticky"}
+    assert {driver.joined(request_key).protocol_name for request_key in request_keys} == {"sticky"}
 
 
 def test_a_protocol_that_a_member_does_not_support_is_not_chosen() -> None:
     driver = GroupDriver(initial_delay_ms=100)
-    callers = [driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=RANGE)]
+    request_keys = [driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=RANGE)]
     driver.pass_ms(200)
-    assert {driver.joined(caller).protocol_name for caller in callers} == {"range"}
+    assert {driver.joined(request_key).protocol_name for request_key in request_keys} == {"range"}
 
 
 # --- KIP-394 ----------------------------------------------------------------------------------------------------------------------
@@ -107,11 +107,11 @@ def test_the_first_generation_does_not_wait_for_a_new_id(driver: GroupDriver) ->
 
 
 def test_a_pending_member_can_leave() -> None:
-    from ottla.broker.groups.classic import Leaving
+    from ottla.broker.groups.classic import LeavingMember
 
     driver = GroupDriver()
     pending = driver.joined(driver.join(require_known_member_id=True)).member_id
-    assert driver.leave(Leaving(pending)) == [ErrorCode.NONE]
+    assert driver.leave(LeavingMember(pending)) == [ErrorCode.NONE]
     assert driver.joined(driver.join(pending)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -221,10 +221,10 @@ def test_a_static_member_that_does_not_rejoin_is_kept(driver: GroupDriver) -> No
 def test_the_join_phase_continues_while_only_absent_static_members_are_left(driver: GroupDriver) -> None:
     long = {"session_timeout_ms": 1_000_000}
     static, dynamic = driver.stable("i1", None, **long)
-    from ottla.broker.groups.classic import Leaving
+    from ottla.broker.groups.classic import LeavingMember
 
     generation = driver.group.generation
-    driver.leave(Leaving(dynamic))
+    driver.leave(LeavingMember(dynamic))
     driver.pass_ms(100_000)
     assert (driver.group.state, driver.group.generation) == (ClassicState.PREPARING_REBALANCE, generation)
     answer = driver.joined(driver.join(static, instance_id="i1", **long))
@@ -315,9 +315,9 @@ def test_a_failed_write_of_a_new_id_changes_nothing() -> None:
 
     driver = GroupDriver()
     _, static = driver.stable(None, "i1")
-    outcome = join(driver.group, joining(new_member_id="new", instance_id="i1"), 99, driver.now)
+    outcome = join(driver.group, join_request(new_member_id="new", instance_id="i1"), 99, driver.now)
     assert outcome.record is not None
-    driver.take(driver.group.abandon(driver.now))
+    driver.take(driver.group.on_write_failed(driver.now))
     assert driver.heartbeat(static, instance_id="i1") is ErrorCode.NONE
     assert "new" not in driver.group.members
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.classic import Leaving
+from ottla.broker.groups.classic import LeavingMember
 from ottla.broker.groups.consumer_member import Assignment
 from ottla.broker.groups.embedded_protocol import read_assignment
 from ottla.broker.groups.modern import ModernState
@@ -144,16 +144,16 @@ def test_a_sync_of_an_older_epoch_gets_rebalance_in_progress(driver: GroupsDrive
 def test_each_member_of_a_leave_gets_its_result(driver: GroupsDriver) -> None:
     member_id, _ = settled(driver)
     epoch = driver.group.epoch
-    assert driver.classic_leave(Leaving(member_id), Leaving("stranger")) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert driver.classic_leave(LeavingMember(member_id), LeavingMember("stranger")) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert set(driver.group.members) == {"new"}
     assert driver.group.epoch == epoch + 1
-    assert driver.classic_leave(Leaving(member_id)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert driver.classic_leave(LeavingMember(member_id)) == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert driver.group.epoch == epoch + 1
 
 
 def test_a_leave_can_remove_a_consumer_protocol_member(driver: GroupsDriver) -> None:
     settled(driver)
-    assert driver.classic_leave(Leaving("new")) == [ErrorCode.NONE]
+    assert driver.classic_leave(LeavingMember("new")) == [ErrorCode.NONE]
     assert "new" not in {member.member_id for member in driver.classic.members}
 
 
@@ -165,7 +165,7 @@ def test_member_id_required_is_checked_before_the_subscription(driver: GroupsDri
 
 def test_a_static_member_can_be_removed_by_instance_id(driver: GroupsDriver) -> None:
     driver.joined(instance_id="i")
-    assert driver.classic_leave(Leaving("", "i")) == [ErrorCode.NONE]
+    assert driver.classic_leave(LeavingMember("", "i")) == [ErrorCode.NONE]
     assert set(driver.group.members) == {"new"}
 
 

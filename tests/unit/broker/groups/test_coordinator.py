@@ -9,15 +9,15 @@ import pytest
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Syncing
-from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, LeavingMember, SyncRequest
+from ottla.broker.groups.classic_join import JoinRequest
 from ottla.broker.groups.coordinator import Commit, FetchedOffset, GroupCoordinator, GroupsConfig, OffsetToCommit
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, OffsetCommitKey
 from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.classic_groups import WALL_MS, joining, subscription
+from tests.support.classic_groups import WALL_MS, join_request, subscription
 
 T = TypeVar("T")
 DAY_MS = 24 * 60 * 60 * 1000
@@ -49,7 +49,7 @@ class Driver:
         return fetched
 
     def member(self, topics: Sequence[str] = ("t",), protocol_type: str = "consumer", session_timeout_ms: int = 10_000) -> str:
-        joining = Joining(
+        join_request = JoinRequest(
             member_id="",
             new_member_id="m",
             client_id="c",
@@ -59,14 +59,14 @@ class Driver:
             protocol_type=protocol_type,
             protocols=(JoinProtocol("range", subscription(*topics)),),
         )
-        ((_, answer),) = self.run(self.machine.join("g", joining, 1, self.now))
+        ((_, answer),) = self.run(self.machine.join("g", join_request, 1, self.now))
         assert isinstance(answer, JoinGroupResult)
         if answer.error is ErrorCode.NONE:
-            self.run(self.machine.sync("g", Syncing(member_id="m", generation=answer.generation, assignments={"m": b"a"}), 2, self.now))
+            self.run(self.machine.sync("g", SyncRequest(member_id="m", generation=answer.generation, assignments={"m": b"a"}), 2, self.now))
         return answer.error.name if answer.error else "m"
 
     def leave(self) -> None:
-        self.run(self.machine.leave("g", [Leaving("m")], self.now)[1])
+        self.run(self.machine.leave("g", [LeavingMember("m")], self.now)[1])
 
 
 def at(partition: int, offset: int, *, topic: str = "t", metadata: str | None = None) -> OffsetToCommit:
@@ -287,7 +287,7 @@ def test_an_offset_with_a_pending_one_does_not_expire_and_keeps_its_group(driver
 def test_a_group_with_a_pending_member_is_not_deleted(driver: Driver) -> None:
     driver.machine.join(
         "g",
-        Joining(
+        JoinRequest(
             member_id="",
             new_member_id="m",
             client_id="c",
@@ -315,14 +315,14 @@ def test_the_session_timeout_must_be_within_its_bounds(timeout_ms: int, fits: bo
 
 def test_requests_for_unknown_or_empty_group_ids_are_refused(driver: Driver) -> None:
     machine, now = driver.machine, driver.now
-    syncing = Syncing(member_id="m", generation=1)
-    assert machine.sync("", syncing, 1, now).response[0].result.error is ErrorCode.INVALID_GROUP_ID
-    assert machine.sync("g", syncing, 1, now).response[0].result.error is ErrorCode.UNKNOWN_MEMBER_ID
+    sync_request = SyncRequest(member_id="m", generation=1)
+    assert machine.sync("", sync_request, 1, now).response[0].result.error is ErrorCode.INVALID_GROUP_ID
+    assert machine.sync("g", sync_request, 1, now).response[0].result.error is ErrorCode.UNKNOWN_MEMBER_ID
     assert machine.heartbeat("", "m", None, 1, now) is ErrorCode.INVALID_GROUP_ID
     assert machine.heartbeat("g", "m", None, 1, now) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert machine.leave("g", [Leaving("m")], now)[0] == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert machine.leave("g", [LeavingMember("m")], now)[0] == [ErrorCode.UNKNOWN_MEMBER_ID]
     with pytest.raises(Rejected):
-        machine.leave("", [Leaving("m")], now)
+        machine.leave("", [LeavingMember("m")], now)
     assert machine.groups == {}
 
 
@@ -360,7 +360,7 @@ def test_tombstones_of_unknown_keys_are_ignored() -> None:
 )
 def test_the_first_record_of_a_classic_group_creates_it(changes: dict[str, Any], delay_ms: int) -> None:
     driver = Driver(GroupsConfig(classic=ClassicConfig(initial_rebalance_delay_ms=delay_ms)))
-    driver.run(driver.machine.join("g", joining(**changes), 1, driver.now))
+    driver.run(driver.machine.join("g", join_request(**changes), 1, driver.now))
     assert [record for record, _ in driver.log] == [GroupRecord(GroupMetadataKey("g"), GroupMetadataValue(current_state_timestamp=WALL_MS))]
     restored = GroupCoordinator(GroupsConfig())
     restored.apply(driver.log[0][0], 0)
@@ -369,7 +369,7 @@ def test_the_first_record_of_a_classic_group_creates_it(changes: dict[str, Any],
 
 def test_the_first_record_keeps_members_that_joined_meanwhile() -> None:
     driver = Driver(GroupsConfig(classic=ClassicConfig(initial_rebalance_delay_ms=0)))
-    (reply,) = driver.run(driver.machine.join("g", joining(), 1, driver.now))
+    (reply,) = driver.run(driver.machine.join("g", join_request(), 1, driver.now))
     assert isinstance(reply.result, JoinGroupResult)
     group = driver.machine.groups["g"]
     assert isinstance(group, ClassicGroup)
@@ -380,5 +380,5 @@ def test_the_first_record_keeps_members_that_joined_meanwhile() -> None:
 def test_a_simple_groups_first_record_is_its_first_generation() -> None:
     driver = Driver(GroupsConfig(classic=ClassicConfig(initial_rebalance_delay_ms=0)))
     driver.commit(OffsetToCommit("t", 0, 1))
-    driver.run(driver.machine.join("g", joining(), 1, driver.now))
+    driver.run(driver.machine.join("g", join_request(), 1, driver.now))
     assert len(driver.log) == 1

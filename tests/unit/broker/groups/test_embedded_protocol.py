@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.groups.embedded_protocol import (
-    assigned_places,
+    assigned_partitions,
     carries_user_data,
     owned_of,
     read_assignment,
@@ -56,9 +56,9 @@ def test_an_empty_assignment_has_no_bytes() -> None:
 
 def test_an_assignment_of_another_protocol_type_is_empty() -> None:
     written = write_assignment({T: frozenset({0, 2})}, subscription("t"), TOPICS)
-    assert assigned_places(written) == [("t", 0), ("t", 2)]
-    assert assigned_places(b"") == []
-    assert assigned_places(b"\0\1\xff\xff\xff\xff\xff") == []
+    assert assigned_partitions(written) == [("t", 0), ("t", 2)]
+    assert assigned_partitions(b"") == []
+    assert assigned_partitions(b"\0\1\xff\xff\xff\xff\xff") == []
 
 
 def test_only_nonempty_assignor_bytes_are_user_data() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.classic import ClassicGroup, Leaving
+from ottla.broker.groups.classic import ClassicGroup, LeavingMember
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.broker.groups.embedded_protocol import read_assignment, write_assignment
@@ -73,7 +73,7 @@ def test_a_converted_group_is_balanced_over_its_three_members() -> None:
 def test_a_conversion_makes_waiting_classic_members_rejoin(driver: GroupsDriver) -> None:
     first = driver.joined()
     driver.classic_join(new_member_id="second")
-    waiting = driver.last_caller
+    waiting = driver.last_request_key
     driver.join("new")
     answer = driver.replies[waiting]
     assert isinstance(answer, JoinGroupResult)
@@ -84,7 +84,7 @@ def test_a_conversion_makes_waiting_classic_members_rejoin(driver: GroupsDriver)
 def test_a_refused_conversion_keeps_waiting_joins(driver: GroupsDriver) -> None:
     first = driver.joined()
     driver.classic_join(new_member_id="second")
-    waiting = driver.last_caller
+    waiting = driver.last_request_key
     assert driver.refused("new", 0, topic_regex="(", topic_names=None, rebalance_timeout_ms=1, owned={}) is (
         ErrorCode.INVALID_REGULAR_EXPRESSION
     )
@@ -132,13 +132,13 @@ def test_a_refused_consumer_protocol_member_keeps_waiting_joins_and_syncs() -> N
     assert driver.classic_join() is None
     with pytest.raises(Rejected):
         driver.join("new")
-    assert driver.last_caller not in driver.replies
+    assert driver.last_request_key not in driver.replies
 
 
 def test_removing_the_last_consumer_protocol_member_converts_the_group_to_classic() -> None:
     driver, _ = with_classic_pair()
     driver.join("new")
-    assert driver.classic_leave(Leaving("new")) == [ErrorCode.NONE]
+    assert driver.classic_leave(LeavingMember("new")) == [ErrorCode.NONE]
     assert driver.classic.state is ClassicState.PREPARING_REBALANCE
 
 

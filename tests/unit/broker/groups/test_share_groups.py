@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.classic_join import JoinRequest
 from ottla.broker.groups.coordinator import Commit
 from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.groups.roster import JoinProtocol
@@ -33,7 +33,7 @@ def test_new_partitions_are_initialized_once() -> None:
     assert driver.group.partitions.initializing == {T: BOTH}
     driver.beat("a", 2)
     assert driver.last.start_offsets == {}, "the initialization is under way"
-    driver.take(driver.machine.shares.initialized("g", {T: frozenset({0, 1})}, driver.now).records)
+    driver.take(driver.machine.shares.mark_initialized("g", {T: frozenset({0, 1})}, driver.now).records)
     assert (driver.group.partitions.initializing, driver.group.partitions.initialized) == ({}, {T: BOTH})
 
 
@@ -48,7 +48,7 @@ def test_an_initialization_without_result_is_begun_again() -> None:
 def test_a_failed_initialization_is_begun_again_at_once() -> None:
     driver = ShareDriver()
     driver.join("a")
-    driver.take(driver.machine.shares.not_initialized("g", {T: frozenset({0, 1})}, driver.now).records)
+    driver.take(driver.machine.shares.mark_uninitialized("g", {T: frozenset({0, 1})}, driver.now).records)
     assert driver.group.partitions.initializing == {}
     driver.beat("a", 2)
     assert set(driver.last.start_offsets) == {(T, 0), (T, 1)}
@@ -101,7 +101,7 @@ def test_deleted_offsets_are_forgotten_when_the_share_coordinator_has_deleted_th
     assert (driver.group.partitions.initialized, driver.group.partitions.deleting) == ({}, {T: "t"})
     again = driver.machine.shares.delete_offsets("g", ["t"], driver.now)
     assert again.response.topics == {T: BOTH}, "a deletion that has not ended is begun again"
-    driver.take(driver.machine.shares.deleted("g", [T], driver.now).records)
+    driver.take(driver.machine.shares.mark_deleted("g", [T], driver.now).records)
     assert driver.group.partitions.deleting == {}
     with pytest.raises(Rejected):
         driver.machine.shares.delete_offsets("other", ["t"], driver.now)
@@ -142,14 +142,14 @@ def test_members_of_a_loaded_group_have_a_full_session() -> None:
     driver.settled("a")
     driver.mono_ms += 1_000
     driver.machine.on_loaded(driver.now)
-    driver.machine.shares.abandon(driver.group, driver.now)
+    driver.machine.shares.on_write_failed(driver.group, driver.now)
     assert driver.machine.next_deadline("g") is not None
 
 
 def test_a_share_group_takes_no_other_protocol() -> None:
     driver = ShareDriver()
     driver.settled("a")
-    joining = Joining(
+    join_request = JoinRequest(
         member_id="",
         new_member_id="m",
         client_id="c",
@@ -159,7 +159,7 @@ def test_a_share_group_takes_no_other_protocol() -> None:
         protocol_type="consumer",
         protocols=(JoinProtocol("range", b""),),
     )
-    (reply,) = driver.machine.join("g", joining, "caller", driver.now).response
+    (reply,) = driver.machine.join("g", join_request, "request-key", driver.now).response
     assert isinstance(reply.result, JoinGroupResult)
     assert reply.result.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.machine.heartbeat("g", "a", None, 1, driver.now) is ErrorCode.UNKNOWN_MEMBER_ID

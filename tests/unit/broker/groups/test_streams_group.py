@@ -99,7 +99,7 @@ def test_a_group_is_subscribed_to_its_inputs_while_it_has_members() -> None:
 
 
 @pytest.mark.parametrize(
-    ("member_id", "member_epoch", "place", "error"),
+    ("member_id", "member_epoch", "partition", "error"),
     [
         ("a", 5, CommitPartition("x", b"", 9), ErrorCode.NONE),
         ("a", 6, CommitPartition("t", b"", 0), ErrorCode.STALE_MEMBER_EPOCH),
@@ -113,12 +113,12 @@ def test_a_group_is_subscribed_to_its_inputs_while_it_has_members() -> None:
     ],
 )
 def test_a_commit_of_an_older_epoch_counts_for_tasks_assigned_then(
-    member_id: str, member_epoch: int, place: CommitPartition, error: ErrorCode
+    member_id: str, member_epoch: int, partition: CommitPartition, error: ErrorCode
 ) -> None:
     group = group_of(TOPOLOGY, metadata("a"), current("a", 5, [0, 1], epochs=[3, 5]))
-    assert group.check_offset_commit(member_id, None, member_epoch, [place], transactional=False, knows_epochs=True) is error
+    assert group.check_offset_commit(member_id, None, member_epoch, [partition], transactional=False, knows_epochs=True) is error
     if error is ErrorCode.STALE_MEMBER_EPOCH:
-        transactional = group.check_offset_commit(member_id, None, member_epoch, [place], transactional=True, knows_epochs=False)
+        transactional = group.check_offset_commit(member_id, None, member_epoch, [partition], transactional=True, knows_epochs=False)
         assert transactional is ErrorCode.ILLEGAL_GENERATION
 
 

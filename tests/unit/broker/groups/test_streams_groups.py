@@ -7,7 +7,7 @@ import pytest
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import ClassicGroup
-from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.classic_join import JoinRequest
 from ottla.broker.groups.consumer_heartbeat import Heartbeat
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.broker.groups.deadlines import DeadlineKind
@@ -18,7 +18,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from tests.support.streams_groups import StreamsDriver, active
 
-JOINING = Joining(
+JOINING = JoinRequest(
     member_id="",
     instance_id=None,
     client_id="c",
@@ -38,7 +38,7 @@ def commit(driver: StreamsDriver, member_id: str = "", generation: int = -1) -> 
 
 def join_classic(driver: StreamsDriver, **changes: Any) -> ErrorCode:
     """Join a classic member and return the error."""
-    effects = driver.machine.join("g", replace(JOINING, **changes), "caller", driver.now)
+    effects = driver.machine.join("g", replace(JOINING, **changes), "request-key", driver.now)
     driver.take(effects.records)
     (reply,) = effects.response
     assert isinstance(reply.result, JoinGroupResult)
@@ -150,5 +150,5 @@ def test_a_decision_whose_write_failed_is_made_again() -> None:
     driver.topics.set("t", 3)
     beat = StreamsGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=2)
     driver.machine.streams.heartbeat(beat, "c", "/h", driver.now)
-    driver.machine.abandon("g", driver.now)
+    driver.machine.on_write_failed("g", driver.now)
     assert driver.confirm("a").tasks == active(0, 1, 2)

@@ -14,7 +14,7 @@ from ottla.broker.api.reply import Buffer, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
-from ottla.broker.net.connection import Connection, Shared
+from ottla.broker.net.connection import Connection, SharedConnectionState
 from ottla.broker.net.network import Sockets
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
@@ -34,7 +34,7 @@ class Pipe(asyncio.Transport):
         self.aborted = False
         self.reading = True
 
-    def connect(self, shared: Shared) -> Connection:
+    def connect(self, shared: SharedConnectionState) -> Connection:
         self.connection = Connection(shared, Listener("PLAINTEXT", "127.0.0.1", 0))
         self.connection.connection_made(self)
         return self.connection
@@ -73,9 +73,9 @@ class Clocked:
         self.pending: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.replies: dict[bytes, Any] = {b"much": [b"x" * HELD], b"wait": self.pending}
         self.on_frame: Callable[[bytes], None] = lambda _: None
-        dispatcher = SimpleNamespace(handle=self._handle, at_once=lambda peer, data, at: None)
+        dispatcher = SimpleNamespace(handle=self._handle, try_fast_path=lambda peer, data, at: None)
         self.timers = Timers()
-        self.shared = Shared(cast(Dispatcher, dispatcher), self.clock, self.timers, LARGEST, ByteBudget(limit))
+        self.shared = SharedConnectionState(cast(Dispatcher, dispatcher), self.clock, self.timers, LARGEST, ByteBudget(limit))
 
     def _handle(self, _: object, frame: Buffer) -> object:
         self.on_frame(bytes(frame))

@@ -19,7 +19,7 @@ import pytest
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.gateway.address_book import Address
-from ottla.broker.gateway.passage import Passage
+from ottla.broker.gateway.session import GatewaySession
 from ottla.broker.net.gateway import IDLE_DEFAULT_MS, Gateway, GatewaySettings
 from ottla.broker.net.gateway_connection import GatewayConnection
 from ottla.broker.testing.in_process_gateway import InProcessGateway
@@ -111,7 +111,7 @@ def without_collector() -> Iterator[None]:
 
 
 def has_freed_connections(_: Gateway) -> bool:
-    return not any(isinstance(each, GatewayConnection | Passage) for each in gc.get_objects())
+    return not any(isinstance(each, GatewayConnection | GatewaySession) for each in gc.get_objects())
 
 
 def waits(event: threading.Event) -> None:

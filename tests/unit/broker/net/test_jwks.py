@@ -78,7 +78,7 @@ class Harness:
 
     @property
     def ids(self) -> list[str]:
-        return [key.data["kid"] for key in self.keys.known()]
+        return [key.data["kid"] for key in self.keys.current_keys()]
 
     def pass_ms(self, ms: int) -> None:
         self.clock.advance(ms)
@@ -106,30 +106,30 @@ async def test_an_unknown_key_triggers_a_fetch_once_in_a_minute(served: KeyServe
     harness = Harness(served)
     served.text = key_set(jwk(rsa_key(), "b"))
     for kid in ("b", "b", "x" * (limits.JWKS_KID_CHARS + 1)):
-        harness.keys.missed(kid)
+        harness.keys.maybe_expedite_refresh(kid)
     await harness.until(lambda: harness.ids == ["b"])
     assert served.requests == 2
     served.text = key_set(jwk(rsa_key(), "z"))
     harness.pass_ms(limits.JWKS_PAUSE_MS - 1)
-    harness.keys.missed("made up")
+    harness.keys.maybe_expedite_refresh("made up")
     harness.pass_ms(1)
-    harness.keys.missed("c")
+    harness.keys.maybe_expedite_refresh("c")
     await harness.until(lambda: harness.ids == ["z"])
     assert served.requests == 3
     served.text = key_set(jwk(rsa_key(), "c"))
     harness.pass_ms(limits.JWKS_MISSED_MS - 1)
-    harness.keys.missed("c")
+    harness.keys.maybe_expedite_refresh("c")
     await asyncio.to_thread(fetcher(served.url, {}, Path.read_bytes))  # a request that were sent now would be answered before this one
     assert (harness.ids, served.requests) == (["z"], 4)
     harness.pass_ms(1)
-    harness.keys.missed("c")
+    harness.keys.maybe_expedite_refresh("c")
     await harness.until(lambda: harness.ids == ["c"])
 
 
 async def test_a_failed_fetch_is_retried_and_the_previous_keys_stay_in_use(served: KeyServer, caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness(served)
     served.status = 500
-    harness.keys.missed("b")
+    harness.keys.maybe_expedite_refresh("b")
     waits = []
     for tries in range(2, 30):
         await harness.until(
@@ -144,7 +144,7 @@ async def test_a_failed_fetch_is_retried_and_the_previous_keys_stay_in_use(serve
     assert harness.ids == ["a"]
     served.status, served.text = 200, key_set(jwk(rsa_key(), "b"))
     harness.pass_ms(limits.JWKS_MISSED_MS)
-    harness.keys.missed("b")
+    harness.keys.maybe_expedite_refresh("b")
     await harness.until(lambda: harness.ids == ["b"])
 
 
@@ -154,13 +154,13 @@ async def test_a_response_that_does_not_end_is_abandoned_when_the_next_fetch_is_
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
     held = threading.Event()
     ended, served.ends = served.ends, held
-    harness.keys.missed("b")
+    harness.keys.maybe_expedite_refresh("b")
     await harness.until(lambda: served.requests == 2)
     served.text, served.ends = key_set(jwk(rsa_key(), "b")), ended
     harness.pass_ms(RHYTHM.backoff_max_ms + limits.JWKS_FETCH_MS)
-    harness.keys.missed("too early")
+    harness.keys.maybe_expedite_refresh("too early")
     harness.pass_ms(limits.JWKS_PAUSE_MS)
-    harness.keys.missed("another")
+    harness.keys.maybe_expedite_refresh("another")
     await harness.until(lambda: harness.ids == ["b"])
     held.set()
     await harness.until(lambda: not any(thread.name == "jwks" for thread in threading.enumerate()))
@@ -198,10 +198,10 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     file.write_bytes(key_set(jwk(rsa_key(), "a")))
     os.utime(file, (1, 1))
     keys = FileKeys(file)
-    assert [key.data["kid"] for key in keys.known()] == ["a"]
+    assert [key.data["kid"] for key in keys.current_keys()] == ["a"]
     file.write_bytes(key_set(jwk(rsa_key(), "b")))
     os.utime(file, (2, 2))
-    assert [key.data["kid"] for key in keys.known()] == ["b"]
+    assert [key.data["kid"] for key in keys.current_keys()] == ["b"]
     file.unlink()
     with pytest.raises(OSError, match="No such file"):
-        keys.known()
+        keys.current_keys()

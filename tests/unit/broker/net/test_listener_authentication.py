@@ -11,7 +11,7 @@ from ottla.broker.core.settings_load import SettingsError, load
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.listener_authentication import AuthenticationContext, ListenerAuthentication, listener_authentication
 from ottla.broker.net.listeners import listeners_of
-from ottla.broker.security.mechanism import Refused
+from ottla.broker.security.mechanism import SaslAuthenticationError
 from tests.support.logins import MODULES, PLAIN_JAAS, plain, secured
 
 AROUND = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(0), Timers())
@@ -44,7 +44,7 @@ def users(given: dict[str, str], env: dict[str, str] | None = None, more: dict[s
     for user, password in (("ann", "pass word"), ("own", "1"), ("general", "2")):
         try:
             sasl.mechanisms["PLAIN"]().evaluate(plain(user, password))
-        except Refused:
+        except SaslAuthenticationError:
             continue
         found.add(user)
     return found

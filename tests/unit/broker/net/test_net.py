@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.core import limits
 from ottla.broker.core.clock import MovableClock, VirtualClock
-from ottla.broker.net.connection import Shared
+from ottla.broker.net.connection import SharedConnectionState
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -118,7 +118,7 @@ def test_a_changed_connection_limit_applies_at_once(tmp_path: Path) -> None:
 
 
 def test_connections_leave_descriptors_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_elsewhere = Shared.count_in_process()
+    open_elsewhere = SharedConnectionState.count_in_process()
     monkeypatch.setattr("ottla.broker.net.connection.max_connections", lambda: open_elsewhere + 3)
     with RunningBroker(tmp_path / "data") as running, running.client() as first, running.client() as second, running.client() as third:
         assert all(client.call(MetadataRequest([])).brokers for client in (first, second, third))

@@ -21,7 +21,7 @@ from ottla.broker.core.principal import Principal
 from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.timers import Timers
-from ottla.broker.net.connection import Shared
+from ottla.broker.net.connection import SharedConnectionState
 from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication
 from ottla.broker.net.listeners import listeners_of
 from ottla.broker.net.network import Sockets
@@ -43,7 +43,7 @@ class Telling:
     def handle(self, peer: Peer, frame: Buffer) -> Reply:
         return [str(peer.principal).encode() + b"\n"]
 
-    def at_once(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
+    def try_fast_path(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
         return None
 
 
@@ -56,7 +56,7 @@ class Harness:
         around = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bits: 1, self.clock, self.timers)
         self._authentication = listener_authentication(settings, listeners, around)
         self.server = Server(Sockets(), listeners, 5)
-        self.shared = Shared(cast(Dispatcher, Telling()), self.clock, self.timers, 10_000)
+        self.shared = SharedConnectionState(cast(Dispatcher, Telling()), self.clock, self.timers, 10_000)
 
     async def start(self) -> None:
         self.server.bind()

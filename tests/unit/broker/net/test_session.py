@@ -298,12 +298,12 @@ async def test_a_graceful_stop_answers_only_started_requests(harness: Harness) -
 async def test_the_fast_path_is_used_only_while_no_request_is_pending(harness: Harness) -> None:
     positions: list[int] = []
 
-    def at_once(data: bytes, at: int) -> tuple[Reply, int] | None:
+    def try_fast_path(data: bytes, at: int) -> tuple[Reply, int] | None:
         positions.append(at)
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
         return ([b"[" + data[at + 4 : end] + b"]"], end) if data[at + 4 : at + 5] == b"q" else None
 
-    harness.session = Session(harness.handle, harness.wake, harness.budget, 1 << 20, at_once)
+    harness.session = Session(harness.handle, harness.wake, harness.budget, 1 << 20, try_fast_path)
     harness.session.receive(frame(b"q1") + frame(b"q2") + frame(b"w") + frame(b"q3"))
     assert positions == [0, 6, 12]
     assert harness.output() == b"[q1][q2]"
@@ -322,11 +322,11 @@ async def test_the_fast_path_is_used_only_while_no_request_is_pending(harness: H
 
 
 def test_the_fast_path_handles_nothing_more_of_a_read_once_the_client_is_throttled(harness: Harness) -> None:
-    def at_once(data: bytes, at: int) -> tuple[Reply, int] | None:
+    def try_fast_path(data: bytes, at: int) -> tuple[Reply, int] | None:
         harness.session.throttled = True
         return [b"<fast>"], at + 5
 
-    harness.session = Session(harness.handle, harness.wake, harness.budget, 1 << 20, at_once)
+    harness.session = Session(harness.handle, harness.wake, harness.budget, 1 << 20, try_fast_path)
     harness.session.receive(frame(b"a") + frame(b"b"))
     assert harness.session.take_output() == [b"<fast>"]
     assert harness.handled == []

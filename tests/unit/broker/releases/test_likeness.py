@@ -81,7 +81,7 @@ def test_what_4_3_does_differently_with_groups() -> None:
 
 
 def test_what_changed_with_client_telemetry_in_4_0() -> None:
-    assert [like(release).asks_again_after_errors for release in ("3.7", "3.9", "4.0")] == [False, False, True]
+    assert [like(release).allows_telemetry_retry_after_error for release in ("3.7", "3.9", "4.0")] == [False, False, True]
     assert [like(release).forgets_closed_clients for release in ("3.7", "3.9", "4.0")] == [False, False, True]
 
 

@@ -5,7 +5,7 @@ import pytest
 from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.in_sync import InSyncMember, Proposal
-from ottla.broker.replication.leadership import BLOCKED, Leadership, Registration, alone
+from ottla.broker.replication.leadership import BLOCKED, Leadership, Registration, sole_replica_registration
 from ottla.broker.replication.progress import UNKNOWN_END, FollowerFetch
 
 LAG_MS = 30
@@ -178,5 +178,5 @@ def test_a_follower_knows_of_no_others() -> None:
     assert (made.followers, made.in_sync.maximal) == ({}, frozenset())
 
 
-def test_a_replica_that_is_alone_is_older_than_any_metadata() -> None:
-    assert alone(4, node=7) == Registration(7, (7,), (7,), 4, -1)
+def test_the_registration_of_a_sole_replica_is_older_than_any_metadata() -> None:
+    assert sole_replica_registration(4, node=7) == Registration(7, (7,), (7,), 4, -1)

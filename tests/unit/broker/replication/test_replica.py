@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.in_sync import Accepted, InSyncMember, Proposal
-from ottla.broker.replication.leadership import Registration, alone
+from ottla.broker.replication.leadership import Registration, sole_replica_registration
 from ottla.broker.replication.progress import UNKNOWN_END, FollowerFetch
 from ottla.broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, NOTHING, PROPOSE, SYNC, Replica
 from ottla.protocol.error_codes import ErrorCode
@@ -38,7 +38,7 @@ def leader(*isr: int, log_end: int = 10, high_watermark: int = 10, replicas: tup
 
 def lonely() -> Replica:
     replica = Replica(log_end=10, synced=10, high_watermark=10)
-    replica.lead(alone(3), 0)
+    replica.lead(sole_replica_registration(3), 0)
     return replica
 
 
@@ -200,7 +200,7 @@ def shrinking() -> tuple[Replica, Proposal]:
     fetch(replica, 3, 10, now_ms=0)
     replica.appended(12, LATER)
     fetch(replica, 2, 12)
-    assert replica.look_for_laggards(LATER) == PROPOSE
+    assert replica.maybe_shrink_isr(LATER) == PROPOSE
     assert replica.proposal is not None
     assert [member.node for member in replica.proposal.members] == [1, 2]
     return replica, replica.proposal
@@ -208,7 +208,7 @@ def shrinking() -> tuple[Replica, Proposal]:
 
 def test_the_high_watermark_rises_when_a_shrinkage_is_committed_and_not_before() -> None:
     replica, proposal = shrinking()
-    assert (replica.high_watermark, replica.look_for_laggards(LATER)) == (10, NOTHING)
+    assert (replica.high_watermark, replica.maybe_shrink_isr(LATER)) == (10, NOTHING)
     assert replica.proposal_completed(proposal, Accepted(3, 6, frozenset({1, 2})), LATER) == COMMITTED
     assert (replica.high_watermark, replica.partition_epoch, replica.proposal) == (12, 6, None)
 
@@ -288,7 +288,7 @@ def test_the_record_of_an_answer_that_came_first_leaves_what_was_proposed_since_
 def test_who_leads_no_more_proposes_nothing() -> None:
     replica, proposal = shrinking()
     replica.follow(registration(1, 2, epoch=4, partition_epoch=6, leader=2))
-    assert replica.look_for_laggards(LATER) == NOTHING
+    assert replica.maybe_shrink_isr(LATER) == NOTHING
     assert replica.proposal_completed(proposal, Accepted(4, 7, frozenset({1})), LATER) == NOTHING
 
 
@@ -316,7 +316,7 @@ def test_acks_all_needs_min_insync_replicas(isr: tuple[int, ...], entry: ErrorCo
     replica = leader(*isr)
     replica.min_in_sync_changed(2, 0)
     assert refusal(replica.check_enough_in_sync) is entry
-    assert refusal(replica.check_enough_have_it) is exit_
+    assert refusal(replica.check_enough_in_sync_after_append) is exit_
 
 
 def test_acks_all_is_let_in_by_the_committed_set_and_let_out_by_the_maximal_one() -> None:
@@ -326,7 +326,7 @@ def test_acks_all_is_let_in_by_the_committed_set_and_let_out_by_the_maximal_one(
     fetch(replica, 3, 10)
     assert replica.proposal is not None
     assert refusal(replica.check_enough_in_sync) is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert refusal(replica.check_enough_have_it) is None
+    assert refusal(replica.check_enough_in_sync_after_append) is None
 
 
 def test_a_lowered_min_insync_replicas_commits_what_it_held_back() -> None:
@@ -416,7 +416,7 @@ def test_a_leaders_high_watermark_never_goes_back_and_never_passes_an_in_sync_re
         elif what.startswith("fetch"):
             effects = fetch(replica, int(what[-1]), min(number, replica.log_end), now_ms=now_ms)
         elif what == "lag":
-            effects = replica.look_for_laggards(now_ms + number * LAG_MS)
+            effects = replica.maybe_shrink_isr(now_ms + number * LAG_MS)
         elif what == "answer":
             proposal = replica.proposal
             if proposal is None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.security.mechanism import Broken, Failed, Refused
-from ottla.broker.security.oauthbearer import OAuthBearer, UnsecuredTokens
+from ottla.broker.security.mechanism import InvalidSaslMessage, SaslAuthenticationError, SaslError
+from ottla.broker.security.oauthbearer import OAuthBearer, UnsecuredTokenValidator
 
 NOW_MS = 1_800_000_000_000
 NOW_S = NOW_MS // 1000
@@ -31,7 +31,7 @@ def first(value: str, authzid: str = "", scheme: str = "Bearer", rest: str = "")
 
 
 def server(**options: str) -> OAuthBearer:
-    return OAuthBearer(UnsecuredTokens(options, lambda: NOW_MS).validate)
+    return OAuthBearer(UnsecuredTokenValidator(options, lambda: NOW_MS).validate)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_an_invalid_token_gets_a_json_response_and_fails_when_the_client_acknowl
     bearer = server()
     assert bearer.evaluate(first(value)) == INVALID
     assert not bearer.complete
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(SaslAuthenticationError) as caught:
         bearer.evaluate(b"\x01")
     assert str(caught.value).encode() == INVALID
 
@@ -95,17 +95,19 @@ def test_options_select_the_principal_claim_and_the_clock_skew() -> None:
     assert bearer.user == "bob"
     for skew in ("-1", "soon"):
         with pytest.raises(ValueError, match=r"skew|soon"):
-            UnsecuredTokens({"unsecuredValidatorAllowableClockSkewMs": skew}, lambda: NOW_MS)
+            UnsecuredTokenValidator({"unsecuredValidatorAllowableClockSkewMs": skew}, lambda: NOW_MS)
 
 
 @pytest.mark.parametrize("message", [b"", b"\x01", b"y,,\x01auth=Bearer x\x01\x01", b"n,,\x01\x01", first("x y")])
 def test_an_invalid_first_message_fails(message: bytes) -> None:
-    with pytest.raises(Failed):
+    with pytest.raises(SaslError):
         server().evaluate(message)
 
 
 def test_another_authorization_id_is_rejected() -> None:
-    with pytest.raises(Refused, match=r"an authorization id \(bob\) that is different from the token's principal name \(ann\)"):
+    with pytest.raises(
+        SaslAuthenticationError, match=r"an authorization id \(bob\) that is different from the token's principal name \(ann\)"
+    ):
         server().evaluate(first(token(), "bob"))
 
 
@@ -116,11 +118,11 @@ def test_a_name_with_a_lone_surrogate_can_be_encoded() -> None:
 
 
 def test_another_scheme_closes_the_connection() -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(InvalidSaslMessage):
         server().evaluate(first(token(), scheme="Basic"))
 
 
 @pytest.mark.parametrize("header", [{}, [], "text", b""])
 def test_a_header_without_an_algorithm_closes_the_connection(header: Any) -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(InvalidSaslMessage):
         server().evaluate(first(token(header)))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.security.mechanism import Refused
+from ottla.broker.security.mechanism import SaslAuthenticationError
 from ottla.broker.security.plain import Plain
 
 USERS = {"ann": "pass word", "bö": "ö"}
@@ -31,7 +31,7 @@ def test_valid_credentials_authenticate_the_user(token: str, user: str) -> None:
 )
 def test_invalid_credentials_are_rejected_in_kafkas_words(token: bytes, words: str) -> None:
     plain = Plain(USERS)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(SaslAuthenticationError) as caught:
         plain.evaluate(token)
     assert str(caught.value) == words
     assert not plain.complete

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from ottla.broker.security.mechanism import Broken, Failed, Refused
+from ottla.broker.security.mechanism import InvalidSaslMessage, SaslAuthenticationError, SaslError
 from ottla.broker.security.scram import SCRAM_KINDS, SHA_256, Credential, Scram, ScramKind, credential_of, salted_password
 from tests.support.logins import ScramClient
 
@@ -53,23 +53,23 @@ def test_extensions_are_part_of_the_signed_text() -> None:
     ],
 )
 def test_an_invalid_first_message_fails(message: bytes) -> None:
-    with pytest.raises(Failed, match="Invalid SCRAM client first message format"):
+    with pytest.raises(SaslError, match="Invalid SCRAM client first message format"):
         server().evaluate(message)
 
 
 def test_an_unknown_user_or_token_fails_at_the_first_message() -> None:
     for message in (b"n,,n=eve,r=x", b"n,,n=ann,r=x,tokenauth=true"):
-        with pytest.raises(Failed):
+        with pytest.raises(SaslError):
             server().evaluate(message)
 
 
 def test_another_authorization_id_is_rejected() -> None:
-    with pytest.raises(Refused, match="different from username"):
+    with pytest.raises(SaslAuthenticationError, match="different from username"):
         server().evaluate(b"n,a=bob,n=ann,r=x")
 
 
 def test_a_credential_with_too_few_iterations_fails() -> None:
-    with pytest.raises(Failed, match="Iterations 4095 is less than the minimum 4096 for SCRAM-SHA-256"):
+    with pytest.raises(SaslError, match="Iterations 4095 is less than the minimum 4096 for SCRAM-SHA-256"):
         server(iterations=4095).evaluate(ScramClient("ann", "pass word").first())
 
 
@@ -88,10 +88,10 @@ def test_a_wrong_password_or_a_manipulated_final_message_fails() -> None:
     ):
         scram, client = server(), ScramClient("ann", password)
         token = final(client.final(scram.evaluate(client.first())), *changes)
-        with pytest.raises(Failed):
+        with pytest.raises(SaslError):
             scram.evaluate(token)
         assert not scram.complete
-        with pytest.raises(Refused, match="state FAILED"):  # a second attempt fails, too
+        with pytest.raises(SaslAuthenticationError, match="state FAILED"):  # a second attempt fails, too
             scram.evaluate(token)
 
 
@@ -99,7 +99,7 @@ def test_a_wrong_password_or_a_manipulated_final_message_fails() -> None:
 def test_a_proof_of_another_length_is_rejected(proof: bytes) -> None:
     scram, client = server(), ScramClient("ann", "pass word")
     message = client.final(scram.evaluate(client.first()))
-    with pytest.raises(Broken):
+    with pytest.raises(InvalidSaslMessage):
         scram.evaluate(message[: message.index(b",p=") + 3] + proof)
 
 
@@ -107,5 +107,5 @@ def test_an_empty_proof_does_not_match_an_empty_credential() -> None:
     empty = Credential(SALT, b"", b"", 4096)
     scram = Scram(SHA_256, lambda _user, _by_token: empty, lambda _bits: 1)
     answer = scram.evaluate(b"n,,n=ann,r=x").decode()
-    with pytest.raises(Broken):
+    with pytest.raises(InvalidSaslMessage):
         scram.evaluate(f"c=biws,{answer.split(',')[0]},p=".encode())

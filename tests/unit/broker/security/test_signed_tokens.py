@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import RSAAlgorithm
 
 from ottla.broker.security.oauthbearer import BadToken, Bearer
-from ottla.broker.security.signed_tokens import ClaimRules, SignedTokens, SigningKey, read_key_set
+from ottla.broker.security.signed_tokens import ClaimRules, SignedTokenValidator, SigningKey, read_key_set
 from tests.support.signed import ec_key, jwk, key_set, part, rsa_key, signed
 
 NOW_S = 1_700_000_000
@@ -30,10 +30,10 @@ class Known:
     def __init__(self, text: bytes = KEYS) -> None:
         self.found, self.missed_ids = read_key_set(text), list[str]()
 
-    def known(self) -> Sequence[SigningKey]:
+    def current_keys(self) -> Sequence[SigningKey]:
         return self.found
 
-    def missed(self, kid: str) -> None:
+    def maybe_expedite_refresh(self, kid: str) -> None:
         self.missed_ids.append(kid)
 
 
@@ -41,7 +41,7 @@ def validated(token: str, rules: ClaimRules | None = None, known: Known | None =
     """Return the Bearer of a valid token, or the logged problem of an invalid one."""
     problems: list[str] = []
     try:
-        return SignedTokens(known or Known(), rules or ClaimRules(), lambda: NOW_S * 1000, problems.append).validate(token)
+        return SignedTokenValidator(known or Known(), rules or ClaimRules(), lambda: NOW_S * 1000, problems.append).validate(token)
     except BadToken:
         return " and ".join(problems)
 

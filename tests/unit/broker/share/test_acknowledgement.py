@@ -77,7 +77,7 @@ def test_a_record_in_transition_cannot_be_acknowledged_again(partition: SharePar
 
 
 def test_offsets_below_the_start_offset_are_passed_over(partition: SharePartition) -> None:
-    partition.written(acknowledge(partition, "m", given(0, 6, ACCEPT), 0))
+    partition.commit(acknowledge(partition, "m", given(0, 6, ACCEPT), 0))
     assert acknowledge(partition, "m", given(0, 6, ACCEPT), 0).batches == []
     assert acknowledge(partition, "m", given(5, 9, ACCEPT), 0).batches == [StateBatch(7, 9, 2, 1)]
 
@@ -96,6 +96,6 @@ def test_the_time_of_an_acknowledgement_does_not_grow_with_the_number_of_others(
     acquire(many, Acquisition("m", count, count, record_limit=False, now_ms=0), 0, [Fetched(0, count - 1)])
     began = time.thread_time()
     update = acknowledge(many, "m", [AcknowledgementBatch(at, at, [AcknowledgeType.RELEASE]) for at in range(count)], 1)
-    many.written(update)
+    many.commit(update)
     assert time.thread_time() - began < 2  # looking at all others for each one takes 5 s
     assert many.next_fetch_offset() == 0

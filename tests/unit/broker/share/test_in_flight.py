@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.share.in_flight import MOVES, InFlight, InFlightBatch, InFlightState, RecordState
+from ottla.broker.share.in_flight import VALID_TRANSITIONS, InFlight, InFlightBatch, InFlightState, RecordState
 
 LIMIT = 5
 
@@ -12,14 +12,14 @@ def held(deadline: int = 100, count: int = 1) -> InFlightState:
 
 
 def test_every_state_has_its_moves_and_terminal_states_have_none() -> None:
-    assert MOVES.keys() == set(RecordState)
-    assert [state for state, moves in MOVES.items() if not moves] == [state for state in RecordState if state.is_terminal]
+    assert VALID_TRANSITIONS.keys() == set(RecordState)
+    assert [state for state, moves in VALID_TRANSITIONS.items() if not moves] == [state for state in RecordState if state.is_terminal]
 
 
 @pytest.mark.parametrize("state", [RecordState.ACKNOWLEDGED, RecordState.ARCHIVED, RecordState.AVAILABLE])
 def test_a_state_moves_only_where_the_table_says(state: RecordState) -> None:
     found = InFlightState(state, 1)
-    assert not any(found.move(to, LIMIT) for to in RecordState if to not in MOVES[state])
+    assert not any(found.move(to, LIMIT) for to in RecordState if to not in VALID_TRANSITIONS[state])
 
 
 def test_a_record_delivered_as_often_as_the_limit_is_archived_when_it_is_released() -> None:
@@ -76,7 +76,7 @@ def test_batches_are_found_by_offset() -> None:
         in_flight.add(InFlightBatch(first, first + 4, held()))
     assert [batch.first_offset for batch in in_flight] == [10, 20, 30]
     assert in_flight.floor(9) is None
-    assert [batch.first_offset for batch in in_flight.touching(22, 30)] == [20, 30]
+    assert [batch.first_offset for batch in in_flight.overlapping(22, 30)] == [20, 30]
     assert [batch.first_offset for batch in in_flight.beginning_in(11, 20)] == [20]
     behind = in_flight.higher(20)
     assert behind is not None

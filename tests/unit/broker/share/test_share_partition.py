@@ -31,7 +31,7 @@ def fetch(
 
 def accept(partition: SharePartition, first: int, last: int, *types: int) -> None:
     update = acknowledge(partition, "m", [AcknowledgementBatch(first, last, types or (1,))], 0)
-    partition.written(update)
+    partition.commit(update)
 
 
 def test_a_new_share_partition_fetches_from_its_start() -> None:
@@ -54,8 +54,8 @@ def test_a_failed_write_leaves_the_start_offset_and_the_counts() -> None:
     partition = made()
     fetch(partition, (0, 9))
     update = acknowledge(partition, "m", [AcknowledgementBatch(0, 9, [1])], 0)
-    assert partition.to_write(update.batches).delivery_complete_count == 10
-    partition.not_written(update, now_ms=0)
+    assert partition.state_to_write(update.batches).delivery_complete_count == 10
+    partition.roll_back(update, now_ms=0)
     assert (partition.start_offset, partition.delivery_complete_count) == (0, 0)
     assert partition.next_fetch_offset() == 10
 
@@ -129,7 +129,7 @@ def test_a_member_that_leaves_releases_what_it_has() -> None:
     update = partition.release("m")
     assert update.batches == [StateBatch(0, 4, AVAILABLE, 1)]
     assert partition.next_fetch_offset() == 10
-    partition.written(update)
+    partition.commit(update)
     assert partition.next_fetch_offset() == 0
 
 
@@ -137,7 +137,7 @@ def test_a_new_log_start_archives_what_is_available_below_it() -> None:
     partition = made()
     fetch(partition, (0, 9))
     partition.expire_locks(LOCK_MS)
-    partition.log_starts_at(4)
+    partition.advance_to_log_start(4)
     assert (partition.start_offset, partition.next_fetch_offset()) == (4, 4)
     assert fetch(partition, (0, 9)) == [(4, 9, 2)]
 
@@ -145,7 +145,7 @@ def test_a_new_log_start_archives_what_is_available_below_it() -> None:
 def test_a_log_start_behind_everything_starts_afresh() -> None:
     partition = made()
     fetch(partition, (0, 9))
-    partition.log_starts_at(50)
+    partition.advance_to_log_start(50)
     assert (partition.start_offset, partition.end_offset, partition.next_fetch_offset()) == (50, 50, 50)
 
 
@@ -168,12 +168,12 @@ def test_records_that_are_given_up_are_archiving_until_their_dead_letters_are_wr
     update = acknowledge(partition, "m", [AcknowledgementBatch(0, 3, types)], 0)
     assert update.batches == [StateBatch(0, 1, 3, 2), StateBatch(2, 2, 3, 1), StateBatch(3, 3, 2, 1)]
     assert partition.dead_letters == []
-    partition.written(update)
+    partition.commit(update)
     often, rejected = partition.dead_letters
     assert often == DeadLetters(0, 1, 2, DELIVERED_TOO_OFTEN)
     assert rejected == DeadLetters(2, 2, 1, REJECTED)
     assert (partition.start_offset, partition.delivery_complete_count) == (0, 1)
-    assert [partition.dead_letters_ended(each) for each in (rejected, often)] == [StateBatch(2, 2, 4, 1), StateBatch(0, 1, 4, 2)]
+    assert [partition.archive_dead_letters(each) for each in (rejected, often)] == [StateBatch(2, 2, 4, 1), StateBatch(0, 1, 4, 2)]
     assert partition.trim()
     assert (partition.start_offset, partition.delivery_complete_count) == (4, 0)
 
@@ -182,8 +182,8 @@ def test_the_dead_letters_of_records_that_the_log_has_lost_end_without_a_trace()
     settings = ShareSettings(dead_letter_topic="dlq.q")
     partition = SharePartition(lambda: settings, leader_epoch=0)
     partition.load(ReadState(0, 0, [StateBatch(0, 1, 3, 1), StateBatch(2, 2, 0, 1)]), 0)
-    partition.log_starts_at(2)
-    partition.dead_letters_ended(partition.dead_letters[0])
+    partition.advance_to_log_start(2)
+    partition.archive_dead_letters(partition.dead_letters[0])
     partition.trim()
     assert (partition.start_offset, partition.delivery_complete_count) == (2, 0)
 

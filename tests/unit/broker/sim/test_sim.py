@@ -95,7 +95,7 @@ def test_a_run_leaves_nothing_to_be_cleaned_up_for_which_a_later_test_would_be_b
 def test_what_an_unclean_election_lost_is_counted_and_is_a_violation_where_it_is_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, outcome = next((plan, outcome) for plan in map(Plan.of, UNCLEAN_SEEDS) if (outcome := simulate(plan)).lost)
     assert (outcome.violations, outcome.unclean > 0) == ([], True)
-    monkeypatch.setattr(sim_judge, "parted_at", lambda *_: INT64_MAX)
+    monkeypatch.setattr(sim_judge, "divergence_offset", lambda *_: INT64_MAX)
     assert simulate(plan).violations
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.image import ELR_VERSION, ResourceType
 from ottla.broker.cluster.metadata_records import (
     NO_LEADER,
+    ClearElrRecord,
     ConfigRecord,
+    FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -21,7 +23,7 @@ from ottla.broker.core.log_config import INT64_MAX, LogConfig
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.metadata_judge import UNCLEAN_SETTING
-from ottla.broker.sim.sim_judge import Watch
+from ottla.broker.sim.sim_judge import ClusterChecker
 from ottla.broker.sim.violation import Violation
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import Isolation, Origin
@@ -69,7 +71,7 @@ class Harness:
         self.second: Any = Replica(2)
         self.controller: Any = SimpleNamespace(is_at_work=False, role=None)
         cluster: Any = SimpleNamespace(controller=self.controller, loop=SimpleNamespace(now_us=0), nodes={1: self.first, 2: self.second})
-        self.watch = Watch(cluster)
+        self.checker = ClusterChecker(cluster)
         made = PartitionRecord(0, TOPIC_ID, [1, 2], [1, 2], leader=1, leader_epoch=0, partition_epoch=0, directories=[bytes(16)] * 2)
         allowed = [ConfigRecord(ResourceType.TOPIC, "t", UNCLEAN_SETTING, "true")] * unclean
         self.image = made_of(level(30), TopicRecord("t", TOPIC_ID), made, *allowed)
@@ -88,16 +90,16 @@ class Harness:
         """Both replicas have one record. Then broker 2, alone in the ISR, commits three more and dies before broker 1 has them."""
         self.first.leads(0, b"a")
         self.second.follows(self.first)
-        self.watch.look()
+        self.checker.check()
         self.first.replica.leads = False
         self.second.leads(self.decides([2], 2), b"b", b"c", b"d")
-        self.watch.look()
+        self.checker.check()
         self.second.replica.leads = False
 
     def the_first_is_elected_uncleanly(self) -> None:
         """Let broker 1 be elected uncleanly, and commit other records at the same offsets."""
         self.first.leads(self.decides([1], 1), b"x", b"y")
-        self.watch.look()
+        self.checker.check()
         self.first.replica.leads = False
 
 
@@ -105,10 +107,10 @@ def test_two_unclean_elections_may_bring_back_in_the_place_of_what_was_committed
     harness = Harness()
     harness.both_have_one_record_and_the_second_goes_on_alone()
     harness.the_first_is_elected_uncleanly()
-    assert harness.watch.lost_from(harness.first) == 1
+    assert harness.checker.lost_from(harness.first) == 1
     harness.second.leads(harness.decides([2], 2), b"e")
-    harness.watch.look()
-    assert (harness.watch.lost_from(harness.second), harness.watch.unclean_elections) == (1, 2)
+    harness.checker.check()
+    assert (harness.checker.lost_from(harness.second), harness.checker.unclean_elections) == (1, 2)
 
 
 def test_what_came_back_is_committed_anew_and_may_not_be_lost_by_a_clean_election() -> None:
@@ -116,14 +118,14 @@ def test_what_came_back_is_committed_anew_and_may_not_be_lost_by_a_clean_electio
     harness.both_have_one_record_and_the_second_goes_on_alone()
     harness.the_first_is_elected_uncleanly()
     harness.second.leads(harness.decides([2], 2), b"e")
-    harness.watch.look()
+    harness.checker.check()
     harness.decides([2, 1], 2)
     with pytest.raises(Violation, match=r"node 1 joins the ISR of t-0 with log end 3; committed is up to 5"):
-        harness.watch.look()
+        harness.checker.check()
     harness.second.replica.leads = False
     harness.first.leads(harness.decides([1], 1))
     with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 5 without the committed \[1, 2, 3, 4\]"):
-        harness.watch.look()
+        harness.checker.check()
 
 
 def test_cancelling_a_reassignment_whose_adding_replicas_are_the_isr_is_an_unclean_election() -> None:
@@ -132,8 +134,8 @@ def test_cancelling_a_reassignment_whose_adding_replicas_are_the_isr_is_an_uncle
     harness.publishes(PartitionChangeRecord(0, TOPIC_ID, adding_replicas=[2]))
     harness.publishes(PartitionChangeRecord(0, TOPIC_ID, isr=[1], replicas=[1], adding_replicas=[], leader=NO_LEADER))
     harness.first.leads(harness.decides([1], 1), b"x")
-    harness.watch.look()
-    assert (harness.watch.lost_from(harness.first), harness.watch.unclean_elections) == (1, 1)
+    harness.checker.check()
+    assert (harness.checker.lost_from(harness.first), harness.checker.unclean_elections) == (1, 1)
 
 
 def test_what_both_logs_held_in_one_epoch_may_not_be_other_after_an_unclean_election() -> None:
@@ -148,11 +150,62 @@ def test_what_both_logs_held_in_one_epoch_may_not_be_other_after_an_unclean_elec
 def test_nothing_may_be_lost_where_unclean_elections_are_not_allowed() -> None:
     harness = Harness(unclean=False)
     harness.both_have_one_record_and_the_second_goes_on_alone()
-    with pytest.raises(Violation, match=r"node 1 joins the ISR of t-0 with log end 3; committed is up to 4"):
+    with pytest.raises(Violation, match=r"t-0: an unclean election, which the topic does not allow, made node 1 the leader"):
         harness.the_first_is_elected_uncleanly()
     with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 2 without the committed \[1, 2, 3\]"):
-        harness.watch.look()
-    assert harness.watch.lost_from(harness.first) == INT64_MAX
+        harness.checker.check()
+    assert harness.checker.lost_from(harness.first) == INT64_MAX
+
+
+def both_have_one_record_and_the_second_leads(*, elr: bool = False) -> Harness:
+    """Return a cluster without unclean elections in which both replicas have the only record, and broker 2 is alone in the ISR."""
+    harness = Harness(unclean=False)
+    harness.publishes(*[FeatureLevelRecord(ELR_VERSION, 1)] * elr)
+    harness.first.leads(0, b"a")
+    harness.second.follows(harness.first)
+    harness.checker.check()
+    harness.first.replica.leads = False
+    harness.second.leads(harness.decides([2], 2))
+    harness.checker.check()
+    return harness
+
+
+def test_an_unclean_election_that_loses_nothing_is_a_violation_where_it_is_not_allowed() -> None:
+    harness = both_have_one_record_and_the_second_leads()
+    harness.decides([1], 1)
+    with pytest.raises(Violation, match=r"t-0: an unclean election, which the topic does not allow, made node 1 the leader"):
+        harness.checker.check()
+
+
+def test_cancelling_a_reassignment_uncleanly_is_a_violation_where_unclean_elections_are_not_allowed() -> None:
+    harness = both_have_one_record_and_the_second_leads()
+    harness.publishes(PartitionChangeRecord(0, TOPIC_ID, adding_replicas=[2]))
+    harness.publishes(PartitionChangeRecord(0, TOPIC_ID, isr=[1], replicas=[1], adding_replicas=[], leader=NO_LEADER))
+    with pytest.raises(Violation, match=r"t-0: an unclean election, which the topic does not allow, made node -1 the leader"):
+        harness.checker.check()
+
+
+def test_a_replica_that_joins_the_isr_and_is_elected_in_one_image_is_elected_cleanly() -> None:
+    harness = both_have_one_record_and_the_second_leads()
+    harness.publishes(PartitionChangeRecord(0, TOPIC_ID, isr=[2, 1]), PartitionChangeRecord(0, TOPIC_ID, isr=[1], leader=1))
+    harness.checker.check()
+
+
+@pytest.mark.parametrize(("last_known", "cleared"), [([1], False), ([2], True)])
+def test_the_last_known_leader_and_any_replica_where_none_is_eligible_may_be_elected(last_known: list[int], cleared: bool) -> None:
+    harness = both_have_one_record_and_the_second_leads(elr=True)
+    harness.publishes(PartitionChangeRecord(0, TOPIC_ID, isr=[], leader=NO_LEADER, last_known_elr=last_known))
+    harness.publishes(*[ConfigRecord(ResourceType.TOPIC, "t", "min.insync.replicas", "1"), ClearElrRecord("t")] * cleared)
+    harness.decides([1], 1)
+    harness.checker.check()
+
+
+def test_another_replica_than_the_last_known_leader_may_not_be_elected() -> None:
+    harness = both_have_one_record_and_the_second_leads(elr=True)
+    harness.publishes(PartitionChangeRecord(0, TOPIC_ID, isr=[], leader=NO_LEADER, last_known_elr=[2]))
+    harness.decides([1], 1)
+    with pytest.raises(Violation, match=r"t-0: an unclean election, which the topic does not allow, made node 1 the leader"):
+        harness.checker.check()
 
 
 def cut(harness: Harness, node: Any, offset: int, epoch: int) -> None:
@@ -160,7 +213,7 @@ def cut(harness: Harness, node: Any, offset: int, epoch: int) -> None:
     node.replica.leads, node.replica.leader_epoch = False, epoch
     node.log.truncate_to(offset, NOW_MS)
     node.replica.high_watermark = min(node.replica.high_watermark, offset)
-    harness.watch.look()
+    harness.checker.check()
 
 
 def test_a_follower_may_be_cut_below_what_it_had_committed_after_an_unclean_election_and_not_again() -> None:
@@ -168,10 +221,10 @@ def test_a_follower_may_be_cut_below_what_it_had_committed_after_an_unclean_elec
     harness.both_have_one_record_and_the_second_goes_on_alone()
     harness.the_first_is_elected_uncleanly()
     cut(harness, harness.second, 1, 2)
-    assert harness.watch.cuts_below == 1
+    assert harness.checker.truncations_below_mark == 1
     harness.second.follows(harness.first)
     harness.second.replica.high_watermark = 3
-    harness.watch.look()
+    harness.checker.check()
     with pytest.raises(Violation, match=r"node 2: t-0 is truncated to 1 in epoch 2, below its high watermark 3 of epoch 2, without"):
         cut(harness, harness.second, 1, 2)
 
@@ -181,9 +234,9 @@ def test_a_follower_may_be_cut_above_what_it_knows_to_be_committed() -> None:
     harness.both_have_one_record_and_the_second_goes_on_alone()
     harness.first.follows(harness.second)
     harness.first.replica.high_watermark = 2
-    harness.watch.look()
+    harness.checker.check()
     cut(harness, harness.first, 2, 1)
-    assert harness.watch.cuts_below == 0
+    assert harness.checker.truncations_below_mark == 0
 
 
 def test_another_process_of_a_broker_may_have_lost_what_was_not_on_its_disk() -> None:
@@ -191,5 +244,5 @@ def test_another_process_of_a_broker_may_have_lost_what_was_not_on_its_disk() ->
     harness.both_have_one_record_and_the_second_goes_on_alone()
     again = Replica(2)
     harness.second.broker.services.partitions = again
-    harness.watch.look()
-    assert harness.watch.cuts_below == 0
+    harness.checker.check()
+    assert harness.checker.truncations_below_mark == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.storage.as_of import AtOffset, cut_at
+from ottla.broker.storage.as_of import AtOffset, truncate_at_moment
 from ottla.broker.storage.fork import ForkRefused, fork
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.log_values import Isolation
@@ -79,7 +79,7 @@ def test_a_log_keeps_the_batches_before_the_first_later_one(
     filled(path / "original", [[NOW_MS - 100 + time for time in times] for times in batches])
     newest = [NOW_MS - 100 + max(times) for times in batches]
     fork(path / "original", path / "cut")
-    assert cut_at(path / "cut", NOW_MS - 100 + moment, NOW_MS) == NOW_MS - 100 + moment
+    assert truncate_at_moment(path / "cut", NOW_MS - 100 + moment, NOW_MS) == NOW_MS - 100 + moment
     later = next((number for number, time in enumerate(newest) if time > NOW_MS - 100 + moment), len(newest))
     assert times_in(path / "cut") == newest[:later]
     assert times_in(path / "original") == newest
@@ -92,7 +92,7 @@ def test_a_marker_of_later_is_cut_although_readers_never_see_it(tmp_path: Path) 
     append(log, build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     append(log, marker(7, 0, committed=True))
     log_dir.close()
-    cut_at(tmp_path, NOW_MS - 5, NOW_MS)
+    truncate_at_moment(tmp_path, NOW_MS - 5, NOW_MS)
     log_dir = opened(tmp_path)
     log = log_dir.logs["t", 0]
     assert (log.log_end_offset, log.last_stable_offset) == (1, 0)
@@ -102,13 +102,13 @@ def test_a_marker_of_later_is_cut_although_readers_never_see_it(tmp_path: Path) 
 @pytest.mark.parametrize(("offset", "moment", "kept"), [(0, 0, []), (1, 1, [1]), (2, 3, [1]), (3, 3, [1, 3]), (5, 9, [1, 3, 9])])
 def test_an_offset_is_the_moment_at_which_the_log_ended_there(tmp_path: Path, offset: int, moment: int, kept: list[int]) -> None:
     filled(tmp_path, [[NOW_MS - 99], [NOW_MS - 98, NOW_MS - 97], [NOW_MS - 91, NOW_MS - 92]])
-    assert cut_at(tmp_path, AtOffset("t", 0, offset), NOW_MS) == NOW_MS - 100 + moment
+    assert truncate_at_moment(tmp_path, AtOffset("t", 0, offset), NOW_MS) == NOW_MS - 100 + moment
     assert times_in(tmp_path) == [NOW_MS - 100 + time for time in kept]
 
 
 def test_the_named_log_ends_at_the_offset_though_its_times_are_in_any_order(tmp_path: Path) -> None:
     filled(tmp_path, [[NOW_MS - 90], [NOW_MS - 98], [NOW_MS - 80]])
-    assert cut_at(tmp_path, AtOffset("t", 0, 2), NOW_MS) == NOW_MS - 98
+    assert truncate_at_moment(tmp_path, AtOffset("t", 0, 2), NOW_MS) == NOW_MS - 98
     assert times_in(tmp_path) == [NOW_MS - 90, NOW_MS - 98]
 
 
@@ -127,4 +127,4 @@ def test_a_moment_that_cannot_be_shown_is_refused(tmp_path: Path, moment: int | 
     log_dir.create_log("empty", 0, bytes(15) + b"\3", SMALL, at_once=True)
     log_dir.close()
     with pytest.raises(ForkRefused, match=problem):
-        cut_at(tmp_path, moment, NOW_MS)
+        truncate_at_moment(tmp_path, moment, NOW_MS)

@@ -156,9 +156,9 @@ def test_a_file_with_several_hard_links_cannot_be_written_through_a_descriptor(t
     assert other.read_bytes() == b"content"
 
 
-def test_an_owned_file_is_changed_without_the_other_name(tmp_path: Path) -> None:
+def test_a_write_after_break_hard_links_leaves_the_other_name_unchanged(tmp_path: Path) -> None:
     files, (shared, other) = Files(), linked(tmp_path)
-    files.own(shared)
+    files.break_hard_links(shared)
     fd = files.open(shared)
     files.pwrite(fd, [b"X"], 0)
     files.close(fd)
@@ -172,10 +172,10 @@ def test_a_rewritten_file_leaves_the_other_name_alone(tmp_path: Path) -> None:
     assert (shared.read_bytes(), other.read_bytes()) == (b"new", b"content")
 
 
-def test_a_file_of_one_name_is_not_copied_to_own_it(tmp_path: Path) -> None:
+def test_break_hard_links_does_not_copy_a_file_with_one_name(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"content")
     inode = path.stat().st_ino
-    Files().own(path)
-    Files().own(tmp_path / "none")
+    Files().break_hard_links(path)
+    Files().break_hard_links(tmp_path / "none")
     assert path.stat().st_ino == inode

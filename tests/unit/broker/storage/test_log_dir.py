@@ -261,7 +261,7 @@ def test_a_recreated_topic_does_not_use_old_checkpoints(tmp_path: Path) -> None:
     old = log_dir.logs["topic", 2]
     old.delete_records_before(2)
     old.flush()
-    log_dir.cleaned["topic", 2] = 3
+    log_dir.first_dirty_offsets["topic", 2] = 3
     checkpoints = (
         log_dir.recovery_point_checkpoint,
         log_dir.log_start_checkpoint,
@@ -283,7 +283,7 @@ def test_a_recreated_topic_does_not_use_old_checkpoints(tmp_path: Path) -> None:
 
 def test_the_cleaner_checkpoint_survives_a_crash(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
-    log_dir.cleaned["topic", 1] = 2
+    log_dir.first_dirty_offsets["topic", 1] = 2
     log_dir.cleaner_checkpoint()()
     log_dir.close(clean=False)
     again = opened(tmp_path)

@@ -21,7 +21,7 @@ from ottla.broker.storage.log_values import NOT_FOUND, Isolation
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.producer_state import Origin
 from tests.support.logs import NOW_MS, TOPIC_ID, batch, run_due_deletions
-from tests.support.topic_dirs import dying_after
+from tests.support.topic_dirs import failing_after
 
 
 def opened(path: Path, *, files: Files = FILES) -> LogDir:
@@ -119,7 +119,7 @@ def test_a_kill_at_any_step_of_a_first_append_leaves_a_usable_partition(tmp_path
         files = MemoryFiles()
         log_dir = opened(tmp_path, files=files)
         log = log_dir.create_log("topic", 0, TOPIC_ID, LogConfig())
-        files.on_call = dying_after(nth)
+        files.on_call = failing_after(nth)
         with contextlib.suppress(Rejected):
             append(log)
         acknowledged = log.log_end_offset
@@ -192,7 +192,7 @@ def test_a_crash_while_a_cluster_broker_creates_a_partition_is_harmless() -> Non
     for calls in range(20):  # the last one, the append, succeeds too
         files = MemoryFiles()
         log_dir = opened_by_a_member(files)
-        files.on_call = dying_after(calls)
+        files.on_call = failing_after(calls)
         with contextlib.suppress(OSError, Rejected):
             append(log_dir.create_log("topic", 0, TOPIC_ID, LogConfig()))
         files.heal()

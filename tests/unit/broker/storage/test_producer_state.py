@@ -44,26 +44,26 @@ def test_a_next_batch_is_no_duplicate_and_valid(written: list[BatchHeader], batc
         with contextlib.suppress(Rejected):
             state.check_batch(earlier, Origin.CLIENT)
             state.apply_batch(earlier, 100 * offset)
-    if state.repeats_none(batch):
+    if state.follows_last_batch(batch):
         assert state.find_duplicate(batch) is None
-    if state.is_next(batch):
-        assert state.repeats_none(batch)
+    if state.is_next_non_transactional(batch):
+        assert state.follows_last_batch(batch)
         state.check_batch(batch, Origin.CLIENT)
 
 
 def test_a_batch_with_the_next_sequence_is_next() -> None:
     state = after(header(0, 2), header(2, 3))
-    assert state.is_next(header(5, 10))
+    assert state.is_next_non_transactional(header(5, 10))
     for other in (header(2, 3), header(4), header(6), header(5, epoch=1), header(5, transactional=True), header(5, producer_id=8)):
-        assert not state.is_next(other)
+        assert not state.is_next_non_transactional(other)
 
 
 def test_a_transactional_batch_is_never_next() -> None:
     state = after(header(0), header(1, transactional=True))
-    assert not state.is_next(header(2))
-    assert not state.is_next(header(2, transactional=True))
-    assert state.repeats_none(header(2, transactional=True))
-    assert not state.repeats_none(header(1, transactional=True))
+    assert not state.is_next_non_transactional(header(2))
+    assert not state.is_next_non_transactional(header(2, transactional=True))
+    assert state.follows_last_batch(header(2, transactional=True))
+    assert not state.follows_last_batch(header(1, transactional=True))
 
 
 def test_a_transaction_of_the_last_epoch_ends_in_that_epoch() -> None:
@@ -92,8 +92,8 @@ def end(state: ProducerState, epoch: int) -> None:
     state.apply_marker(read_header(data), parse_marker(data), 50)
 
 
-def started(state: ProducerState, epoch: int = 0, sequence: int = 0, *, adds: bool = False) -> VerificationGuard:
-    guard = state.start_verification(PRODUCER, epoch, sequence, adds=adds, now_ms=0)
+def started(state: ProducerState, epoch: int = 0, sequence: int = 0, *, supports_epoch_bump: bool = False) -> VerificationGuard:
+    guard = state.start_verification(PRODUCER, epoch, sequence, supports_epoch_bump=supports_epoch_bump, now_ms=0)
     assert guard is not None
     return guard
 
@@ -115,10 +115,10 @@ def test_a_guard_from_before_an_abort_starts_no_transaction() -> None:
     assert (opens(state, stale), opens(state, fresh)) == (ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE)
 
 
-@pytest.mark.parametrize(("adds", "expected"), [(True, ErrorCode.NONE), (False, ErrorCode.INVALID_TXN_STATE)])
-def test_the_previous_transactions_marker_keeps_the_next_guard_in_version_2(adds: bool, expected: ErrorCode) -> None:
+@pytest.mark.parametrize(("supports_epoch_bump", "expected"), [(True, ErrorCode.NONE), (False, ErrorCode.INVALID_TXN_STATE)])
+def test_the_previous_transactions_marker_keeps_the_next_guard_in_version_2(supports_epoch_bump: bool, expected: ErrorCode) -> None:
     state = ProducerState()
-    next_one = started(state, epoch=1, adds=adds)
+    next_one = started(state, epoch=1, supports_epoch_bump=supports_epoch_bump)
     end(state, epoch=1)
     assert opens(state, next_one, epoch=1) is expected
 
@@ -127,7 +127,7 @@ def test_the_first_batch_ends_the_verification() -> None:
     state = ProducerState()
     guard = started(state)
     state.apply_batch(header(0, transactional=True), 0)
-    assert state.start_verification(PRODUCER, 0, 1, adds=False, now_ms=0) is None
+    assert state.start_verification(PRODUCER, 0, 1, supports_epoch_bump=False, now_ms=0) is None
     assert opens(state, None, sequence=1) is ErrorCode.NONE
     end(state, epoch=0)
     assert opens(state, guard, sequence=1) is ErrorCode.INVALID_TXN_STATE
@@ -137,7 +137,7 @@ def test_an_old_epoch_is_checked_before_the_guard() -> None:
     state = after(header(0, epoch=1))
     assert opens(state, None, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
     with pytest.raises(Rejected):
-        state.start_verification(PRODUCER, 0, 0, adds=False, now_ms=0)
+        state.start_verification(PRODUCER, 0, 0, supports_epoch_bump=False, now_ms=0)
 
 
 def test_batches_that_wait_for_verification_keep_their_order() -> None:

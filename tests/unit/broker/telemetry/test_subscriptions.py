@@ -20,7 +20,7 @@ def wanted(*subscriptions: Mapping[str, str], **changes: Any) -> ClientSubscript
     found = MetricsSubscriptions()
     for number, configs in enumerate(subscriptions):
         found.change(f"telemetry-{number}", configs)
-    return found.wanted_of(ANN, PUSHER._replace(**changes).attributes(ANN))
+    return found.subscription_of(ANN, PUSHER._replace(**changes).attributes(ANN))
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_every_change_increases_the_version() -> None:
     for configs in ({"metrics": "a"}, {"metrics": "a"}, {}):
         found.change("s", configs)
     assert found.version == 3
-    assert found.wanted_of(ANN, PUSHER.attributes(ANN)).metrics == ()
+    assert found.subscription_of(ANN, PUSHER.attributes(ANN)).metrics == ()

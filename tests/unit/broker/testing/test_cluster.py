@@ -100,7 +100,7 @@ def test_a_follower_that_is_cut_off_from_the_others_leaves_the_in_sync_set_and_i
     cluster.partition({follower}, others(cluster, follower))
     assert produce_to(cluster.brokers[leader], b"a").error_code == ErrorCode.NONE
     assert follower not in cluster.in_sync_of("t")
-    assert follower in cluster.in_touch
+    assert follower in cluster.reaching_controller
     cluster.heal()
     cluster.wait_in_sync("t")
     assert cluster.in_sync_of("t") == [1, 2, 3]
@@ -109,7 +109,7 @@ def test_a_follower_that_is_cut_off_from_the_others_leaves_the_in_sync_set_and_i
 def test_a_leader_that_the_controller_does_not_hear_leads_no_longer_and_cannot_acknowledge(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     cluster.isolate_from_controller(leader)
-    assert cluster.in_touch == others(cluster, leader)
+    assert cluster.reaching_controller == others(cluster, leader)
     cluster.clock.advance(10)
     assert cluster.leader_of("t") in others(cluster, leader)
     refused = produce_to(cluster.brokers[leader], b"x", timeout_ms=300)
@@ -219,9 +219,9 @@ def test_a_mistake_in_what_is_done_to_whom_is_told_and_changes_nothing() -> None
 def test_the_controller_is_named_in_partitions_as_a_broker() -> None:
     with InProcessCluster(2) as cluster:
         cluster.partition({1}, {2, CONTROLLER})
-        assert cluster.in_touch == [2]
+        assert cluster.reaching_controller == [2]
         cluster.heal()
-        assert cluster.in_touch == [1, 2]
+        assert cluster.reaching_controller == [1, 2]
 
 
 WHAT_SERVING_IMPORTS = """

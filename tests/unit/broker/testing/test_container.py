@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.testing.container import KafkaAnswers
+from ottla.broker.testing.container import KafkaWaitStrategy
 from tests.support.running_broker import RunningBroker
 
 
@@ -35,14 +35,14 @@ class Target:
 
 def test_it_is_ready_when_kafkas_protocol_is_answered(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running:
-        KafkaAnswers(9092).wait_until_ready(Target(running.port))
+        KafkaWaitStrategy(9092).wait_until_ready(Target(running.port))
 
 
 def test_a_container_that_ended_is_told_at_once_with_its_log() -> None:
     with pytest.raises(RuntimeError, match="what it logged"):
-        KafkaAnswers(9092).wait_until_ready(Target(1, "exited"))
+        KafkaWaitStrategy(9092).wait_until_ready(Target(1, "exited"))
 
 
 def test_nobody_there_is_a_timeout_with_the_log() -> None:
     with pytest.raises(TimeoutError, match="what it logged"):
-        KafkaAnswers(9092).with_startup_timeout(0).wait_until_ready(Target(1))
+        KafkaWaitStrategy(9092).with_startup_timeout(0).wait_until_ready(Target(1))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.txns.states import MOVES, PREPARED, SETTLED, TxnState
+from ottla.broker.txns.states import PREPARED, SETTLED, VALID_TRANSITIONS, TxnState
 
 ENTERED_FROM = {
     TxnState.EMPTY: {TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT},
@@ -25,7 +25,7 @@ ENTERED_FROM = {
 
 @pytest.mark.parametrize("state", TxnState)
 def test_a_state_is_entered_from_kafkas_predecessors_only(state: TxnState) -> None:
-    assert {before for before, after in MOVES.items() if state in after} == ENTERED_FROM[state]
+    assert {before for before, after in VALID_TRANSITIONS.items() if state in after} == ENTERED_FROM[state]
 
 
 def test_the_numbers_are_those_of_the_log() -> None:

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.verification.deployment import BROKERS, LEADER, OF_GROUPS, OF_TRANSACTIONS, Cluster, Deployment, OneBroker, deployment_of
+from ottla.broker.verification.deployment import (
+    BROKERS,
+    GROUP_COORDINATOR,
+    LEADER,
+    TRANSACTION_COORDINATOR,
+    Cluster,
+    Deployment,
+    OneBroker,
+    deployment_of,
+)
 from ottla.broker.verification.input_data import fill
 from ottla.broker.verification.request_observer import RequestObserver
 from ottla.protocol.api_keys import ApiKey
@@ -67,7 +76,7 @@ def test_followers_are_no_clients(cluster: Cluster) -> None:
 
 def test_leaders_and_coordinators_are_three_brokers(cluster: Cluster) -> None:
     led = {topic: cluster.host.leader_of(topic) for topic in ("t", "__consumer_offsets", "__transaction_state")}
-    assert led == {"t": LEADER, "__consumer_offsets": OF_GROUPS, "__transaction_state": OF_TRANSACTIONS}
+    assert led == {"t": LEADER, "__consumer_offsets": GROUP_COORDINATOR, "__transaction_state": TRANSACTION_COORDINATOR}
 
 
 def test_a_leader_that_is_left_alone_refuses_until_its_followers_are_back(cluster: Cluster) -> None:

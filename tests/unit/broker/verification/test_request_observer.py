@@ -48,13 +48,13 @@ def test_the_exams_own_requests_are_not_the_programs() -> None:
 
 def test_what_it_asks_for_and_what_it_is_refused_is_known() -> None:
     observer = RequestObserver()
-    assert observer.waits_for_all
+    assert observer.uses_acks_all
     parts = [PartitionProduceResponse(0, int(error)) for error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS)]
     answer = ProduceResponse(responses=[TopicProduceResponse("t", partition_responses=parts)])
     observe(observer, ApiKey.PRODUCE, ProduceRequest(acks=-1), answer)
-    assert (observer.waits_for_all, dict(observer.refusals)) == (True, {ErrorCode.NOT_ENOUGH_REPLICAS: 1})
+    assert (observer.uses_acks_all, dict(observer.refusals)) == (True, {ErrorCode.NOT_ENOUGH_REPLICAS: 1})
     observe(observer, ApiKey.PRODUCE, ProduceRequest(acks=1), None)
-    assert not observer.waits_for_all
+    assert not observer.uses_acks_all
 
 
 def test_fetches_count_when_they_bring_records() -> None:

@@ -27,15 +27,15 @@ def calm(ends: int = 0, *, idempotent: bool = False, session_ms: int = 0, **call
 
 
 @pytest.mark.parametrize(
-    ("baseline", "mark"),
+    ("baseline", "api"),
     [
         (calm(PRODUCE=1, OFFSET_COMMIT=9), ApiKey.PRODUCE),
         (calm(OFFSET_COMMIT=2, FETCH=9), ApiKey.OFFSET_COMMIT),
         (calm(OFFSET_COMMIT=1, FETCH=9), ApiKey.FETCH),
     ],
 )
-def test_progress_shows_in_what_is_written_then_committed_then_read(baseline: Calm, mark: ApiKey) -> None:
-    assert baseline.mark is mark
+def test_progress_shows_in_what_is_written_then_committed_then_read(baseline: Calm, api: ApiKey) -> None:
+    assert baseline.progress_api is api
 
 
 @pytest.mark.parametrize(("count", "half"), [(0, 0), (1, 0), (2, 1), (9, 4)])
@@ -43,7 +43,7 @@ def test_half_way_leaves_a_request_to_break(count: int, half: int) -> None:
     baseline = calm(PRODUCE=count)
     assert baseline.part_way(ApiKey.PRODUCE) == half
     assert half < count or count == 0
-    assert baseline.begun_at_once().part_way(ApiKey.PRODUCE) == 0
+    assert baseline.with_faults_from_the_start().part_way(ApiKey.PRODUCE) == 0
 
 
 def test_a_session_is_the_members_own_or_the_brokers() -> None:

@@ -13,7 +13,7 @@ from ottla.broker.verification.program import CannotStart, Program
 from ottla.broker.verification.scenarios import SCENARIOS
 from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
-from tests.support.verifications import TERMS, program, stage
+from tests.support.verifications import LIMITS, program, stage
 
 TIMEOUT_S = 60
 
@@ -47,7 +47,7 @@ def test_a_program_that_uses_foreign_names_at_its_end_is_not_judged(tmp_path: Pa
         def foreign_topic_problem(self) -> str | None:
             return "it used the topic theirs" if on.observer.work_is_done else None
 
-    on = Stage(program("idempotent"), tmp_path, TERMS, deployment=AtTheEnd(tmp_path / "data"))
+    on = Stage(program("idempotent"), tmp_path, LIMITS, deployment=AtTheEnd(tmp_path / "data"))
     with on, pytest.raises(CannotStart, match="theirs"):
         on.play(once(on))
 

@@ -10,7 +10,7 @@ from ottla.broker.testing.anomalies import by_key
 from ottla.broker.verification.judge import Guarantee, Standing
 from ottla.broker.verification.program import CannotStart, Program
 from ottla.broker.verification.scenario import Calm, Scenario, always
-from ottla.broker.verification.stage import NEVER, Script, Stage, Terms
+from ottla.broker.verification.stage import NEVER, RunLimits, Script, Stage
 from ottla.broker.verification.verification import CannotVerify
 from ottla.protocol.api_keys import ApiKey
 from tests.support.verifications import program, verification
@@ -38,14 +38,14 @@ def test_the_calm_run_comes_first_and_what_does_not_apply_is_not_run(tmp_path: P
     ],
 )
 def test_what_cannot_be_judged_is_said(tmp_path: Path, mode: str, why: str) -> None:
-    run = verification(tmp_path, program(mode), "leader-unavailable", terms=Terms(30, 1, 400))
+    run = verification(tmp_path, program(mode), "leader-unavailable", limits=RunLimits(30, 1, 400))
     with pytest.raises(CannotVerify, match=why):
         list(run.run())
 
 
 def test_a_program_that_hangs_without_faults_cannot_be_judged(tmp_path: Path) -> None:
     with pytest.raises(CannotVerify, match="did not end within 0 s; Does it use OTTLA_BOOTSTRAP_SERVERS"):
-        list(verification(tmp_path, program("hangs"), terms=Terms(0.2, 0, 0)).run())
+        list(verification(tmp_path, program("hangs"), limits=RunLimits(0.2, 0, 0)).run())
 
 
 def test_effects_that_cannot_be_told_apart_cannot_be_judged(tmp_path: Path) -> None:

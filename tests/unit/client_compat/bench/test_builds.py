@@ -6,6 +6,6 @@ import re
 from client_compat.bench import builds
 
 
-def test_the_builds_that_ran_are_told() -> None:
+def test_the_report_names_the_builds() -> None:
     assert builds.python().startswith(f"{platform.python_implementation()} {platform.python_version()} (")
     assert re.fullmatch(r"\S+ at .+, record walkers (compiled|interpreted)", builds.ottla())

@@ -20,7 +20,7 @@ def test_this_broker_has_no_blanks_and_apache_kafka_none_but_the_curves_and_mark
             assert (case.blank(PEERS["kafka"], figure) is None) == case.needs.isdisjoint({Ability.GROWTH, Ability.MARKS})
 
 
-def test_a_case_of_a_cluster_is_for_those_who_can_make_one() -> None:
+def test_a_cluster_case_runs_only_for_peers_that_can_make_a_cluster() -> None:
     for case in filter(lambda case: case.of_cluster, CASES):
         assert [peer.name for peer in PEERS.values() if case.possible(peer)] == [OURS, "kafka"]
     assert [peer.name for peer in PEERS.values() if peer.make_cluster is not None] == [OURS, "kafka"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from client_compat.bench_audit import formula
-from ottla.spark_jobs import sharing
+from ottla.spark_jobs import audit_tasks
 from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.audit_tasks import plan
 from ottla.spark_jobs.logs import find_logs
-from ottla.spark_jobs.sharing import plan
 from ottla.spark_jobs.steps import AuditSpec
 
 
@@ -20,7 +20,7 @@ def test_a_log_from_a_formula_is_sound() -> None:
 
 
 def test_tasks_and_what_they_are_sent_stay_small_for_many_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "TASKS_MAX", 200)
+    monkeypatch.setattr(audit_tasks, "TASKS_MAX", 200)
     found = formula.planned(20, 500)
     assert (found.segments, found.listings) == (10_000, 21)
     assert 150 < found.tasks < 250
@@ -28,7 +28,7 @@ def test_tasks_and_what_they_are_sent_stay_small_for_many_segments(monkeypatch: 
 
 
 def test_each_segment_is_read_by_one_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "TASKS_MAX", 50)
+    monkeypatch.setattr(audit_tasks, "TASKS_MAX", 50)
     formula.register()
     logs = find_logs(f"formula://20x50x{1 << 30}")
     plans = plan([logs], AuditSpec((), None, False, False, 10, {}), 100)

@@ -65,7 +65,7 @@ async def test_introduces_itself_and_answers_in_order_and_closes_what_is_open(pr
     assert closed == ["p"]
 
 
-async def test_an_exception_is_told_in_the_clients_words(program: Program) -> None:
+async def test_an_exception_is_reported_with_the_clients_text(program: Program) -> None:
     answer = (await _answers(program, OPEN, {"op": "producer.begin", "handle": "p"}))[2]
     assert answer["error"] == {"code": "NOT_COORDINATOR", "message": "elsewhere", "retriable": True, "fatal": None, "abortable": None}
 

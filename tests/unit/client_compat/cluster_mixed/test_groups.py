@@ -13,28 +13,28 @@ def given(*taken: Consumed) -> GroupVerdict:
     return group.judge(LOG)
 
 
-def test_a_group_that_was_given_the_log_in_any_order_and_some_of_it_twice_is_good() -> None:
+def test_a_group_that_received_the_log_in_any_order_and_some_records_twice_is_good() -> None:
     verdict = given(LOG[1], LOG[0], LOG[2], LOG[1])
     assert (verdict.good, verdict.given) == (True, 3)
 
 
-def test_what_nobody_was_given_is_missed() -> None:
+def test_a_record_that_no_member_received_is_missing() -> None:
     verdict = given(LOG[0], LOG[2])
     assert (verdict.good, verdict.missed) == (False, 1)
 
 
-def test_what_the_log_has_not_or_has_otherwise_was_given_wrongly() -> None:
+def test_a_received_record_that_differs_from_the_log_is_counted() -> None:
     for wrong in (Consumed(0, 1, b"x"), Consumed(1, 1, b"x")):
         verdict = given(*LOG[:1], LOG[2], wrong)
         assert (verdict.good, verdict.different) == (False, 1)
     assert given(*LOG, Consumed(0, 0, b"x"), LOG[0]).different == 2
 
 
-def test_a_group_that_was_given_nothing_is_not_good() -> None:
+def test_a_group_that_received_nothing_is_not_good() -> None:
     assert not GroupVerdict().good
 
 
-def test_a_committed_offset_is_never_behind_one_that_was_acknowledged_before_it_was_asked_for() -> None:
+def test_a_committed_offset_below_one_acknowledged_before_the_request_is_counted() -> None:
     group = Group("g", "classic", 2)
     group.acknowledged({0: 7})
     group.acknowledged({0: 5, 1: 3})

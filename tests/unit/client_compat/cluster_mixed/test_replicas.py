@@ -45,7 +45,7 @@ def test_what_is_above_the_lowest_high_watermark_makes_no_difference(tmp_path: P
     assert compare([ahead, behind]).good
 
 
-def test_other_bytes_a_missing_batch_and_another_leader_epoch_are_told_by_place(tmp_path: Path) -> None:
+def test_different_bytes_a_missing_batch_and_a_different_leader_epoch_are_reported_with_their_position(tmp_path: Path) -> None:
     other = both(tmp_path / "1", batch(0) + batch(1), batch(0) + batch(1, b"w"))
     assert (other.differ, other.samples) == (1, ["t-0: a and b differ: at offset 1"])
     missing = both(tmp_path / "2", batch(0) + batch(1), batch(0))
@@ -54,7 +54,7 @@ def test_other_bytes_a_missing_batch_and_another_leader_epoch_are_told_by_place(
     assert epoch.differ == 1
 
 
-def test_another_start_of_a_leader_epoch_is_told(tmp_path: Path) -> None:
+def test_a_different_start_of_a_leader_epoch_is_reported(tmp_path: Path) -> None:
     verdict = both(tmp_path, batch(0) + batch(1), batch(0) + batch(1), epochs="0 0\n1 1")
     assert (verdict.differ, verdict.epochs_differ) == (0, 1)
     assert verdict.samples == ["t-0: leader epochs of a [(0, 0)], of b [(0, 0), (1, 1)]"]

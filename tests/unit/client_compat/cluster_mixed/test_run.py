@@ -53,7 +53,7 @@ def audited(path: str, *severities: Severity) -> DirectoryVerdict:
     return DirectoryVerdict(path, rules={"a-rule": RuleResult(True, samples=samples)})
 
 
-def test_what_the_audit_found_is_told_once_for_all_brokers_that_have_it() -> None:
+def test_a_finding_of_the_audit_is_listed_once_with_all_its_brokers() -> None:
     verdict = Verdict([audited("run/broker-1", Severity.WARNING, Severity.INFO), audited("run/broker-2", Severity.WARNING)])
     what = "warning, a-rule: went back at __consumer_offsets-0@9 (group_id g, committed_offset 3, previous_offset 7)"
     assert findings(verdict) == [f"{what}: broker-1, broker-2"]

@@ -17,7 +17,7 @@ def judged(outcome: Outcome, partitions: list[int]) -> TxnVerdict:
 @pytest.mark.parametrize(
     ("outcome", "partitions"), [(Outcome.COMMITTED, [0, 1, 2]), (Outcome.ABORTED, []), (Outcome.UNKNOWN, []), (Outcome.UNKNOWN, [2, 0, 1])]
 )
-def test_a_transaction_that_is_whole_or_not_there_as_its_client_was_told_is_good(outcome: Outcome, partitions: list[int]) -> None:
+def test_a_transaction_that_is_complete_or_absent_as_acknowledged_is_good(outcome: Outcome, partitions: list[int]) -> None:
     assert judged(outcome, partitions).good
 
 

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from client_compat.cluster_mixed.replicas import ReplicasVerdict
-from client_compat.demo_cluster.acts import ACTS, Played
+from client_compat.demo_cluster.acts import ACTS, FinishedAct
 from client_compat.demo_cluster.judgement import Judged, Lost, promises
 from client_compat.demo_cluster.page import LEFT, RIGHT, WIDTH, leaderless_s, picture, render
 from client_compat.demo_cluster.record import Event, Kind, PartitionView, Recording, Sample, State
@@ -31,7 +31,7 @@ def judged(tmp_path: Path, *, lost: int = 2) -> Judged:
     recording.events = [Event(at, kind, 1, f"<{kind}>") for at, kind in ((5_000, Kind.KILL), (5_001, Kind.START), (9_000, Kind.STILL))]
     gone = [Lost("<a>", number, 0, 8 + number, 4_900, (1,), "other") for number in range(lost)]
     acks = AckVerdict(acked=20, in_log=18, lost=lost)
-    played = Played(ACT, Cluster(tmp_path, ALL_OTTLA), Load("", ACT.key, tmp_path, 1), recording, acks, [2], [1], 10.0)
+    played = FinishedAct(ACT, Cluster(tmp_path, ALL_OTTLA), Load("", ACT.key, tmp_path, 1), recording, acks, [2], [1], 10.0)
     verdict = Verdict([DirectoryVerdict("one", rules={rule.name: RuleResult() for rule in RULES})])
     return Judged(played, verdict, ReplicasVerdict(1, 5), [2_000] * 8 + [4_900] * 2 + [10_000] * 10, gone, lost)
 

@@ -98,7 +98,7 @@ def set_rule_not_judged(results: Results) -> None:
         (set_rule_not_judged, "no torn transaction"),
     ],
 )
-def test_what_is_not_as_promised_is_told(spoil: Callable[[Results], None], words: str) -> None:
+def test_a_broken_promise_is_reported(spoil: Callable[[Results], None], words: str) -> None:
     spoiled = results()
     spoil(spoiled)
     problems = broken(spoiled)

@@ -45,7 +45,7 @@ def test_records_are_compared_by_what_is_in_them() -> None:
     assert other[0] == "responses[t].partitions[0].records[0].values[0]"
 
 
-def test_producer_ids_are_told_apart_by_the_order_in_which_they_appear() -> None:
+def test_producer_ids_are_numbered_in_order_of_appearance() -> None:
     names = Names()
     first, second, again = (normalise(ProducerState(producer_id), names)["producer_id"] for producer_id in (5000, 6000, 5000))
     assert (first, second, again) == ("<producer_id 1>", "<producer_id 2>", "<producer_id 1>")

@@ -14,7 +14,7 @@ def seen(value: object, label: str = "asked") -> Seen:
     return Seen(label, "FETCH", 12, {"error_code": value})
 
 
-def test_a_difference_is_told_with_where_it_was_seen() -> None:
+def test_a_difference_has_the_place_where_it_was_seen() -> None:
     (found,) = compare("s", [seen(0)], [seen(1)], known=())
     assert (found.scenario, found.label, found.api, found.version, found.path, found.kafka, found.ours) == (
         "s", "asked", "FETCH", 12, "error_code", 0, 1,

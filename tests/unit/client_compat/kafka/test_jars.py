@@ -47,7 +47,7 @@ def test_jars_are_fetched_once(maven_calls: Path) -> None:
     assert [path.name for path in jars.CACHE.iterdir() if path.is_dir()] == [VERSION]
 
 
-def test_a_directory_that_was_fetched_when_less_was_asked_for_is_given_the_rest_and_keeps_what_it_has(maven_calls: Path) -> None:
+def test_an_incomplete_directory_gets_the_missing_jars_and_keeps_its_own(maven_calls: Path) -> None:
     directory = jars.CACHE / VERSION
     directory.mkdir(parents=True)
     (directory / f"kafka_2.13-{VERSION}.jar").write_text("in use")

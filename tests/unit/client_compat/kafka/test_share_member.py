@@ -15,4 +15,4 @@ def test_a_command_to_a_member_whose_process_ends_raises_an_error(program: str, 
         ShareMember("h:1", "g", "t", client="mine") as member,
         pytest.raises(MemberEnded, match="the mine share member ended with exit code 3 instead of answering 'poll'"),
     ):
-        member.say("poll")
+        member.send_command("poll")

@@ -41,7 +41,7 @@ def test_a_request_carries_its_arguments_but_those_that_are_none(program: Progra
     assert program.call("echo")["id"] == 2
 
 
-def test_an_error_comes_back_with_its_code_and_flags(program: Program) -> None:
+def test_an_error_is_returned_with_its_code_and_flags(program: Program) -> None:
     with pytest.raises(ClientError) as caught:
         program.call("refuse")
     assert (caught.value.code, caught.value.retriable, caught.value.fatal) == ("NOT_LEADER_OR_FOLLOWER", True, None)
@@ -66,7 +66,7 @@ def test_a_program_that_dies_is_reported_with_its_exit_code_and_last_words(progr
         program.call("echo")
 
 
-def test_a_program_that_hangs_is_given_up_after_the_calls_limit(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_program_fails_after_the_calls_timeout(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "GRACE_S", 0.05)
     with pytest.raises(ProgramFailed, match="did not answer hang within"):
         program.call("hang", timeout_ms=50)

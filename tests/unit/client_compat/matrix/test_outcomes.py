@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from client_compat.matrix.brokers import GATEWAY, KAFKA, OURS, TANSU
-from client_compat.matrix.outcomes import Cell, KnownFailure, Outcome, client_failures, failures, known, other_words, unneeded
+from client_compat.matrix.outcomes import Cell, KnownFailure, Outcome, client_failures, differing_reports, failures, known, unneeded
 
 
 def cell(broker: str, outcome: Outcome, client: str = "c", scenario: str = "area/s", found: str = "") -> Cell:
@@ -21,14 +21,14 @@ def test_a_cell_that_fails_here_fails_the_run_where_kafka_was_not_asked_or_could
 
 def test_a_cell_that_differs_through_the_gateway_fails_the_run_unless_it_is_known_of_either_side() -> None:
     through, theirs = cell(GATEWAY, Outcome.FAIL), cell(KAFKA, Outcome.PASS)
-    with_other_words = cell(GATEWAY, Outcome.PASS, found="other words")
+    with_another_report = cell(GATEWAY, Outcome.PASS, found="other words")
     assert failures([through, theirs], ()) == [through]
-    assert failures([with_other_words, theirs], ()) == [with_other_words]
+    assert failures([with_another_report, theirs], ()) == [with_another_report]
     for side in (OURS, KAFKA):
         assert failures([through, theirs], (KnownFailure("c", "area/s", "it is so", broker=side),)) == []
 
 
-def test_a_cell_that_fails_at_a_broker_like_an_older_release_fails_the_run_and_other_words_do_not() -> None:
+def test_a_cell_that_fails_at_a_broker_like_an_older_release_fails_the_run_and_a_differing_report_does_not() -> None:
     older, theirs = cell("ottla-3.3", Outcome.FAIL), cell(KAFKA, Outcome.PASS, found="words")
     assert failures([older, theirs], ()) == [older]
     assert failures([cell("ottla-3.3", Outcome.PASS, found="words of 3.3"), theirs], ()) == []
@@ -57,7 +57,7 @@ def test_a_failure_that_is_known_on_apache_kafka_alone_excuses_nothing_here() ->
     assert known(cell(KAFKA, Outcome.FAIL), table) == table[0]
 
 
-def test_a_known_failure_that_passes_now_is_told() -> None:
+def test_a_known_failure_that_passes_now_is_listed() -> None:
     table = (KnownFailure("c", "area/.*", "it is so"), KnownFailure("other", ".*", "not run"))
     assert unneeded([cell(OURS, Outcome.PASS)], table) == [table[0]]
     assert unneeded([cell(OURS, Outcome.PASS), cell(OURS, Outcome.FAIL, scenario="area/t")], table) == []
@@ -66,11 +66,11 @@ def test_a_known_failure_that_passes_now_is_told() -> None:
 
 def test_a_client_that_says_something_else_here_than_on_kafka_fails_the_run() -> None:
     ours, theirs = cell(OURS, Outcome.PASS, found="a wrong password"), cell(KAFKA, Outcome.PASS, found="no such user")
-    assert other_words([ours, theirs]) == [(ours, theirs)]
+    assert differing_reports([ours, theirs]) == [(ours, theirs)]
     assert failures([ours, theirs], ()) == [ours]
     table = (KnownFailure("c", "area/s", "it is so"),)
     assert failures([ours, theirs], table) == []
     assert unneeded([ours, theirs], table) == []
     same = cell(KAFKA, Outcome.PASS, found="a wrong password")
     assert (failures([ours, same], ()), unneeded([ours, same], table)) == ([], list(table))
-    assert other_words([ours, cell(KAFKA, Outcome.FAIL, found="half the way")]) == []
+    assert differing_reports([ours, cell(KAFKA, Outcome.FAIL, found="half the way")]) == []

@@ -29,7 +29,7 @@ def test_a_broker_has_a_table_with_a_sign_for_each_cell_and_equal_reasons_share_
     assert "1. slow has no one\n2. 3 records, where 4 were to be in …" in text
 
 
-def test_versions_missing_toolchains_and_promises_are_told() -> None:
+def test_the_report_has_versions_missing_toolchains_and_promises() -> None:
     text = markdown(CELLS, SCENARIOS, VERSIONS)
     assert "against Ottla 0.1 and Apache Kafka 9.9" in text
     assert "| quick | 1.0 | go |" in text

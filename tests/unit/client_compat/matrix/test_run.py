@@ -16,8 +16,8 @@ from client_compat.matrix.clients import ClientKind, Language
 from client_compat.matrix.control import ClientError, Unsupported
 from client_compat.matrix.outcomes import Cell, Outcome
 from client_compat.matrix.pool import Lease, Pool
-from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen, take_part
-from client_compat.matrix.scenario import Scenario, ScenarioContext, expect, same, together
+from client_compat.matrix.run import Job, Matrix, SharedBrokers, brokers_of, chosen
+from client_compat.matrix.scenario import Scenario, ScenarioContext, expect, in_parallel, same
 from tests.support import fake_program
 
 RunOne = Callable[..., Cell]
@@ -154,7 +154,7 @@ def test_a_scenarios_own_broker_has_its_settings_and_can_be_restarted(run_one: R
     assert run_one(restart, own_broker=True, settings={"auto.create.topics.enable": "false"}).outcome is Outcome.PASS
 
 
-def test_all_jobs_of_a_run_come_back_cell_by_cell(tmp_path: Path, pool: Pool, brokers: SharedBrokers) -> None:
+def test_every_cell_of_a_run_is_reported_and_returned(tmp_path: Path, pool: Pool, brokers: SharedBrokers) -> None:
     scenarios = [Scenario(f"s{number}", "area", "It holds.", lambda context: None) for number in range(4)]
     reported: list[Cell] = []
     cells = Matrix(tmp_path, pool, brokers, ()).run([Job(FAKE, one, (OURS,)) for one in scenarios], 2, reported.append)
@@ -169,7 +169,7 @@ def test_the_first_error_of_calls_side_by_side_is_raised_after_all_have_ended() 
         raise ClientError("X")
 
     with pytest.raises(ClientError):
-        together(fail, lambda: ended.append(1))
+        in_parallel(fail, lambda: ended.append(1))
     assert ended == [1]
 
 
@@ -204,8 +204,8 @@ def test_jobs_of_a_client_that_takes_every_core_are_run_one_at_a_time(
 
 def test_a_broker_like_an_older_release_has_clients_of_its_age_which_others_have_only_by_name() -> None:
     everywhere = (OURS, "ottla-3.3", "ottla-3.9")
-    assert take_part("java-3.3", everywhere) == ("ottla-3.3",)
-    assert take_part("aiokafka-0.8", everywhere) == ("ottla-3.3",)
-    assert take_part("aiokafka-0.8", everywhere, ["aiokafka-0.8"]) == (OURS, "ottla-3.3")
-    assert take_part("aiokafka", everywhere) == everywhere
-    assert take_part("sarama", everywhere) == (OURS,)
+    assert brokers_of("java-3.3", everywhere) == ("ottla-3.3",)
+    assert brokers_of("aiokafka-0.8", everywhere) == ("ottla-3.3",)
+    assert brokers_of("aiokafka-0.8", everywhere, ["aiokafka-0.8"]) == (OURS, "ottla-3.3")
+    assert brokers_of("aiokafka", everywhere) == everywhere
+    assert brokers_of("sarama", everywhere) == (OURS,)

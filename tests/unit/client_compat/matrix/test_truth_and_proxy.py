@@ -39,7 +39,7 @@ def test_the_truth_is_what_was_written_batch_by_batch(running: RunningBroker) ->
     assert (truth.start_offset("t", 1), truth.end_offset("t", 1), truth.end_offset("t", 0)) == (0, 3, 0)
 
 
-def test_what_the_broker_refuses_is_told_by_its_name(running: RunningBroker) -> None:
+def test_a_rejection_by_the_broker_has_its_error_name(running: RunningBroker) -> None:
     truth = Truth(running.port)
     truth.create_topic("t")
     with pytest.raises(TruthFailed, match="TOPIC_ALREADY_EXISTS"):

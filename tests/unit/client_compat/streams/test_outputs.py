@@ -31,7 +31,7 @@ def test_a_count_that_is_passed_over_is_missed() -> None:
     assert (found.doubled, found.missed) == (0, 2)
 
 
-def test_a_key_that_stopped_short_or_that_nobody_put_in_is_wrong() -> None:
+def test_a_key_with_too_low_a_count_or_without_input_is_wrong() -> None:
     assert taken(1, 2).wrong({KEY: 3}) == 1
     assert taken(1).wrong({}) == 1
     assert taken().wrong({KEY: 1}) == 1

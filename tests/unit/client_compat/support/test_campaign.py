@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from client_compat.support.brokers import BrokerFailed
-from client_compat.support.campaign import RECORD, Expectations, Outcome, conduct, repeats
+from client_compat.support.campaign import RECORD, Expectations, Outcome, repeat_command, run_campaign
 
 
 @dataclass
@@ -38,7 +38,7 @@ def test_the_verdict_and_the_exit_code_follow_the_outcome(
     console: Console, tmp_path: Path, outcome: Outcome, code: int, words: str
 ) -> None:
     with pytest.raises(typer.Exit) as ended:
-        conduct(lambda *_: outcome, tmp_path / "run", look_at="look here", look_again=["audit {}/log"], console=console)
+        run_campaign(lambda *_: outcome, tmp_path / "run", look_at="look here", look_again=["audit {}/log"], console=console)
     assert ended.value.exit_code == code
     found, verdict, kept, again = printed(console).splitlines()
     assert (found, verdict.split(",")[0]) == ("what was found", words)
@@ -51,9 +51,21 @@ def test_a_campaign_that_cannot_be_finished_has_no_verdict(console: Console, tmp
         raise BrokerFailed("port taken")
 
     with pytest.raises(typer.Exit) as ended:
-        conduct(play, tmp_path, look_at="broker.log", console=console)
+        run_campaign(play, tmp_path, look_at="broker.log", console=console)
     assert ended.value.exit_code == 1
     assert printed(console) == f"The campaign could not be finished (see {tmp_path}: broker.log): port taken\n"
+
+
+def test_a_campaign_without_a_directory_names_none(console: Console) -> None:
+    def fail(_console: Console, _root: Path) -> Outcome:
+        raise BrokerFailed("port taken")
+
+    for play in (fail, lambda *_: Judged(False)):
+        with pytest.raises(typer.Exit):
+            run_campaign(play, look_at="broker.log", look_again=["audit {}/log"], console=console)
+    unfinished, found, verdict = printed(console).splitlines()
+    assert unfinished == "The campaign could not be finished: port taken"
+    assert (found, verdict.split(",")[0]) == ("what was found", "NOT as promised")
 
 
 def test_the_next_campaign_replaces_the_directory_of_the_last_one(console: Console, tmp_path: Path) -> None:
@@ -64,14 +76,14 @@ def test_the_next_campaign_replaces_the_directory_of_the_last_one(console: Conso
 
     for _ in range(2):
         with pytest.raises(typer.Exit) as ended:
-            conduct(play, tmp_path, console=console)
+            run_campaign(play, tmp_path, console=console)
         assert ended.value.exit_code == 0
 
 
 def test_a_directory_of_something_else_is_left_alone(console: Console, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(typer.Exit) as ended:
-        conduct(lambda *_: Judged(True), tmp_path, console=console)
+        run_campaign(lambda *_: Judged(True), tmp_path, console=console)
     assert ended.value.exit_code == 2
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -79,13 +91,13 @@ def test_a_directory_of_something_else_is_left_alone(console: Console, tmp_path:
 def test_the_directory_records_the_command_with_its_seed(console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["crash", "--kills", "3"])
     with pytest.raises(typer.Exit):
-        conduct(lambda *_: Judged(True), tmp_path, seed=17, console=console)
+        run_campaign(lambda *_: Judged(True), tmp_path, seed=17, console=console)
     command = (tmp_path / RECORD).read_text().strip()
     assert command.endswith("--kills 3 --seed 17")
     assert command in printed(console)
     monkeypatch.setattr(sys, "argv", ["crash", "--seed", "17"])
-    assert repeats(17).endswith("--seed 17")
-    assert repeats(17).count("--seed") == 1
+    assert repeat_command(17).endswith("--seed 17")
+    assert repeat_command(17).count("--seed") == 1
 
 
 def test_experiments_are_as_expected_only_if_there_are_some_and_none_surprises(console: Console) -> None:

@@ -22,7 +22,7 @@ def test_a_verdict_is_good_only_if_something_was_judged_and_nothing_is_wrong(kin
 
 def test_wrong_counts_that_are_shown_elsewhere_are_left_out() -> None:
     verdict = AckVerdict(acked=9, lost=1, misplaced=2, foreign=4, excused=8)
-    assert (verdict.wrong_but(), verdict.wrong_but("lost", "misplaced")) == (7, 4)
+    assert (verdict.wrong_except(), verdict.wrong_except("lost", "misplaced")) == (7, 4)
 
 
 def test_only_the_first_samples_are_stored() -> None:

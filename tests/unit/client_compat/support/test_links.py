@@ -83,7 +83,7 @@ def test_a_way_that_is_cut_twice_is_whole_when_both_are_over(listener: socket.so
             assert two.recv(1) == b"a"
 
 
-def test_who_is_no_node_is_not_let_through_and_a_node_that_is_down_refuses(listener: socket.socket) -> None:
+def test_a_connection_of_an_unknown_process_or_to_a_stopped_node_is_closed(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     links = Links(dict)
     at = links.to(TWO, port)
@@ -103,7 +103,7 @@ def ended(end: socket.socket) -> bool:
         return True
 
 
-def test_who_ends_a_connection_ends_it_for_the_other(listener: socket.socket) -> None:
+def test_a_connection_that_one_end_closes_is_closed_for_the_other(listener: socket.socket) -> None:
     links = Links(lambda: {ONE: os.getpid()})
     port = links.to(TWO, listener.getsockname()[1])
     with links:

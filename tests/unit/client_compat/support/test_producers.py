@@ -37,7 +37,7 @@ class Three(Feed):
         self.answers[number] = "given up"
 
 
-def test_a_lost_client_is_given_up_with_what_it_was_not_answered_and_another_one_goes_on() -> None:
+def test_a_lost_clients_unanswered_records_are_given_up_and_a_new_client_continues() -> None:
     with InProcessBroker() as broker:
         broker.topics.create("t")
         feed = Three()

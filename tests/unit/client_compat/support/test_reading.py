@@ -14,7 +14,9 @@ from ottla.testing import InProcessBroker
 TIMEOUT_S = 20
 
 
-def test_a_transaction_that_is_open_is_waited_for_and_one_that_hangs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_until_stable_waits_for_an_open_transaction_and_fails_after_its_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with InProcessBroker(tmp_path / "data") as broker:
         broker.topics.create("t", 2)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "tx"})

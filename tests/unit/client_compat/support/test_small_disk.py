@@ -29,7 +29,7 @@ def test_a_full_disk_takes_nothing_a_freed_one_does_and_all_of_it_outlives_the_d
     assert [(path / name).read_bytes() for name in ("first", "second")] == [WRITTEN, WRITTEN]
 
 
-def test_where_none_can_be_mounted_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_cannot_be_mounted_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(NoSmallDisk, match="only root"), small_disk(tmp_path / "disk"):
         pass

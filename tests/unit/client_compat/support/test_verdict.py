@@ -42,15 +42,15 @@ def test_a_fault_is_named_by_partition_and_offset() -> None:
     assert judged([place(3, 17)], {}).samples == ["client 0, acknowledged at partition 3 offset 17, is lost"]
 
 
-def test_what_is_lost_is_told_with_its_place() -> None:
+def test_a_lost_value_is_reported_with_its_position() -> None:
     assert judged([place(0, 0), place(1, 5)], {0: [place(0, 0)]}).losses == [("client", 1, place(1, 5))]
 
 
-def test_a_value_that_the_client_was_told_is_there_already_may_stand_anywhere() -> None:
+def test_a_value_acknowledged_as_a_duplicate_may_be_at_any_position() -> None:
     assert judged([place(0, 0), SOMEWHERE], {0: [place(0, 0)], 1: [place(5, 7)]}).good
 
 
-def test_a_value_that_was_given_up_may_stand_or_not_but_not_twice() -> None:
+def test_a_given_up_value_may_be_stored_once_or_not_at_all() -> None:
     verdict = judged([place(0, 0), GIVEN_UP, GIVEN_UP], {0: [place(0, 0)], 2: [place(0, 1)]})
     assert (verdict.good, verdict.given_up, verdict.acked) == (True, 2, 1)
     assert judged([place(0, 0), GIVEN_UP], {0: [place(0, 0)], 1: [place(0, 1), place(0, 2)]}).doubled == 1

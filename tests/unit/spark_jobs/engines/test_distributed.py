@@ -14,7 +14,7 @@ import pytest
 
 from client_compat.audit_corpus.cut import cut_at_every_batch
 from client_compat.bench_audit import logs
-from ottla.spark_jobs import sharing
+from ottla.spark_jobs import audit_tasks
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
 from ottla.spark_jobs.engines import distributed
@@ -28,8 +28,8 @@ Row = tuple[int, bytes]
 Over = Callable[..., Iterable[Row]]
 
 
-def to_shares(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield each row for two shares; the second copy's content is the number of rows in the task."""
+def to_partitions(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield each row for two shuffle partitions; the second copy's content is the number of rows in the task."""
     there = list(rows)
     for number, content in there:
         yield number % 3, content
@@ -38,17 +38,17 @@ def to_shares(rows: Iterable[Row]) -> Iterator[Row]:
 
 def gathered(rows: Iterable[Row]) -> Iterator[Row]:
     found: dict[int, bytes] = {}
-    for share, content in rows:
-        found[share] = found.get(share, b"") + content
-    yield from ((share, bytes(sorted(content))) for share, content in found.items())
+    for number, content in rows:
+        found[number] = found.get(number, b"") + content
+    yield from ((number, bytes(sorted(content))) for number, content in found.items())
 
 
 @pytest.mark.parametrize("over", [over_rdds, over_frames])
-def test_each_row_is_a_task_and_rows_of_a_share_meet(spark: SparkSession, over: Over) -> None:
+def test_each_row_is_a_task_and_the_rows_of_a_shuffle_partition_meet_in_one_task(spark: SparkSession, over: Over) -> None:
     rows = [(i, bytes([10 + i])) for i in range(4)]
     running = spark.sparkContext if over is over_rdds else spark
-    # Task i gives its content to share i % 3, and 1, which is how many rows it had, to the next.
-    assert dict(over(running, rows, [to_shares, gathered], 3)) == {0: bytes([1, 10, 13]), 1: bytes([1, 1, 11]), 2: bytes([1, 12])}
+    # Task i gives its content to shuffle partition i % 3, and 1, the number of its rows, to the next one.
+    assert dict(over(running, rows, [to_partitions, gathered], 3)) == {0: bytes([1, 10, 13]), 1: bytes([1, 1, 11]), 2: bytes([1, 12])}
     assert sorted(over(running, rows, [gathered], 3)) == rows
 
 
@@ -67,8 +67,8 @@ def by_content(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def adjacent(rows: Iterable[Row]) -> Iterator[Row]:
-    for share, group in groupby(rows, itemgetter(0)):
-        yield share, b"".join(content for _, content in group)
+    for number, group in groupby(rows, itemgetter(0)):
+        yield number, b"".join(content for _, content in group)
 
 
 @pytest.mark.parametrize("name", ["planted", "input_taken_back"])
@@ -80,14 +80,15 @@ def test_a_log_in_slices_has_the_embedded_engines_verdict(
     for segment in list(tmp_path.rglob("*.log")):
         cut_at_every_batch(segment)
     expected = audit(tmp_path / "log", engine="duckdb", key_field="row", deep=True).directories
-    monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1)
-    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1 << 16)  # one batch
+    monkeypatch.setattr(audit_tasks, "UNSPLIT_BYTES_MAX", 1)
+    monkeypatch.setattr(audit_tasks, "TASK_BYTES_MAX", 1 << 16)  # one batch
     cut: list[int] = []
 
-    def over(context: Any, rows: Any, steps: Any, shares: int, split: Split | None) -> Iterable[Row]:
+    def over(context: Any, rows: Any, steps: Any, shuffle_partitions: int, split: Split | None) -> Iterable[Row]:
         assert split is not None
         cut.append(len(split.rows))
-        return over_frames(spark, rows, steps, shares, split) if connect else over_rdds(context, rows, steps, shares, split)
+        rest = (rows, steps, shuffle_partitions, split)
+        return over_frames(spark, *rest) if connect else over_rdds(context, *rest)
 
     monkeypatch.setattr(distributed, "over_rdds", over)
     found = audit(tmp_path / "log", engine="spark", key_field="row", deep=True).directories

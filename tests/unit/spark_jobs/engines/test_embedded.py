@@ -16,7 +16,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.spark_jobs import views
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
-from ottla.spark_jobs.engines.embedded import GATHERED_ROWS, EmbeddedEngine, arrow_schema, embedded_engine, gathered
+from ottla.spark_jobs.engines.embedded import COALESCED_ROWS, EmbeddedEngine, arrow_schema, coalesced, embedded_engine
 from ottla.spark_jobs.session import CannotJudge
 
 
@@ -131,5 +131,5 @@ def test_what_does_not_fit_into_the_memory_given_is_not_judged(tmp_path: Path) -
 
 def test_small_batches_are_handed_over_together() -> None:
     one = pa.record_batch({"n": [1]})
-    sizes = [batch.num_rows for batch in gathered(iter([one] * (GATHERED_ROWS + 3)))]
-    assert sizes == [GATHERED_ROWS, 3]
+    sizes = [batch.num_rows for batch in coalesced(iter([one] * (COALESCED_ROWS + 3)))]
+    assert sizes == [COALESCED_ROWS, 3]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ottla.spark_jobs.corpus import CASES
 from ottla.spark_jobs.engines.in_process import embedded_judge
-from ottla.spark_jobs.judging import together
+from ottla.spark_jobs.judging import rows_by_kind
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.steps import AuditSpec
 
@@ -18,8 +18,8 @@ def test_both_steps_answer_and_the_views_are_still_there_to_draw(tmp_path: Path)
     logs, reported = [find_logs(tmp_path)], []
     spec = AuditSpec((), None, False, False, 10, ARGS, draws=True)
     with embedded_judge(0, 128, lambda step, done, total: reported.append((step, done, total))) as judge:
-        answer = together(judge.judge(spec, logs))
-        drawn = together(judge.draw(spec, logs, [(str(tmp_path), "t", 0)], []))
+        answer = rows_by_kind(judge.judge(spec, logs))
+        drawn = rows_by_kind(judge.draw(spec, logs, [(str(tmp_path), "t", 0)], []))
     assert reported == [("judging", 1, 3), ("judging across partitions", 2, 3)]
     assert [row["kind"] for row in answer["findings"]] == ["sequence gap"]
     assert [(row["topic"], row["partition"]) for row in answer["extents"]] == [("t", 0)]

@@ -16,8 +16,8 @@ import typer
 from typer.testing import CliRunner
 
 from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, TRANSACTION_TIMEOUT_MS, audit_command
-from ottla.spark_jobs.follow.memory import Memory
-from ottla.spark_jobs.follow.run import Followed, Following, follow, follow_command
+from ottla.spark_jobs.follow.checkpoint import FollowCheckpoint
+from ottla.spark_jobs.follow.run import FollowOptions, FollowTotals, follow, follow_command
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.sinks import TableFormat
 from tests.support.kafka_logs import PartitionWriter
@@ -31,13 +31,13 @@ __all__ = ["spark"]
 ARGS = {"expiration_ms": PRODUCER_EXPIRATION_MS, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
 
 
-def once(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[Followed, list[tuple[str, int]]]:
+def once(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[FollowTotals, list[tuple[str, int]]]:
     reported: list[tuple[str, int]] = []
 
     def on_findings(_number: int, findings: Sequence[Mapping[str, Any]]) -> None:
         reported.extend((finding["rule"], finding["offset"]) for finding in findings)
 
-    job = Following([tmp_path / "logs"], tmp_path / "checkpoint", ARGS, once=True, **options)
+    job = FollowOptions([tmp_path / "logs"], tmp_path / "checkpoint", ARGS, once=True, **options)
     return follow(spark, job, on_findings, threading.Event()), reported
 
 
@@ -66,7 +66,7 @@ def test_it_stops_when_told_to_and_micro_batches_are_bounded(spark: SparkSession
         if len(reported) == 3:
             stop.set()
 
-    job = Following([tmp_path / "logs"], tmp_path / "checkpoint", ARGS, trigger_seconds=0.1, batch_bytes_max=10)
+    job = FollowOptions([tmp_path / "logs"], tmp_path / "checkpoint", ARGS, trigger_seconds=0.1, batch_bytes_max=10)
     followed = follow(spark, job, on_findings, stop)
     assert reported == [1, 2, 3]
     assert followed.exit_code == 1
@@ -77,7 +77,7 @@ def test_a_micro_batch_that_spark_did_not_note_is_not_told_twice(spark: SparkSes
     log.data(5, pid=1, seq=0)
     log.data(5, pid=1, seq=0)
     assert once(spark, tmp_path)[1] == [("duplicate-sequence", 5)]
-    for commit in (Memory(tmp_path / "checkpoint").stream / "commits").iterdir():
+    for commit in (FollowCheckpoint(tmp_path / "checkpoint").stream / "commits").iterdir():
         commit.unlink()
     assert once(spark, tmp_path)[1] == []
 
@@ -85,7 +85,7 @@ def test_a_micro_batch_that_spark_did_not_note_is_not_told_twice(spark: SparkSes
 def test_a_path_that_is_not_there_and_a_cluster_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     for path, why in ((str(tmp_path / "none"), "is no directory"), ("kafka://localhost:1", "only files are followed")):
         with pytest.raises(CannotJudge, match=why):
-            follow(spark, Following([path], tmp_path / "c", ARGS, once=True), lambda *_: None, threading.Event())
+            follow(spark, FollowOptions([path], tmp_path / "c", ARGS, once=True), lambda *_: None, threading.Event())
 
 
 def test_the_command_prints_findings_and_writes_json_lines(spark: SparkSession, tmp_path: Path) -> None:
@@ -105,13 +105,13 @@ def test_the_command_prints_findings_and_writes_json_lines(spark: SparkSession, 
 KILLED_RUN = """
 import os, signal, sys
 from pathlib import Path
-from ottla.spark_jobs.follow import memory
-from ottla.spark_jobs.follow.run import Following, follow_command
+from ottla.spark_jobs.follow import checkpoint as checkpoints
+from ottla.spark_jobs.follow.run import FollowOptions, follow_command
 from ottla.spark_jobs.sinks import TableFormat
 
 logs, checkpoint, lines, tables, kind, moment, number = sys.argv[1:]
-owner = getattr(memory, kind)
-method = "keep" if kind == "Memory" else "append"
+owner = getattr(checkpoints, kind)
+method = "store_state" if kind == "FollowCheckpoint" else "append"
 real = getattr(owner, method)
 
 def die():
@@ -128,7 +128,7 @@ def last(self, at, what):
 
 setattr(owner, method, last)
 args = {"expiration_ms": 86_400_000, "transaction_timeout_ms": 900_000}
-follow_command(Following([logs], Path(checkpoint), args, once=True, batch_bytes_max=10), Path(lines), (TableFormat.DELTA, Path(tables)))
+follow_command(FollowOptions([logs], Path(checkpoint), args, once=True, batch_bytes_max=10), Path(lines), (TableFormat.DELTA, Path(tables)))
 """
 """Follows logs, and kills itself at one moment of one micro-batch."""
 
@@ -142,15 +142,15 @@ def test_kills_between_findings_state_and_commit_write_each_finding_once(spark: 
         ("FindingsTable", "before", 1),
         ("FindingsTable", "after", 2),
         ("JsonLines", "torn", 3),
-        ("Memory", "before", 4),
-        ("Memory", "after", 5),
+        ("FollowCheckpoint", "before", 4),
+        ("FollowCheckpoint", "after", 5),
     )
     tables = tmp_path / "tables"
     for kind, moment, number in kills:
         argv = [tmp_path / "logs", tmp_path / "c", tmp_path / "lines", tables, kind, moment, number]
         killed = subprocess.run([sys.executable, "-c", KILLED_RUN, *map(str, argv)], capture_output=True, check=False)
         assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    job = Following([tmp_path / "logs"], tmp_path / "c", ARGS, once=True, batch_bytes_max=10)
+    job = FollowOptions([tmp_path / "logs"], tmp_path / "c", ARGS, once=True, batch_bytes_max=10)
     assert follow_command(job, tmp_path / "lines", (TableFormat.DELTA, tables)) == 1
     reported = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
     assert [(one["micro_batch"], one["rule"], one["offset"]) for one in reported] == [(i, "sequence-gap", 5 * i) for i in range(1, 8)]

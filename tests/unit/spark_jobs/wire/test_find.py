@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ottla.broker.testing import InProcessBroker
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
-from ottla.spark_jobs.wire.find import NOBODY_KNOWS, Span, WireSegment, pin, ranges_of
+from ottla.spark_jobs.wire.find import UNKNOWN_OFFSET, Span, WireSegment, pin, ranges_of
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 from tests.support.wire_logs import ADDRESS
@@ -35,7 +35,7 @@ def test_a_topic_that_is_compacted_may_have_holes_up_to_nobody_knows_where(tmp_p
         broker.topics.create("plain")
         broker.topics.create("compacted", configs={"cleanup.policy": "compact"})
         cleaned = {segment.topic: segment.cleaned_to for segment in _found(f"kafka://{broker.bootstrap}")}
-    assert cleaned == {"plain": 0, "compacted": NOBODY_KNOWS}
+    assert cleaned == {"plain": 0, "compacted": UNKNOWN_OFFSET}
 
 
 def test_a_topic_that_is_not_there_is_a_problem_and_the_rest_is_found(tmp_path: Path) -> None:

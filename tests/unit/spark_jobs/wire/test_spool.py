@@ -14,7 +14,7 @@ from ottla.spark_jobs.wire.spool import NotThisCluster, spool
 from ottla.spark_jobs.wire.throttle import Throttle
 from tests.support.renaming_proxy import RenamingProxy
 from tests.support.running_broker import RunningBroker
-from tests.support.topic_calls import create, produce
+from tests.support.topic_calls import create, delete, produce
 
 LOG = Path("t-0") / f"{0:020d}.log"
 
@@ -100,6 +100,28 @@ def test_what_was_removed_before_it_was_fetched_is_noted_and_not_judged(broker: 
     notes, _ = spool(url(broker), tmp_path / "spool")
     assert notes[1:] == ["t-0: offsets 10 to 11 were removed before they were fetched; judged from there on"]
     assert {segment.log_start_offset for segment in find_logs(tmp_path / "spool").segments} == {12}
+
+
+def test_a_note_is_not_repeated_by_a_run_that_finds_nothing_new(broker: RunningBroker, tmp_path: Path) -> None:
+    spool(url(broker), tmp_path / "spool")
+    with broker.client() as client:
+        produce(client, "t", b"10", b"11")
+        topics = [DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=12)])]
+        client.call(DeleteRecordsRequest(topics=topics, timeout_ms=10_000))
+    for _ in range(3):
+        notes, _ = spool(url(broker), tmp_path / "spool")
+        assert notes[1:] == ["t-0: offsets 10 to 11 were removed before they were fetched; judged from there on"]
+
+
+def test_a_log_that_is_shorter_than_its_files_is_noted_once(broker: RunningBroker, tmp_path: Path) -> None:
+    spool(url(broker), tmp_path / "spool")
+    with broker.client() as client:
+        delete(client, "t")
+        create(client, "t")
+        produce(client, "t", b"0")
+    for _ in range(3):
+        notes, _ = spool(url(broker), tmp_path / "spool")
+        assert notes[1:] == ["t-0: offsets from 1 on are kept here and gone from the cluster"]
 
 
 def test_a_head_that_is_removed_after_it_was_fetched_stays_and_is_judged(broker: RunningBroker, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from ottla.broker.testing import InProcessBroker
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import encode_prefixed
-from tests.support.console import TOKEN, Console, console, served
+from tests.support.console import TOKEN, Console, running_console, served
 from tests.support.consumer_calls import join as consumer_join
 from tests.support.group_calls import commit, find_coordinator, join, sync
 from tests.support.topic_calls import produce
@@ -45,8 +45,8 @@ ID = bytes(range(16))
 
 
 @pytest.fixture(scope="module")
-def room() -> Iterator[Console]:
-    with console() as found:
+def console() -> Iterator[Console]:
+    with running_console() as found:
         yield found
 
 
@@ -62,16 +62,16 @@ def fates(page: Any) -> list[str]:
     return [row["control"] or row["fate"] for row in page["records"]]
 
 
-def test_without_it_nothing_of_it_is_imported() -> None:
+def test_the_consoles_modules_are_imported_only_with_the_console() -> None:
     code = "import sys, ottla.broker.app, ottla.broker.admin.server; print([m for m in sys.modules if 'console' in m and 'ottla' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_the_page_is_small_and_may_load_nothing_from_elsewhere(room: Console) -> None:
+def test_the_page_is_small_and_loads_nothing_from_other_hosts(console: Console) -> None:
     assert sum(len(content) for _, content in parts().values()) < PAGE_BYTES_MAX
     for path, (media_type, content) in parts().items():
-        status, headers, body = room.answer("GET", path)
+        status, headers, body = console.answer("GET", path)
         assert (status, headers["content-type"], body) == (200, media_type, content)
         policy = dict(rule.strip().split(" ", 1) for rule in headers["content-security-policy"].split(";"))
         assert (policy["default-src"], policy["script-src"], policy["frame-ancestors"]) == ("'none'", "'self'", "'none'")
@@ -79,41 +79,41 @@ def test_the_page_is_small_and_may_load_nothing_from_elsewhere(room: Console) ->
         assert b"https://" not in body
 
 
-def test_the_page_is_for_everybody_and_what_it_reads_is_not(room: Console) -> None:
+def test_the_page_needs_no_token_and_its_data_does(console: Console) -> None:
     elsewhere = {"Host": "broker.example:9644"}
     for path in parts():
-        assert room.answer("GET", path, headers=elsewhere)[0] == 200
-        assert room.answer("POST", path, headers=elsewhere)[0] == 401
-    described = json.loads(room.answer("GET", "/openapi.json")[2])["paths"]
+        assert console.answer("GET", path, headers=elsewhere)[0] == 200
+        assert console.answer("POST", path, headers=elsewhere)[0] == 401
+    described = json.loads(console.answer("GET", "/openapi.json")[2])["paths"]
     asked = [path for path in described if path.startswith("/console/")]
     assert len(asked) >= 4
     for path in asked:
         assert list(described[path]) == ["get"] or path == "/console/schemas", "what the console adds only reads"
-        assert room.answer("GET", path, headers=elsewhere)[0] == 401, path
-    assert room.answer("GET", "/console/broker", headers={**elsewhere, "Authorization": f"Bearer {TOKEN}"})[0] == 200
-    assert room.answer("GET", "/console/../health", headers=elsewhere)[0] == 401
+        assert console.answer("GET", path, headers=elsewhere)[0] == 401, path
+    assert console.answer("GET", "/console/broker", headers={**elsewhere, "Authorization": f"Bearer {TOKEN}"})[0] == 200
+    assert console.answer("GET", "/console/../health", headers=elsewhere)[0] == 401
 
 
-def test_topics_tell_where_their_partitions_stand(room: Console) -> None:
-    room.broker.topics.create("sizes", 2, {"retention.ms": "1000"})
-    with room.client() as client:
+def test_topics_have_the_offsets_of_their_partitions(console: Console) -> None:
+    console.broker.topics.create("sizes", 2, {"retention.ms": "1000"})
+    with console.client() as client:
         produce(client, "sizes", b"one", b"two", partition=1)
-    (row,) = room.read("topics", contains="sizes")["topics"]
+    (row,) = console.read("topics", contains="sizes")["topics"]
     assert (row["partitions"], row["here"], row["offsets"], row["leaderless"], row["out_of_sync"]) == (2, 2, 2, 0, 0)
-    topic = room.read("topic", name="sizes")
+    topic = console.read("topic", name="sizes")
     assert topic["settings"] == {"retention.ms": "1000"}
-    node = room.read("broker")["node_id"]
+    node = console.read("broker")["node_id"]
     assert [(each["index"], each["leader"], each["in_sync"], each["log"]["end"]) for each in topic["partitions"]] == [
         (0, node, [node], 0),
         (1, node, [node], 2),
     ]
     assert row["size_bytes"] == topic["partitions"][1]["log"]["size_bytes"] > 0
-    assert room.answer("GET", "/console/topic?name=nowhere")[0] == 404
+    assert console.answer("GET", "/console/topic?name=nowhere")[0] == 404
 
 
-def test_records_tell_who_wrote_them_and_what_became_of_their_transaction(room: Console) -> None:
-    room.broker.topics.create("fates")
-    with room.client() as client:
+def test_records_have_their_producer_and_the_outcome_of_their_transaction(console: Console) -> None:
+    console.broker.topics.create("fates")
+    with console.client() as client:
         produce_as(client, None, batch(b"plain"), topic="fates")
         produce_as(client, None, batch(b"idempotent", producer_id=77, epoch=3, sequence=5, codec=Codec.GZIP), topic="fates")
         for commit in (True, False, None):
@@ -123,69 +123,69 @@ def test_records_tell_who_wrote_them_and_what_became_of_their_transaction(room: 
             assert produce_as(client, holder.transactional_id, batch(b"a", b"b", **writer), topic="fates", version=11).error_code == 0
             if commit is not None:
                 assert holder.end(commit=commit).error_code == 0
-    page = room.read("records", topic="fates", partition=0, offset=0)
+    page = console.read("records", topic="fates", partition=0, offset=0)
     assert fates(page) == ["none", "none", "committed", "committed", "commit", "aborted", "aborted", "abort", "open", "open"]
     assert page["last_stable"] == 8 < page["high_watermark"] == page["next_offset"] == 10
     idempotent = page["records"][1]
     assert [idempotent[name] for name in ("producer_id", "producer_epoch", "sequence", "codec", "offset")] == [77, 3, 5, "gzip", 1]
     assert [row["transactional_id"] for row in page["records"][5:9]] == ["fates-False", "fates-False", "fates-False", "fates-None"]
     assert [row["sequence"] for row in page["records"][8:]] == [0, 1]
-    assert fates(room.read("records", topic="fates", partition=0, offset=6, limit=2)) == ["aborted", "abort"]
+    assert fates(console.read("records", topic="fates", partition=0, offset=6, limit=2)) == ["aborted", "abort"]
 
 
-def test_a_page_of_records_ends_where_it_was_asked_to_and_the_next_goes_on(room: Console) -> None:
-    room.broker.topics.create("pages")
-    with room.client() as client:
+def test_a_page_of_records_ends_at_its_limit_and_the_next_page_continues(console: Console) -> None:
+    console.broker.topics.create("pages")
+    with console.client() as client:
         produce(client, "pages", *(b"%d" % number for number in range(7)))
         produce(client, "pages", *(b"%d" % number for number in range(7, 9)))
     found, offset = [], 0
     while offset < 9:
-        page = room.read("records", topic="pages", partition=0, offset=offset, limit=4)
+        page = console.read("records", topic="pages", partition=0, offset=offset, limit=4)
         assert len(page["records"]) <= 4
         found += [row["value"]["text"] for row in page["records"]]
         offset = page["next_offset"]
     assert found == [str(number) for number in range(9)]
-    assert [row["offset"] for row in room.read("records", topic="pages", partition=0, offset=-3)["records"]] == [6, 7, 8]
-    assert room.read("records", topic="pages", partition=0, offset=99)["records"] == []
+    assert [row["offset"] for row in console.read("records", topic="pages", partition=0, offset=-3)["records"]] == [6, 7, 8]
+    assert console.read("records", topic="pages", partition=0, offset=99)["records"] == []
     for wrong in ("limit=0", "limit=201", "value_bytes=300000", "partition=-1"):
-        assert room.answer("GET", f"/console/records?topic=pages&partition=0&{wrong}")[0] == 422, wrong
-    assert room.answer("GET", "/console/records?topic=pages&partition=5")[0] == 404
+        assert console.answer("GET", f"/console/records?topic=pages&partition=0&{wrong}")[0] == 422, wrong
+    assert console.answer("GET", "/console/records?topic=pages&partition=5")[0] == 404
 
 
-def test_a_long_value_is_cut_and_whole_where_that_is_asked_for(room: Console) -> None:
-    room.broker.topics.create("long")
-    with room.client() as client:
+def test_a_long_value_is_cut_unless_the_request_wants_all_of_it(console: Console) -> None:
+    console.broker.topics.create("long")
+    with console.client() as client:
         produce(client, "long", b"x" * 5_000)
-    (cut,) = room.read("records", topic="long", partition=0)["records"]
+    (cut,) = console.read("records", topic="long", partition=0)["records"]
     assert (len(cut["value"]["text"]), cut["value"]["size"], cut["value"]["cut"]) == (1024, 5_000, True)
-    (whole,) = room.read("records", topic="long", partition=0, value_bytes=100_000)["records"]
+    (whole,) = console.read("records", topic="long", partition=0, value_bytes=100_000)["records"]
     assert (whole["value"]["text"], whole["value"]["cut"]) == ("x" * 5_000, False)
 
 
-def test_records_are_decoded_by_a_schema_that_was_given_for_them(room: Console) -> None:
+def test_records_are_decoded_by_the_topics_uploaded_schema(console: Console) -> None:
     fastavro = pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
-    room.broker.topics.create("avro")
+    console.broker.topics.create("avro")
     fields = [{"name": "id", "type": "long"}, {"name": "raw", "type": ["null", "bytes"]}]
     schema = {"type": "record", "name": "Order", "fields": fields}
     written = io.BytesIO()
     fastavro.schemaless_writer(written, schema, {"id": 2**60, "raw": b"\xff"})
     plain = written.getvalue()
-    with room.client() as client:
+    with console.client() as client:
         produce(client, "avro", plain, b"\0\0\0\0\7" + plain, plain[:-1], plain + b"\0", b"words")
     given = {"avro": json.dumps(schema)}
-    assert room.answer("PUT", "/console/schemas?topic=avro", given)[0] == 401
+    assert console.answer("PUT", "/console/schemas?topic=avro", given)[0] == 401
     token = {"Authorization": f"Bearer {TOKEN}"}
-    assert room.answer("PUT", "/console/schemas?topic=avro", given, token)[0] == 204
-    assert room.read("schemas") == [{"topic": "avro", "part": "value", "kind": "Avro", "text": given["avro"]}]
+    assert console.answer("PUT", "/console/schemas?topic=avro", given, token)[0] == 204
+    assert console.read("schemas") == [{"topic": "avro", "part": "value", "kind": "Avro", "text": given["avro"]}]
     said = '{"id": 1152921504606846976, "raw": "ff"}'
-    found = [row["value"] for row in room.read("records", topic="avro", partition=0, offset=0)["records"]]
+    found = [row["value"] for row in console.read("records", topic="avro", partition=0, offset=0)["records"]]
     assert [(each["form"], each["text"]) for each in found[:2]] == [("avro", said)] * 2
     assert [each["form"] for each in found[2:]] == ["hex", "hex", "text"]
-    (cut, *_) = room.read("records", topic="avro", partition=0, offset=0, value_bytes=5)["records"]
+    (cut, *_) = console.read("records", topic="avro", partition=0, offset=0, value_bytes=5)["records"]
     assert (cut["value"]["text"], cut["value"]["cut"]) == (said[:5], True)
-    assert room.answer("DELETE", "/console/schemas?topic=avro", None, token)[0] == 204
-    assert room.answer("DELETE", "/console/schemas?topic=avro", None, token)[0] == 404
-    assert room.read("records", topic="avro", partition=0, offset=0)["records"][0]["value"]["form"] == "hex"
+    assert console.answer("DELETE", "/console/schemas?topic=avro", None, token)[0] == 204
+    assert console.answer("DELETE", "/console/schemas?topic=avro", None, token)[0] == 404
+    assert console.read("records", topic="avro", partition=0, offset=0)["records"][0]["value"]["form"] == "hex"
 
 
 def doubling(times: int) -> str:
@@ -217,13 +217,13 @@ def doubling(times: int) -> str:
     ],
     ids=["half", "unknown", "recursive", "in a list", "nulls", "a null type", "records of nothing", "fixed of nothing", "deep", "doubling"],
 )
-def test_a_schema_by_which_a_few_bytes_ask_for_endless_work_is_refused(schema: str, why: str) -> None:
+def test_a_schema_that_decodes_few_bytes_to_a_huge_value_is_rejected(schema: str, why: str) -> None:
     pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
     with pytest.raises(SchemaRefused, match=why):
         AvroSchema.of(schema)
 
 
-def test_records_in_protobuf_are_decoded_by_the_message_that_was_named(room: Console) -> None:
+def test_protobuf_records_are_decoded_by_the_uploaded_message(console: Console) -> None:
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2", reason="the extra schemas is not installed: run `make setup`")
     files = descriptor_pb2.FileDescriptorSet()
     file = files.file.add(name="shop.proto", package="shop", syntax="proto3")
@@ -233,65 +233,65 @@ def test_records_in_protobuf_are_decoded_by_the_message_that_was_named(room: Con
 
     def give(message: str, descriptors: bytes = files.SerializeToString()) -> int:
         protobuf = {"message": message, "descriptors": b64encode(descriptors).decode()}
-        return room.answer("PUT", "/console/schemas?topic=proto", {"protobuf": protobuf}, token)[0]
+        return console.answer("PUT", "/console/schemas?topic=proto", {"protobuf": protobuf}, token)[0]
 
-    room.broker.topics.create("proto")
-    with room.client() as client:
+    console.broker.topics.create("proto")
+    with console.client() as client:
         order = b"\x08\x96\x01"
         produce(client, "proto", order, b"\0\0\0\0\7\0" + order, b"\0\0\0\0\7\2\0" + order, b"\x08", b"\0\0\0\0\7\xff\xff")
     assert [give("shop.Nothing"), give("shop.Order", b"\xff"), give("shop.Order")] == [422, 422, 204]
-    assert [each["kind"] for each in room.read("schemas") if each["topic"] == "proto"] == ["Protobuf"]
-    found = [row["value"] for row in room.read("records", topic="proto", partition=0, offset=0)["records"]]
+    assert [each["kind"] for each in console.read("schemas") if each["topic"] == "proto"] == ["Protobuf"]
+    found = [row["value"] for row in console.read("records", topic="proto", partition=0, offset=0)["records"]]
     assert [(each["form"], each["text"]) for each in found[:3]] == [("protobuf", '{"order_id": "150"}')] * 3
     assert [each["form"] for each in found[3:]] == ["hex", "hex"]
-    assert room.answer("PUT", "/console/schemas?topic=proto", {}, token)[0] == 422
+    assert console.answer("PUT", "/console/schemas?topic=proto", {}, token)[0] == 422
 
 
-def test_the_newest_producers_of_all_partitions_are_shown_and_the_others_counted(room: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_producers_of_all_partitions_are_shown_and_the_others_counted(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producers, "PRODUCERS_MAX", 3)
     monkeypatch.setattr(producers, "READ_AT_ONCE", 1)
-    room.broker.topics.create("crowd", 2)
-    with room.client() as client:
+    console.broker.topics.create("crowd", 2)
+    with console.client() as client:
         for number in range(1, 6):
             produce(client, "crowd", b"a", partition=number % 2, producer_id=number, base_sequence=0)
-    found = room.read("producers", topic="crowd")
+    found = console.read("producers", topic="crowd")
     assert [row["producer_id"] for row in found["producers"]] == [5, 4, 3]
     assert found["left_out"] == 2
 
 
-def test_a_producers_window_has_its_last_five_batches_and_tells_of_retries(room: Console) -> None:
-    room.broker.topics.create("window")
-    with room.client("writer") as client:
+def test_a_producers_window_has_its_last_five_batches_and_its_recognised_retries(console: Console) -> None:
+    console.broker.topics.create("window")
+    with console.client("writer") as client:
         for number in range(7):
             produce(client, "window", b"a", b"b", producer_id=90, base_sequence=2 * number)
         assert produce(client, "window", b"a", b"b", producer_id=90, base_sequence=8) == 8
-    (row,) = room.read("producers", topic="window")["producers"]
+    (row,) = console.read("producers", topic="window")["producers"]
     assert (row["producer_id"], row["producer_epoch"], row["open_from"], row["transactional_id"]) == (90, 0, -1, None)
     assert [(each["first_sequence"], each["last_sequence"], each["first_offset"]) for each in row["window"]] == [
         (sequence, sequence + 1, sequence) for sequence in (4, 6, 8, 10, 12)
     ]
     assert row["absorbed_count"] == 1
     assert [(each["client_id"], each["base_sequence"], each["offset"]) for each in row["absorbed"]] == [("writer", 8, 8)]
-    newest, before = room.read("requests", limit=2)["requests"]
+    newest, before = console.read("requests", limit=2)["requests"]
     assert newest["absorbed"]
     assert newest["what"] == "window-0: 2 records of producer 90 epoch 0 sequence 8 at offset 8 already"
     assert (before["absorbed"], before["number"]) == (False, newest["number"] - 1)
 
 
-def test_the_request_log_tells_errors_faults_and_answers_that_were_lost_but_not_what_is_quiet(room: Console) -> None:
-    room.broker.topics.create("log")
-    quiet = room.read("requests")["quiet"]
-    room.broker.faults.add("error:api=Produce,topic=log,code=NOT_LEADER_OR_FOLLOWER,times=1,name=refusing")
-    room.broker.faults.add("drop-ack:api=Produce,topic=log,after=1,times=1,name=losing")
-    with room.client("one") as client:
+def test_the_request_log_has_errors_faults_and_lost_responses_but_no_polling_requests(console: Console) -> None:
+    console.broker.topics.create("log")
+    quiet = console.read("requests")["quiet"]
+    console.broker.faults.add("error:api=Produce,topic=log,code=NOT_LEADER_OR_FOLLOWER,times=1,name=refusing")
+    console.broker.faults.add("drop-ack:api=Produce,topic=log,after=1,times=1,name=losing")
+    with console.client("one") as client:
         assert produce_as(client, None, batch(b"a", producer_id=91), topic="log").error_code == 6
         fetch(client, "log")
         with pytest.raises(ConnectionError):
             produce_as(client, None, batch(b"a", producer_id=91), topic="log")
-    with room.client("two") as client:
+    with console.client("two") as client:
         assert produce_as(client, None, batch(b"a", producer_id=91), topic="log").base_offset == 0
-    room.broker.faults.reset()
-    log = room.read("requests", limit=10)
+    console.broker.faults.reset()
+    log = console.read("requests", limit=10)
     rows = [row for row in log["requests"] if "log-0" in row["what"]]
     assert [(row["error"], row["faults"], row["seen"], row["absorbed"], row["client_id"]) for row in rows] == [
         ("", [], True, True, "two"),
@@ -301,16 +301,16 @@ def test_the_request_log_tells_errors_faults_and_answers_that_were_lost_but_not_
     assert log["quiet"] == quiet + 1
 
 
-def test_transactions_tell_how_they_went_and_what_holds_readers_back(room: Console) -> None:
-    room.broker.topics.create("held")
-    with room.client() as client:
+def test_transactions_have_their_states_and_the_partitions_that_block_read_committed(console: Console) -> None:
+    console.broker.topics.create("held")
+    with console.client() as client:
         done, hanging = init(client, "held-done"), init(client, "held-hanging", timeout_ms=40_000)
         for holder in (done, hanging):
             assert holder.add(("held", 0)) == [0]
             records = batch(b"a", producer_id=holder.producer_id, epoch=holder.epoch, transactional=True)
             assert produce_as(client, holder.transactional_id, records, topic="held", version=11).error_code == 0
         assert done.end(commit=False).error_code == 0
-        found = room.read("transactions")
+        found = console.read("transactions")
         rows = {row["transactional_id"]: row for row in found["transactions"]}
         assert [move["state"] for move in rows["held-done"]["moves"]] == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort"]
         assert (rows["held-hanging"]["state"], rows["held-hanging"]["partitions"], rows["held-hanging"]["timeout_ms"]) == (
@@ -321,15 +321,15 @@ def test_transactions_tell_how_they_went_and_what_holds_readers_back(room: Conso
         (held,) = [each for each in found["holding"] if each["topic"] == "held"]
         assert (held["transactional_id"], held["producer_id"], held["first_offset"]) == ("held-hanging", hanging.producer_id, 1)
         assert (held["last_stable"], held["high_watermark"]) == (1, 3)
-        (open_,) = [row for row in room.read("producers", topic="held")["producers"] if row["open_from"] >= 0]
+        (open_,) = [row for row in console.read("producers", topic="held")["producers"] if row["open_from"] >= 0]
         assert (open_["transactional_id"], open_["open_from"]) == ("held-hanging", 1)
         assert hanging.end(commit=True).error_code == 0
-        assert [each for each in room.read("transactions")["holding"] if each["topic"] == "held"] == []
+        assert [each for each in console.read("transactions")["holding"] if each["topic"] == "held"] == []
 
 
-def test_groups_tell_their_members_and_how_far_behind_each_partition_is(room: Console) -> None:
-    room.broker.topics.create("t", 2)
-    with room.client("reader") as client:
+def test_groups_have_their_members_and_the_lag_of_each_partition(console: Console) -> None:
+    console.broker.topics.create("t", 2)
+    with console.client("reader") as client:
         produce(client, "t", *(b"%d" % number for number in range(5)))
         find_coordinator(client)
         joined, both = join(client), encode_prefixed(ConsumerProtocolAssignment([TopicPartition("t", [0, 1])]), 0)
@@ -337,27 +337,27 @@ def test_groups_tell_their_members_and_how_far_behind_each_partition_is(room: Co
         assert commit(client, 2, member_id=joined.member_id, generation_id_or_member_epoch=1) == 0
         assert commit(client, 4, group_id="alone") == 0
         assert consumer_join(client, "m" * 22, group_id="new").error_code == 0
-    rows = {row["group_id"]: row for row in room.read("groups")["groups"]}
+    rows = {row["group_id"]: row for row in console.read("groups")["groups"]}
     assert {name: (row["kind"], row["state"], row["members"], row["lag"]) for name, row in rows.items()} == {
         "alone": ("offsets", "Empty", 0, 1),
         "g": ("classic", "Stable", 1, 3),
         "new": ("consumer", "Stable", 1, 0),
     }
-    group = room.read("group", name="g")
+    group = console.read("group", name="g")
     (member,) = group["member_rows"]
     assert (member["client_id"], member["assigned"], group["generation"], group["protocol"]) == ("reader", ["t-0", "t-1"], 1, "range")
     assert [(each["partition"], each["committed"], each["end"], each["lag"], each["member_id"]) for each in group["offsets"]] == [
         (0, 2, 5, 3, joined.member_id),
         (1, None, 0, None, joined.member_id),
     ]
-    assert room.read("group", name="new")["member_rows"][0]["assigned"] == ["t-0", "t-1"]
-    assert [row["group_id"] for row in room.read("groups", contains="alo")["groups"]] == ["alone"]
-    assert room.answer("GET", "/console/group?name=nobody")[0] == 404
+    assert console.read("group", name="new")["member_rows"][0]["assigned"] == ["t-0", "t-1"]
+    assert [row["group_id"] for row in console.read("groups", contains="alo")["groups"]] == ["alone"]
+    assert console.answer("GET", "/console/group?name=nobody")[0] == 404
 
 
-def test_a_broker_by_itself_is_its_own_cluster_and_tells_what_was_made(room: Console) -> None:
-    room.broker.topics.create("made")
-    found = room.read("cluster")
+def test_a_standalone_node_is_its_own_cluster_and_lists_created_topics(console: Console) -> None:
+    console.broker.topics.create("made")
+    found = console.read("cluster")
     (row,) = found["brokers"]
     assert (found["alone"], found["decides_here"], row["this"], row["state"], row["node_id"]) == (
         True,
@@ -387,7 +387,7 @@ def test_a_broker_by_itself_is_its_own_cluster_and_tells_what_was_made(room: Con
         ([RemoveTopicRecord(ID)], [("topic", "was deleted", False)]),
     ],
 )  # fmt: skip
-def test_what_records_of_the_metadata_mean(records: list[MetadataRecord], expected: list[tuple[str, str, bool]]) -> None:
+def test_metadata_records_are_described_as_events(records: list[MetadataRecord], expected: list[tuple[str, str, bool]]) -> None:
     made: list[MetadataRecord] = [TopicRecord("t", ID), PartitionRecord(0, ID, replicas=[1, 2, 3], isr=[1, 2], leader=1), *records]
     data = b"".join(build_batch([SimpleRecord(None, encode_record(each, 0), 5)], base_offset=at) for at, each in enumerate(made))
     found = events(data, {})[::-1]
@@ -413,7 +413,7 @@ def test_what_records_of_the_metadata_mean(records: list[MetadataRecord], expect
         pytest.param(("é" * 33).encode()[:65], "text", "é" * 32, id="cut in a character"),
     ],
 )
-def test_bytes_are_shown_as_what_they_are(data: bytes | None, form: str, text: str) -> None:
+def test_bytes_are_rendered_as_text_json_or_hex(data: bytes | None, form: str, text: str) -> None:
     found = render(data, 64)
     assert (found.form, found.text, found.size) == (form, text, len(data or b""))
     assert found.cut == (len(data or b"") > 64)
@@ -423,21 +423,21 @@ def test_records_and_the_wire_log_of_a_broker_with_an_authorizer_need_the_token(
     """The token is needed although the request comes from this machine: any local user can connect, and ACLs may deny him these records."""
     clock = MovableClock()
     settings = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS"}
-    with InProcessBroker(clock=clock, settings=settings) as broker, served(broker, clock) as room:
+    with InProcessBroker(clock=clock, settings=settings) as broker, served(broker, clock) as console:
         broker.topics.create("secrets")
-        with room.client() as client:
+        with console.client() as client:
             produce(client, "secrets", b"one")
         records = "/console/records?topic=secrets&partition=0&offset=0"
         for path in (records, "/console/wire"):
-            assert room.answer("GET", path)[0] == 401, path
-            assert room.answer("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200, path
-        assert room.answer("GET", "/console/topics")[0] == 200
+            assert console.answer("GET", path)[0] == 401, path
+            assert console.answer("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200, path
+        assert console.answer("GET", "/console/topics")[0] == 200
 
 
-def test_without_the_wish_nothing_of_the_console_is_read_without_the_token() -> None:
+def test_without_open_local_every_console_query_needs_the_token() -> None:
     clock = MovableClock()
-    with InProcessBroker(clock=clock) as broker, served(broker, clock, open_local=False) as room:
+    with InProcessBroker(clock=clock) as broker, served(broker, clock, open_local=False) as console:
         for path in ("/console/broker", "/console/topics"):
-            assert room.answer("GET", path)[0] == 401
-            assert room.answer("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
-        assert room.answer("GET", "/console")[0] in {200, 307}
+            assert console.answer("GET", path)[0] == 401
+            assert console.answer("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
+        assert console.answer("GET", "/console")[0] in {200, 307}

@@ -22,7 +22,7 @@ LOCK_S = 30
 
 
 @pytest.fixture
-def room() -> Iterator[Console]:
+def console() -> Iterator[Console]:
     clock = MovableClock()
     settings = share_group_calls.AT_ONCE | streams_group_calls.AT_ONCE
     with InProcessBroker(clock=clock, settings=settings) as broker, served(broker, clock) as found:
@@ -30,8 +30,8 @@ def room() -> Iterator[Console]:
 
 
 @pytest.fixture
-def client(room: Console) -> Iterator[Client]:
-    with room.client("worker") as client:
+def client(console: Console) -> Iterator[Client]:
+    with console.client("worker") as client:
         yield client
 
 
@@ -48,16 +48,16 @@ def member(client: Client) -> ShareMember:
     return member
 
 
-def first_of(room: Console) -> dict[str, Any]:
+def first_of(console: Console) -> dict[str, Any]:
     """Return the console's description of the group's partition 0."""
-    shown: dict[str, Any] = room.read("group", name="g")["shared"][0]
+    shown: dict[str, Any] = console.read("group", name="g")["shared"][0]
     return shown
 
 
-def test_each_record_in_flight_is_told_with_its_state_its_deliveries_and_its_lock(room: Console, member: ShareMember) -> None:
+def test_each_record_in_flight_has_its_state_delivery_count_and_lock(console: Console, member: ShareMember) -> None:
     assert acknowledged(member.acknowledge((0, 0, [ACCEPT]), (1, 1, [RELEASE]), (2, 2, [ACCEPT]), (3, 3, [REJECT]))) == [0]
-    room.broker.clock.advance(10)
-    shown = first_of(room)
+    console.broker.clock.advance(10)
+    shown = first_of(console)
     assert (shown["topic"], shown["partition"], shown["source"], shown["start"], shown["end"], shown["lag"]) == ("t", 0, "leader", 1, 6, 3)
     assert shown["records"] == {"available": 1, "acquired": 2, "acknowledged": 1, "archiving": 0, "archived": 1}
     fields = ("first", "last", "state", "delivery_count", "member_id")
@@ -71,45 +71,45 @@ def test_each_record_in_flight_is_told_with_its_state_its_deliveries_and_its_loc
     assert 15_000 < lock_ms <= 20_000
 
 
-def test_the_list_has_the_groups_kind_and_its_lag(room: Console, member: ShareMember) -> None:
-    (row,) = room.read("groups")["groups"]
+def test_the_group_list_has_the_type_and_the_lag(console: Console, member: ShareMember) -> None:
+    (row,) = console.read("groups")["groups"]
     assert (row["kind"], row["state"], row["members"], row["partitions"], row["lag"], row["lag_unknown"]) == ("share", "Stable", 1, 2, 6, 1)
-    group = room.read("group", name="g")
+    group = console.read("group", name="g")
     assert (group["offsets"], group["member_rows"][0]["assigned"]) == ([], ["t-0", "t-1"])
     assert (group["shared"][1]["source"], group["shared"][1]["start"], group["shared"][1]["deliveries"]) == (None, None, [])
 
 
-def test_expired_locks_are_counted(room: Console, member: ShareMember) -> None:
-    room.broker.clock.advance(LOCK_S)
+def test_expired_locks_are_counted(console: Console, member: ShareMember) -> None:
+    console.broker.clock.advance(LOCK_S)
     assert acquired(member.fetch(max_wait_ms=5_000)) == [(0, 5, 2)]
-    shown = first_of(room)
+    shown = first_of(console)
     assert (shown["locks_expired"], shown["deliveries"][0]["delivery_count"]) == (6, 2)
 
 
-def test_after_the_last_member_the_stored_state_is_told(room: Console, member: ShareMember) -> None:
+def test_without_members_the_stored_state_is_returned(console: Console, member: ShareMember) -> None:
     assert acknowledged(member.acknowledge((0, 0, [ACCEPT]), (1, 1, [RELEASE]), (2, 2, [ACCEPT]))) == [0]
     member.client.close()
-    wait_until(lambda: first_of(room)["source"] != "leader", "the broker knows that the connection is closed")
-    shown = first_of(room)
+    wait_until(lambda: first_of(console)["source"] != "leader", "the broker knows that the connection is closed")
+    shown = first_of(console)
     assert (shown["source"], shown["start"], shown["lag"], shown["locks_expired"]) == ("coordinator", 1, 4, None)
     assert shown["records"]["acquired"] == 0
     assert (shown["deliveries"][0]["first"], shown["deliveries"][0]["delivery_count"]) == (1, 1)
 
 
-def test_deliveries_have_a_limit(room: Console, member: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deliveries_are_listed_up_to_a_limit(console: Console, member: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_groups, "DELIVERIES_MAX", 1)
     assert acknowledged(member.acknowledge((1, 1, [ACCEPT]))) == [0]
-    shown = first_of(room)
+    shown = first_of(console)
     assert ([each["first"] for each in shown["deliveries"]], shown["deliveries_left_out"]) == ([0], 2)
     assert shown["records"]["acquired"] == 5
 
 
-def test_a_streams_group_is_told_with_the_tasks_of_its_members(room: Console, client: Client) -> None:
+def test_a_streams_group_has_the_tasks_of_its_members(console: Console, client: Client) -> None:
     streams_group_calls.prepare(client)
     configure(client, "g", streams__num__standby__replicas="1")
     for member_id in ("m", "n"):
         assert streams_group_calls.beat(client, member_id=member_id, process_id=member_id).error_code == 0
-    group = room.read("group", name="g")
+    group = console.read("group", name="g")
     assert (group["kind"], group["state"], group["problem"], group["shared"]) == ("streams", "Reconciling", None, [])
     assert {each["member_id"]: each["tasks"] for each in group["member_rows"]}["m"] == {
         "active": ["0_0", "0_1"],
@@ -118,9 +118,9 @@ def test_a_streams_group_is_told_with_the_tasks_of_its_members(room: Console, cl
     }
 
 
-def test_a_streams_group_that_is_not_ready_says_why(room: Console, client: Client) -> None:
+def test_a_streams_group_that_is_not_ready_has_a_reason(console: Console, client: Client) -> None:
     streams_group_calls.find_coordinator(client)
     epoch = streams_group_calls.beat(client).member_epoch
     assert streams_group_calls.beat(client, epoch).error_code == 0  # the first heartbeat's comparison with the topics is not kept
-    group = room.read("group", name="g")
+    group = console.read("group", name="g")
     assert (group["state"], group["problem"]) == ("NotReady", "Source topics t are missing.")

@@ -19,7 +19,7 @@ from ottla.protocol.client import Client
 from ottla.protocol.codec import encode_response
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
-from tests.support.console import HOST, AnyConsole, Console, console, served_gateway
+from tests.support.console import HOST, AnyConsole, Console, running_console, served_gateway
 from tests.support.exchanges import beat, exchange_of
 from tests.support.topic_calls import create, produce
 
@@ -28,8 +28,8 @@ REBALANCE_IN_PROGRESS = 27
 
 
 @pytest.fixture(scope="module")
-def room() -> Iterator[Console]:
-    with console() as found:
+def console() -> Iterator[Console]:
+    with running_console() as found:
         yield found
 
 
@@ -70,7 +70,7 @@ def test_requests_are_logged_from_the_first_read_until_the_last_readers_lease_en
     asyncio.run(run())
 
 
-def test_a_line_is_kept_if_a_reader_wants_it_and_found_by_later_filters() -> None:
+def test_a_line_is_stored_if_a_reader_wants_it_and_found_by_later_filters() -> None:
     async def run() -> None:
         log = Tapped()
         await log.read(group="g*", errors=True)
@@ -170,7 +170,7 @@ def test_a_long_response_is_measured_on_a_thread_and_beyond_a_limit_its_line_is_
     asyncio.run(run())
 
 
-def test_a_further_filter_replaces_the_one_that_was_read_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_beyond_the_limit_replaces_the_one_that_was_read_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WIRE_LOG_READERS", 2)
 
     async def run() -> None:
@@ -195,14 +195,14 @@ def test_an_invalid_filter_is_rejected_and_starts_no_log() -> None:
     asyncio.run(run())
 
 
-def test_a_line_has_the_decoded_fields_and_no_secret(room: Console) -> None:
-    assert room.read("wire", client_id="wire")["lines"] == []
-    with room.client("wire") as client:
+def test_a_line_has_the_decoded_fields_and_no_secret(console: Console) -> None:
+    assert console.read("wire", client_id="wire")["lines"] == []
+    with console.client("wire") as client:
         create(client, "tapped")
         produce(client, "tapped", b"confidential")
         setting = AlterableConfig("ssl.key.password", value="correct horse")
         client.call(IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, "1", [setting])]))
-    lines = {each["api"]: each for each in room.read("wire", client_id="wire")["lines"]}
+    lines = {each["api"]: each for each in console.read("wire", client_id="wire")["lines"]}
     written = lines["Produce"]
     assert (written["about"], written["errors"], written["seen"], written["faults"]) == ("tapped-0", [], True, [])
     assert min(written["request_bytes"], written["response_bytes"], written["took_ms"]) > 0
@@ -218,12 +218,12 @@ def test_a_line_has_the_decoded_fields_and_no_secret(room: Console) -> None:
 @pytest.mark.parametrize(
     "query", ["api=Fetsch", "slower_than=-1", "slower_than=nan", "limit=501", "after=-1", "topics=t", f"topic={'t' * 1001}"]
 )
-def test_an_invalid_query_is_rejected(room: Console, query: str) -> None:
-    assert room.answer("GET", f"/console/wire?{query}")[0] == 422
+def test_an_invalid_query_is_rejected(console: Console, query: str) -> None:
+    assert console.answer("GET", f"/console/wire?{query}")[0] == 422
 
 
-def test_a_gateway_decodes_requests_while_its_wire_log_is_read_and_then_no_more(room: Console, monkeypatch: pytest.MonkeyPatch) -> None:
-    with InProcessGateway(f"{HOST}:{room.broker.port}") as gateway, served_gateway(gateway) as page, client_of(gateway) as client:
+def test_a_gateway_decodes_requests_only_while_its_wire_log_is_read(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    with InProcessGateway(f"{HOST}:{console.broker.port}") as gateway, served_gateway(gateway) as page, client_of(gateway) as client:
         create(client, "before")
         assert not gateway.call(lambda node: node.faults.active)
         assert page.read("wire") == {"lines": [], "last": 0, "missed": 0, "since_ms": page.read("wire")["since_ms"]}
@@ -239,20 +239,20 @@ def test_a_gateway_decodes_requests_while_its_wire_log_is_read_and_then_no_more(
         assert page.read("wire")["lines"] == []
 
 
-def test_a_gateways_console_has_the_wire_log_and_the_faults_that_it_can_inject(room: Console) -> None:
-    with InProcessGateway(f"{HOST}:{room.broker.port}") as gateway, served_gateway(gateway) as page:
+def test_a_gateways_console_has_the_wire_log_and_the_faults_that_it_can_inject(console: Console) -> None:
+    with InProcessGateway(f"{HOST}:{console.broker.port}") as gateway, served_gateway(gateway) as page:
         assert views(page) == {"node": "gateway", "views": ["wire", "faults"]}
         assert page.answer("GET", "/console/wire")[0] == 401, "what the cluster authorizes is unknown"
         about = page.read("gateway")
-        assert (about["cluster"], about["address"]) == ([f"{HOST}:{room.broker.port}"], gateway.bootstrap)
+        assert (about["cluster"], about["address"]) == ([f"{HOST}:{console.broker.port}"], gateway.bootstrap)
         choices = page.read("choices")
         assert "drop-ack" in choices["actions"]
         assert not {"crash", "pause", "disk-full"} & {*choices["actions"]}
         assert choices["steps"] == []
         for path in ("topics", "requests", "broker"):
             assert page.answer("GET", f"/console/{path}")[0] == 404, path
-    assert views(room)["node"] == "broker"
-    assert {"topics", "wire", "faults", "cluster"} < {*views(room)["views"]}
+    assert views(console)["node"] == "broker"
+    assert {"topics", "wire", "faults", "cluster"} < {*views(console)["views"]}
 
 
 def client_of(gateway: InProcessGateway) -> Client:

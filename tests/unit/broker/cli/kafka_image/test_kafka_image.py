@@ -83,7 +83,7 @@ def test_settings_of_zookeepers_days_are_taken_with_a_word() -> None:
     assert len(made.warnings) == 3
 
 
-def test_the_cluster_is_the_given_one_unless_the_directory_says_another(tmp_path: Path) -> None:
+def test_the_cluster_id_is_that_of_the_directory_or_else_of_the_variable(tmp_path: Path) -> None:
     roles = {"KAFKA_PROCESS_ROLES": "broker,controller", "KAFKA_LOG_DIRS": str(tmp_path)}
     assert plan(roles).settings["cluster.id"] == CLUSTER_ID
     assert plan({**roles, "CLUSTER_ID": "given"}).settings["cluster.id"] == "given"

@@ -85,7 +85,7 @@ def test_a_mistake_in_the_options_is_exit_code_1(tool: Tool) -> None:
     assert tool("kafka-topics", "--version")[:2] == (0, "4.4.0 (Ottla)\n")
 
 
-def test_nobody_there_is_waited_for_and_then_a_failure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_waited_for_and_then_the_tool_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     patience = tmp_path / "client.properties"
     patience.write_text("default.api.timeout.ms=50\n")
     assert run("kafka-topics", ["--list", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(patience)]) == 1

@@ -15,7 +15,7 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
-from ottla.broker.groups.classic import Leaving, Syncing
+from ottla.broker.groups.classic import LeavingMember, SyncRequest
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
@@ -26,7 +26,7 @@ from ottla.broker.runtime.coordination.shards import LOAD_BEFORE_SERVING_MS
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.classic_groups import joining
+from tests.support.classic_groups import join_request
 from tests.support.memory_partition import MemoryPartition
 from tests.support.simulation import settle
 
@@ -91,10 +91,10 @@ class Harness:
         await settle()
 
     def join(self, member_id: str = "", new_member_id: str = "m", **changes: object) -> JoinGroupResult | asyncio.Future[JoinGroupResult]:
-        return self.service.join("g", joining(member_id=member_id, new_member_id=new_member_id, **changes))
+        return self.service.join("g", join_request(member_id=member_id, new_member_id=new_member_id, **changes))
 
     def sync(self, member_id: str, generation: int) -> SyncGroupResult | asyncio.Future[SyncGroupResult]:
-        return self.service.sync("g", Syncing(member_id=member_id, generation=generation, assignments={member_id: b"x"}))
+        return self.service.sync("g", SyncRequest(member_id=member_id, generation=generation, assignments={member_id: b"x"}))
 
     def stable(self) -> None:
         self.join()
@@ -302,7 +302,7 @@ async def test_a_leave_completes_the_rebalance_that_waited_for_the_member(harnes
     harness.stable()
     waiting = harness.join(new_member_id="n")
     assert isinstance(waiting, asyncio.Future)
-    assert harness.service.leave("g", [Leaving("m")]) == [ErrorCode.NONE]
+    assert harness.service.leave("g", [LeavingMember("m")]) == [ErrorCode.NONE]
     assert (await waiting).leader == "n"
 
 

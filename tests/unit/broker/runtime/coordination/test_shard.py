@@ -134,14 +134,14 @@ async def test_loading_yields_to_the_event_loop_inside_a_large_batch() -> None:
     assert turns >= 4
 
 
-async def test_resigning_stops_the_load_inside_a_batch() -> None:
+async def test_closing_a_shard_stops_its_load_inside_a_batch() -> None:
     partition, restored = MemoryPartition(), Words()
     shard(partition, Words()).run(Effects([f"w{i}" for i in range(3 * limits.LOADED_AT_ONCE_RECORDS)], None))
     loading = shard(partition, restored)
     load = asyncio.ensure_future(loading.load(chunk_bytes=1))
     await asyncio.sleep(0)
     assert len(restored.words) == limits.LOADED_AT_ONCE_RECORDS
-    loading.state = ShardState.RESIGNED
+    loading.state = ShardState.CLOSED
     await load
     assert len(restored.words) == limits.LOADED_AT_ONCE_RECORDS
 

@@ -1,4 +1,4 @@
-"""Shards of an internal topic by leader epoch: elected, loaded, used, resigned."""
+"""Shards of an internal topic by leader epoch: created by an election, loaded, used, and closed by a resignation."""
 
 from __future__ import annotations
 
@@ -136,41 +136,41 @@ async def test_a_damaged_partition_is_logged_and_not_served(harness: Harness, ca
 
 async def test_a_shard_ignores_the_end_of_an_older_leader_epoch(harness: Harness) -> None:
     shard = harness.shards.of(KEY)
-    harness.shards.resigned(0, shard.epoch)
+    harness.shards.on_resignation(0, shard.epoch)
     assert harness.closed == []
-    harness.shards.resigned(0, shard.epoch + 1)
-    assert (harness.closed, shard.state) == ([0], ShardState.RESIGNED)
+    harness.shards.on_resignation(0, shard.epoch + 1)
+    assert (harness.closed, shard.state) == ([0], ShardState.CLOSED)
     assert harness.shards.serving() == []
 
 
 async def test_a_removed_replica_stops_its_shard(harness: Harness) -> None:
     shard = harness.shards.of(KEY)
-    harness.shards.resigned(0, None)
-    assert (harness.closed, shard.state) == ([0], ShardState.RESIGNED)
+    harness.shards.on_resignation(0, None)
+    assert (harness.closed, shard.state) == ([0], ShardState.CLOSED)
 
 
 async def test_only_changes_of_the_shards_topic_start_or_stop_shards(harness: Harness) -> None:
-    callbacks = SimpleNamespace(on_elected=[], on_resigned=[])
+    callbacks = SimpleNamespace(on_election=[], on_resignation=[])
     harness.shards.follow(callbacks)
     for topic in ("other", TOPIC):
-        for elected in callbacks.on_elected:
+        for elected in callbacks.on_election:
             elected(topic, 1, 4)
     assert [shard.partition.index for shard in harness.shards.serving()] == [1]
     for topic in ("other", TOPIC):
-        for resigned in callbacks.on_resigned:
+        for resigned in callbacks.on_resignation:
             resigned(topic, 1, 5)
     assert harness.closed == [1]
 
 
 async def test_a_leadership_change_of_an_offline_partition_is_ignored(harness: Harness) -> None:
     del harness.partitions[0]
-    harness.shards.elected(0)
+    harness.shards.on_election(0)
     assert harness.refusal(KEY) is ErrorCode.NOT_COORDINATOR
 
 
 async def test_a_start_keeps_shards_that_metadata_started(harness: Harness) -> None:
     harness.write(0, *"abc")
-    harness.shards.elected(0)
+    harness.shards.on_election(0)
     before = harness.shards.at(0)
     await harness.shards.load()
     assert harness.shards.at(0) is before
@@ -181,7 +181,7 @@ async def test_a_known_election_does_not_restart_the_shard(harness: Harness) -> 
     harness.write(0, *"abc")
     harness.partitions[0].leader_epoch = 5
     met = harness.shards.at(0)
-    harness.shards.elected(0)
+    harness.shards.on_election(0)
     assert (harness.shards.at(0) is met, harness.closed) == (True, [])
 
 
@@ -195,21 +195,21 @@ async def test_a_new_leader_epoch_loads_the_log_again(harness: Harness) -> None:
     before.run(Effects(["mine"], None))
     harness.write(0, "theirs")
     harness.partitions[0].leader_epoch = 5
-    harness.shards.elected(0)
+    harness.shards.on_election(0)
     await asyncio.sleep(0)
     async with asyncio.timeout(10):
         while harness.refusal(KEY) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # noqa: ASYNC110 # as a client asks
             await asyncio.sleep(0)
     after = harness.shards.of(KEY)
-    assert (after.machine.words, after.epoch, before.state) == (["mine", "theirs"], 5, ShardState.RESIGNED)
+    assert (after.machine.words, after.epoch, before.state) == (["mine", "theirs"], 5, ShardState.CLOSED)
 
 
 async def test_losing_leadership_while_loading_leaves_no_state(harness: Harness) -> None:
     harness.write(0, *"abcdefgh")
-    harness.shards.elected(0)
+    harness.shards.on_election(0)
     await asyncio.sleep(0)
     harness.partitions[0].leads = False
-    harness.shards.resigned(0, 9)
+    harness.shards.on_resignation(0, 9)
     for _ in range(20):
         await asyncio.sleep(0)
     assert (harness.loaded, harness.closed) == ([], [0])
@@ -218,7 +218,7 @@ async def test_losing_leadership_while_loading_leaves_no_state(harness: Harness)
 async def test_a_stop_ends_all_shards(harness: Harness) -> None:
     harness.write(1, *"abc")
     harness.shards.of(KEY)
-    harness.shards.elected(1)
+    harness.shards.on_election(1)
     harness.shards.stop()
     assert sorted(harness.closed) == [0, 1]
 

@@ -227,6 +227,6 @@ def test_a_resigned_coordinator_sends_no_more_markers() -> None:
     moved.refusals.clear()
     moved.pass_ms(limits.MARKER_RETRY_MS_MAX)
     assert (len(moved.completion), moved.places) == (0, [])
-    moved.state = ShardState.RESIGNED
+    moved.state = ShardState.CLOSED
     moved.begin(A)
     assert moved.places == []

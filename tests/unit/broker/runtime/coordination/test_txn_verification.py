@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Verdicts, Writer
+from ottla.broker.runtime.coordination.txn_verification import TransactionalProducer, TxnVerification, Verdicts
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.broker.txns.txn_marker import TxnMarker
@@ -19,8 +19,8 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.partition_logs import PartitionHarness, append_verified
 
 PID = 7
-ADDING = Writer("tx", PID, 0, adds=True)
-ASKING = Writer("tx", PID, 0, adds=False)
+ADDING = TransactionalProducer("tx", PID, 0, adds=True)
+ASKING = TransactionalProducer("tx", PID, 0, adds=False)
 T0 = ("t", 0)
 T1 = ("t", 1)
 
@@ -100,7 +100,7 @@ def refused(verdicts: Verdicts) -> Verified:
     return {place: verdict.code for place, verdict in verdicts.items() if isinstance(verdict, Rejected)}
 
 
-def verify(verification: TxnVerification, writer: Writer, harness: PartitionHarness, *indexes: int) -> Verified:
+def verify(verification: TxnVerification, writer: TransactionalProducer, harness: PartitionHarness, *indexes: int) -> Verified:
     """Verify a batch for each partition, which must finish at once; return the error of each refused one."""
     answer = verification.verify(writer, batches(harness, *indexes))
     assert isinstance(answer, dict)
@@ -111,7 +111,9 @@ async def verify_later(verification: TxnVerification, harness: PartitionHarness,
     return refused(await verdicts_later(verification, ADDING, harness, *indexes))
 
 
-async def verdicts_later(verification: TxnVerification, writer: Writer, harness: PartitionHarness, *indexes: int) -> Verdicts:
+async def verdicts_later(
+    verification: TxnVerification, writer: TransactionalProducer, harness: PartitionHarness, *indexes: int
+) -> Verdicts:
     answer = verification.verify(writer, batches(harness, *indexes or (0,)))
     assert inspect.isawaitable(answer)
     return await answer
@@ -138,7 +140,7 @@ def test_an_open_transaction_of_an_older_epoch_does_not_count(
 ) -> None:
     write(harness, 0)
     coordinator.epoch = 1
-    assert verify(verification, Writer("tx", PID, 1, adds=False), harness, 0) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
+    assert verify(verification, TransactionalProducer("tx", PID, 1, adds=False), harness, 0) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
 
 
 def test_disabled_verification_still_adds_partitions_in_version_2(
@@ -170,7 +172,11 @@ def test_all_new_partitions_of_a_request_are_added_at_once(
     ],
 )
 def test_coordinator_errors_reach_the_producer_except_fenced(
-    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness, writer: Writer, error: tuple[ErrorCode, ErrorCode]
+    verification: TxnVerification,
+    coordinator: Coordinator,
+    harness: PartitionHarness,
+    writer: TransactionalProducer,
+    error: tuple[ErrorCode, ErrorCode],
 ) -> None:
     expected, seen = error
     coordinator.answers, coordinator.verdict = [expected], expected
@@ -191,7 +197,7 @@ async def test_an_added_partition_is_used_when_it_is_durable(
 
 @pytest.mark.parametrize("writer", [ADDING, ASKING], ids=["adds", "asks"])
 async def test_a_late_verification_does_not_start_a_new_transaction(
-    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness, writer: Writer
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness, writer: TransactionalProducer
 ) -> None:
     partition = harness.partitions.get("t", 0)
     loop = asyncio.get_running_loop()

@@ -43,7 +43,7 @@ def test_a_broker_has_its_endpoint_of_the_clients_listener(view: ClusterBrokerVi
     with_metadata(view, broker(1, listeners={"PLAINTEXT": ("a", 1), "INTERNAL": ("b", 2)}))
     assert [view.brokers(ClientListener(name, "me", 1))[0][1:3] for name in ("PLAINTEXT", "INTERNAL")] == [("a", 1), ("b", 2)]
     assert view.brokers(ClientListener("OTHER", "me", 1)) == []
-    assert view.alive(1, ClientListener("OTHER", "me", 1)) is None
+    assert view.alive_broker(1, ClientListener("OTHER", "me", 1)) is None
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ async def test_two_clients_that_need_the_same_topic_both_get_it(opened: TopicDir
 async def created(opened: TopicDir) -> None:
     """Wait until the topics whose creation has begun are published."""
     await settle()
-    await opened.controller.voter.committed()
+    await opened.controller.voter.commit()
     await opened.metadata.published()
     await settle()
 

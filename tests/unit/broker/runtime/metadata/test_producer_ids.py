@@ -40,29 +40,29 @@ async def blocks() -> Blocks:
 async def test_no_producer_id_is_given_before_its_block_is_allocated(blocks: Blocks) -> None:
     ids = ProducerIds(blocks.allocate, Nursery(Timers(), VirtualClock(), lambda _: None))
     with pytest.raises(NoProducerId) as none:
-        ids.take()
+        ids.generate()
     assert none.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     waits = [asyncio.ensure_future(ids.wait()) for _ in range(3)]
     await asyncio.sleep(0)
     assert not any(wait.done() for wait in waits)
     blocks.may.set()
     await asyncio.gather(*waits)
-    assert (ids.take(), ids.take(), blocks.requests) == (0, 1, 1)
+    assert (ids.generate(), ids.generate(), blocks.requests) == (0, 1, 1)
 
 
 async def test_the_next_block_is_requested_once_before_the_current_is_used_up(blocks: Blocks) -> None:
     blocks.may.set()
     ids = ProducerIds(blocks.allocate, Nursery(Timers(), VirtualClock(), lambda _: None))
     await ids.wait()
-    given = [ids.take() for _ in range(SIZE - 3)]
+    given = [ids.generate() for _ in range(SIZE - 3)]
     await asyncio.sleep(0)
     assert blocks.requests == 1
-    given += [ids.take(), ids.take()]
+    given += [ids.generate(), ids.generate()]
     async with asyncio.timeout(5):
         while blocks.requests < 2:  # noqa: ASYNC110 # the request is a task of its own
             await asyncio.sleep(0)
     await asyncio.sleep(0)
-    given += [ids.take() for _ in range(3)]
+    given += [ids.generate() for _ in range(3)]
     assert given == list(range(SIZE + 2))
     assert blocks.requests == 2
 
@@ -76,7 +76,7 @@ async def test_a_failed_block_fails_its_waiters_and_a_later_call_retries(blocks:
     assert "the disk is full" in caplog.text
     blocks.refusal = None
     await ids.wait()
-    assert ids.take() == SIZE
+    assert ids.generate() == SIZE
 
 
 async def test_a_cancelled_waiter_uses_no_producer_id(blocks: Blocks) -> None:
@@ -86,16 +86,16 @@ async def test_a_cancelled_waiter_uses_no_producer_id(blocks: Blocks) -> None:
     gone.cancel()
     blocks.may.set()
     await stays
-    assert (ids.take(), blocks.requests) == (0, 1)
+    assert (ids.generate(), blocks.requests) == (0, 1)
 
 
 async def test_block_allocations_of_other_nodes_are_ignored(blocks: Blocks) -> None:
     ids = ProducerIds(blocks.allocate, Nursery(Timers(), VirtualClock(), lambda _: None), local=False)
     for _ in range(2):
         with pytest.raises(NoProducerId):
-            ids.take()
+            ids.generate()
         with pytest.raises(NoProducerId):
             await ids.wait()
     blocks.may.set()
     await settle()
-    assert (ids.take(), blocks.requests) == (0, 1)
+    assert (ids.generate(), blocks.requests) == (0, 1)

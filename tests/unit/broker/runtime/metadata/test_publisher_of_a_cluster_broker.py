@@ -51,7 +51,7 @@ async def test_a_later_topic_is_served_like_one_of_the_first_image(member: Clust
     await member.publish(*START)
     await member.publish(partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     assert member.roles() == {("t", 0): True, ("t", 1): False}
-    assert member.partitions.get("t", 0).replica.shared
+    assert member.partitions.get("t", 0).replica.has_followers
 
 
 async def test_a_replaced_leader_follows_and_can_be_elected_again(member: ClusterBrokerDir) -> None:
@@ -114,7 +114,7 @@ async def test_the_last_record_of_a_partition_in_a_batch_applies_with_every_epoc
     """KAFKA-13790, scenario 30: one batch elects `leaders` in turn; the last one leads, and each election counts as a leader epoch."""
     await member.publish(*START, partition(ID, 0, [1, 2]))
     elected: list[int] = []
-    member.publisher.on_elected.append(lambda name, index, epoch: elected.append(epoch))
+    member.publisher.on_election.append(lambda name, index, epoch: elected.append(epoch))
     await member.publish(*(change(ID, 0, leader=leader) for leader in leaders), change(ID, 0, isr=[leaders[-1]]))
     assert (member.roles(), member.fetchers.leaders) == ({("t", 0): led}, {} if led else {("t", 0): 2})
     found = member.partitions.get("t", 0)
@@ -183,8 +183,8 @@ async def test_listeners_are_notified_of_a_deleted_topic_without_local_replicas(
 
 async def test_coordinators_are_notified_of_every_leadership_change(member: ClusterBrokerDir) -> None:
     heard: list[tuple[object, ...]] = []
-    member.publisher.on_elected.append(lambda *given: heard.append(("elected", *given)))
-    member.publisher.on_resigned.append(lambda *given: heard.append(("resigned", *given)))
+    member.publisher.on_election.append(lambda *given: heard.append(("elected", *given)))
+    member.publisher.on_resignation.append(lambda *given: heard.append(("resigned", *given)))
     await member.publish(*START, partition(ID, 0, [1, 2], epoch=4), partition(ID, 1, [2, 1]))
     assert heard == [("elected", "t", 0, 4), ("resigned", "t", 1, 0)]
     heard.clear()
@@ -302,7 +302,7 @@ async def test_a_bug_in_one_step_does_not_stop_the_others(member: ClusterBrokerD
         raise ZeroDivisionError
 
     heard: list[str] = []
-    for hooks in (member.publisher.on_elected, member.publisher.on_resigned, member.publisher.on_deleted):
+    for hooks in (member.publisher.on_election, member.publisher.on_resignation, member.publisher.on_deleted):
         hooks += [bug, lambda *_: heard.append("told")]
     await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     await member.publish(ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "7"), change(ID, 1, leader=1))

@@ -52,7 +52,7 @@ class Harness:
         image = made_of(*records, image=before)
         changes = difference(before, image)
         self.catalog.publish(image, changes)
-        self.assignments.look(changes)
+        self.assignments.maybe_report(changes)
         await settle()
 
     async def answer(self, *results: PartitionResult, error: ErrorCode = ErrorCode.NONE) -> None:

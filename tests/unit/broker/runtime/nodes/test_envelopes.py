@@ -6,7 +6,7 @@ import pytest
 
 from ottla.protocol.principal import DefaultPrincipalData
 from ottla.protocol.schema import decode
-from tests.support.cluster_members import CREATE, ClusterBrokerInMemory, inside, made
+from tests.support.cluster_members import CREATE, ClusterBrokerInMemory, forwarded_request, topics_created
 
 
 @pytest.fixture
@@ -17,10 +17,10 @@ async def cluster() -> AsyncIterator[ClusterBrokerInMemory]:
 
 
 async def test_an_envelope_has_the_clients_request_principal_and_address(cluster: ClusterBrokerInMemory) -> None:
-    await cluster.begin(made)
+    await cluster.begin(topics_created)
     await cluster.member.ask(CREATE, 6, "app")
     (envelope,) = cluster.controller.requests
-    inner = inside(envelope)
+    inner = forwarded_request(envelope)
     assert (inner.header.api_version, inner.header.client_id, inner.body) == (6, "app", CREATE)
     assert bytes(envelope.body.client_host_address) == bytes([10, 1, 2, 3])
     principal = bytes(envelope.body.request_principal)
@@ -31,7 +31,7 @@ async def test_an_envelope_has_the_clients_request_principal_and_address(cluster
     ("host", "packed"), [("::1", bytes(15) + b"\1"), ("fe80::1%eth0", b"\xfe\x80" + bytes(13) + b"\1"), ("node1", bytes(4))]
 )
 async def test_a_clients_address_is_encoded_in_bytes(cluster: ClusterBrokerInMemory, host: str, packed: bytes) -> None:
-    await cluster.begin(made)
+    await cluster.begin(topics_created)
     cluster.member.peer.host = host
     await cluster.member.ask(CREATE, 7)
     assert bytes(cluster.controller.requests[0].body.client_host_address) == packed

@@ -199,11 +199,11 @@ async def test_a_refused_block_request_is_repeated_only_after_a_pause(member: Me
     for ms in (0, 1, REFUSED_MS - 2):
         await member.pass_ms(ms)
         with pytest.raises(NoProducerId):
-            ids.take()
+            ids.generate()
         await settle()
         assert len(member.requests) == 1
     await member.pass_ms(1)
     with pytest.raises(NoProducerId):
-        ids.take()
+        ids.generate()
     await settle()
-    assert (ids.take(), len(member.requests)) == (1000, 2)
+    assert (ids.generate(), len(member.requests)) == (1000, 2)

@@ -52,10 +52,10 @@ async def test_decisions_see_earlier_ones_and_are_answered_when_durable(decided:
     first, second, read = decided.set("a"), decided.set("b"), decided.get()
     await settle()
     assert not any(task.done() for task in (first, second, read))
-    decided.harness.threads.go()
+    decided.harness.threads.run_all()
     await settle()
     assert (first.result(), second.done(), read.done()) == (None, False, False)
-    decided.harness.threads.go()
+    decided.harness.threads.run_all()
     await settle()
     assert (second.result(), read.result()) == ("a", "b")
 

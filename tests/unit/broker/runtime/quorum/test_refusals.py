@@ -30,14 +30,14 @@ def vote(epoch: int = 9, replica: int = 5, last_offset: int = 10, *, cluster: st
 )
 async def test_a_vote_is_refused_and_the_epoch_unchanged(vote_request: k52.VoteRequest, error: ErrorCode) -> None:
     voter = VoterHarness().begin()
-    (result,) = refusals.no_vote(voter, vote_request).topics[0].partitions
+    (result,) = refusals.reject_vote(voter, vote_request).topics[0].partitions
     assert (result.error_code, result.vote_granted, result.leader_id, result.leader_epoch, voter.epoch) == (error, False, 1, 1, 1)
 
 
 async def test_a_request_for_another_cluster_or_topic_is_refused_entirely() -> None:
     voter = VoterHarness().begin()
-    assert refusals.no_vote(voter, vote(cluster="other")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-    assert refusals.no_vote(voter, vote(topic="t")).error_code == ErrorCode.INVALID_REQUEST
+    assert refusals.reject_vote(voter, vote(cluster="other")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert refusals.reject_vote(voter, vote(topic="t")).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (9, ErrorCode.INVALID_REQUEST)])
@@ -45,10 +45,10 @@ async def test_begin_and_end_quorum_epoch_are_answered_with_the_real_leader(epoc
     voter = VoterHarness().begin()
     begin = k53.BeginQuorumEpochRequest("cluster", 1, [k53.TopicData(TOPIC, [k53.PartitionData(0, bytes(16), 5, epoch)])])
     end = k54.EndQuorumEpochRequest("cluster", [k54.TopicData(TOPIC, [k54.PartitionData(0, 5, epoch)])])
-    for answer in (refusals.no_other_leader(voter, begin), refusals.no_other_end(voter, end)):
+    for answer in (refusals.reject_begin_quorum_epoch(voter, begin), refusals.reject_end_quorum_epoch(voter, end)):
         (result,) = answer.topics[0].partitions
         assert (result.error_code, result.leader_id, result.leader_epoch) == (error, 1, 1)
 
 
 def test_update_raft_voter_is_refused() -> None:
-    assert refusals.no_voter_updated().error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert refusals.reject_update_raft_voter().error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -58,7 +58,7 @@ async def test_records_that_are_not_durable_are_not_returned(harness: VoterHarne
     harness.set("b")
     assert (offsets(await read(harness, fetch(2))), (await read(harness, fetch(2))).high_watermark) == ([2], 3)
     assert await harness.answer(fetch(3)) is None
-    harness.threads.go()
+    harness.threads.run_all()
     await settle()
     assert offsets(harness.waiting.result().responses[0].partitions[0]) == [3]
 

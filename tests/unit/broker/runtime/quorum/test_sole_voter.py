@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.cluster.metadata_records import BeginTransactionRecord, ConfigRecord
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core.log_config import LogConfig
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
+from ottla.broker.runtime.nodes.snapshot_generator import SnapshotPolicy
 from ottla.broker.runtime.quorum.sole_voter import RECORDS_AT_ONCE
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.protocol.records.batch import split_batches
@@ -60,17 +60,17 @@ async def test_records_are_committed_and_published_when_durable() -> None:
     await settle()
     harness.threads.holds = True
     assert harness.set("a") == 2
-    done = voter.committed()
+    done = voter.commit()
     await settle()
     assert (done.done(), voter.high_watermark, harness.value) == (False, 2, None)
     assert harness.set("b") == 3
-    harness.threads.go()
+    harness.threads.run_all()
     await settle()
     assert (done.done(), voter.high_watermark, harness.value) == (True, 3, "a")
-    harness.threads.go()
+    harness.threads.run_all()
     await settle()
     assert (voter.high_watermark, harness.value) == (4, "b")
-    assert voter.committed().done()
+    assert voter.commit().done()
 
 
 async def test_committed_records_survive_a_power_loss_and_are_published_as_one_image() -> None:
@@ -169,8 +169,8 @@ async def test_a_failed_sync_stops_the_process_and_commits_nothing(monkeypatch: 
     await settle()
     harness.threads.holds = True
     harness.set("a")
-    done = voter.committed()
+    done = voter.commit()
     monkeypatch.setattr(harness.files, "fsync", refused)
-    harness.threads.go()
+    harness.threads.run_all()
     await settle()
     assert (len(harness.failures), done.done(), voter.high_watermark) == (1, False, 2)

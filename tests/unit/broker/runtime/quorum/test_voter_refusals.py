@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.runtime.quorum.voter_refusals import VoterIds, no_voter_added, no_voter_removed
+from ottla.broker.runtime.quorum.voter_refusals import VoterIds, reject_add_raft_voter, reject_remove_raft_voter
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
@@ -17,8 +17,8 @@ AT = [Listener("CONTROLLER", "h", 1)]
 
 def test_adding_or_removing_a_voter_is_refused_with_advice() -> None:
     answers = [
-        no_voter_added(ME, AddRaftVoterRequest("cluster", 1, 2, OTHER, AT)),
-        no_voter_removed(ME, RemoveRaftVoterRequest(None, 1, OWN)),
+        reject_add_raft_voter(ME, AddRaftVoterRequest("cluster", 1, 2, OTHER, AT)),
+        reject_remove_raft_voter(ME, RemoveRaftVoterRequest(None, 1, OWN)),
     ]
     assert {answer.error_code for answer in answers} == {ErrorCode.UNSUPPORTED_VERSION}
     assert all("Apache Kafka's controllers" in (answer.error_message or "") for answer in answers)
@@ -37,9 +37,9 @@ def test_adding_or_removing_a_voter_is_refused_with_advice() -> None:
 def test_the_checks_before_the_refusal_are_kafkas(
     cluster: str | None, voter: int, directory: bytes, added: ErrorCode, removed: ErrorCode
 ) -> None:
-    assert no_voter_added(ME, AddRaftVoterRequest(cluster, 1, voter, directory, AT)).error_code == added
-    assert no_voter_removed(ME, RemoveRaftVoterRequest(cluster, voter, directory)).error_code == removed
+    assert reject_add_raft_voter(ME, AddRaftVoterRequest(cluster, 1, voter, directory, AT)).error_code == added
+    assert reject_remove_raft_voter(ME, RemoveRaftVoterRequest(cluster, voter, directory)).error_code == removed
 
 
 def test_a_voter_needs_an_endpoint() -> None:
-    assert no_voter_added(ME, AddRaftVoterRequest(None, 1, 2, OTHER, [])).error_code == ErrorCode.INVALID_REQUEST
+    assert reject_add_raft_voter(ME, AddRaftVoterRequest(None, 1, 2, OTHER, [])).error_code == ErrorCode.INVALID_REQUEST

@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.replicas.fetch_purgatory import FetchPurgatory
-from ottla.broker.runtime.replicas.fetch_sessions import FetchSession, FetchTarget
+from ottla.broker.runtime.replicas.fetch_sessions import CachedPartition, FetchSession
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.messages.k01_fetch import FetchPartition
 from tests.support.partition_logs import PartitionHarness, one_batch
@@ -24,7 +24,7 @@ class Harness:
         self.logs = PartitionHarness(path, VirtualClock(), partitions=2)
         self.session = FetchSession(1, uses_topic_ids=False, created_ms=0, last_used_ms=0)
         for index in (0, 1):
-            self.session.add(FetchTarget("t", FetchPartition(index)))
+            self.session.add(CachedPartition("t", FetchPartition(index)))
         self.read()
 
     def partition(self, index: int) -> Partition:
@@ -32,13 +32,13 @@ class Harness:
 
     def read(self) -> None:
         """Mark both partitions as read and unchanged."""
-        for target in self.session.targets.values():
-            target.watch(self.partition(target.requested.partition), quiet=True)
-            self.session.mark_clean(target)
+        for cached in self.session.partitions.values():
+            cached.watch(self.partition(cached.requested.partition), quiet=True)
+            self.session.mark_clean(cached)
 
     @property
     def changed(self) -> set[int]:
-        return {target.requested.partition for target in self.session.pending()}
+        return {cached.requested.partition for cached in self.session.pending()}
 
     def wait(self, missing: int, deadline: int = 1000) -> asyncio.Future[bool]:
         return self.waits.wait(self.session, missing, deadline)
@@ -116,7 +116,7 @@ async def test_a_session_that_is_closed_ends_the_wait_and_watches_nothing(harnes
 @pytest.mark.parametrize("how", ["data", "deadline", "cancel", "release"])
 async def test_whatever_ended_a_wait_leaves_nothing_behind(harness: Harness, how: str) -> None:
     waiting = harness.wait(1)
-    assert harness.waits.parked == 1
+    assert harness.waits.waiting == 1
     match how:
         case "data":
             harness.partition(0).append(one_batch())
@@ -128,12 +128,12 @@ async def test_whatever_ended_a_wait_leaves_nothing_behind(harness: Harness, how
             harness.waits.release_all()
     await asyncio.wait([waiting])
     await asyncio.sleep(0)
-    assert harness.waits.parked == 0
+    assert harness.waits.waiting == 0
     assert len(harness.timers) == 0
     assert harness.session.waiter is None
-    for target in harness.session.targets.values():
-        watched = harness.partition(target.requested.partition).watchers
-        assert list(watched) == ([] if target in harness.session.dirty else [target])
+    for cached in harness.session.partitions.values():
+        watched = harness.partition(cached.requested.partition).watchers
+        assert list(watched) == ([] if cached in harness.session.dirty else [cached])
 
 
 async def test_those_who_wait_are_released_in_the_order_in_which_they_came(harness: Harness) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.replicas.fetch_sessions import FetchContext, FetchSession, FetchSessions, FetchTarget
+from ottla.broker.runtime.replicas.fetch_sessions import CachedPartition, FetchContext, FetchSession, FetchSessions
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import EpochEndOffset, FetchPartition, PartitionData
 from tests.support.partition_logs import PartitionHarness, one_batch
@@ -17,8 +17,8 @@ from tests.support.partition_logs import PartitionHarness, one_batch
 INT32_MAX = 2**31 - 1
 
 
-def target(partition: int, topic: str | bytes = "t", offset: int = 0) -> FetchTarget:
-    return FetchTarget(topic, FetchPartition(partition, fetch_offset=offset))
+def cached(partition: int, topic: str | bytes = "t", offset: int = 0) -> CachedPartition:
+    return CachedPartition(topic, FetchPartition(partition, fetch_offset=offset))
 
 
 def data(partition: int, records: bytes = b"", high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE) -> PartitionData:
@@ -32,30 +32,30 @@ def sessions() -> Iterator[FetchSessions]:
 
 
 def begin(
-    sessions: FetchSessions, session_id: int, epoch: int, *targets: FetchTarget, forgotten: list[int] | None = None, now: int = 0
+    sessions: FetchSessions, session_id: int, epoch: int, *partitions: CachedPartition, forgotten: list[int] | None = None, now: int = 0
 ) -> FetchContext:
     gone = [("t", index) for index in forgotten or []]
-    return sessions.begin(session_id, epoch, list(targets), gone, by_id=False, now_ms=now)
+    return sessions.begin(session_id, epoch, list(partitions), gone, by_id=False, now_ms=now)
 
 
 def answer(fetch: FetchContext, now: int = 0, **records: bytes) -> tuple[int, list[int]]:
     """Finish a fetch with these records by partition (`p0`, `p1`, …); return the session id and the partitions in the response."""
-    results = [(t, data(t.requested.partition, records.get(f"p{t.requested.partition}", b""))) for t in fetch.targets]
+    results = [(t, data(t.requested.partition, records.get(f"p{t.requested.partition}", b""))) for t in fetch.partitions]
     session_id, sent = fetch.finish(results, now)
     return session_id, [found.partition_index for _, found in sent]
 
 
 def open_session(sessions: FetchSessions, partitions: int = 3, now: int = 0) -> int:
-    return answer(begin(sessions, 0, 0, *[target(index) for index in range(partitions)], now=now), now)[0]
+    return answer(begin(sessions, 0, 0, *[cached(index) for index in range(partitions)], now=now), now)[0]
 
 
 def test_a_fetch_with_the_final_epoch_is_whole_and_leaves_no_session(sessions: FetchSessions) -> None:
-    assert answer(begin(sessions, 0, -1, target(0), target(1))) == (0, [0, 1])
+    assert answer(begin(sessions, 0, -1, cached(0), cached(1))) == (0, [0, 1])
     assert len(sessions) == 0
 
 
 def test_a_fetch_with_the_initial_epoch_is_whole_and_opens_a_session(sessions: FetchSessions) -> None:
-    assert answer(begin(sessions, 0, 0, target(0), target(1))) == (1, [0, 1])
+    assert answer(begin(sessions, 0, 0, cached(0), cached(1))) == (1, [0, 1])
     assert len(sessions) == 1
 
 
@@ -66,7 +66,7 @@ def test_a_fetch_of_nothing_opens_no_session(sessions: FetchSessions) -> None:
 def test_an_incremental_response_leaves_out_what_did_not_change(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
     fetch = begin(sessions, session_id, 1)
-    assert [t.requested.partition for t in fetch.targets] == [0, 1, 2]
+    assert [t.requested.partition for t in fetch.partitions] == [0, 1, 2]
     assert answer(fetch, p1=b"records") == (session_id, [1])
     assert answer(begin(sessions, session_id, 2)) == (session_id, [])
 
@@ -75,7 +75,7 @@ def test_a_moved_high_watermark_or_log_start_offset_is_sent_once(sessions: Fetch
     session_id = open_session(sessions, 1)
     for epoch, (high_watermark, expected) in enumerate([(5, [0]), (5, []), (6, [0])], 1):
         fetch = begin(sessions, session_id, epoch)
-        sent = fetch.finish([(fetch.targets[0], data(0, high_watermark=high_watermark))], 0)[1]
+        sent = fetch.finish([(fetch.partitions[0], data(0, high_watermark=high_watermark))], 0)[1]
         assert [found.partition_index for _, found in sent] == expected
 
 
@@ -85,7 +85,7 @@ def test_an_error_is_sent_each_time_and_the_recovery_from_it_too(sessions: Fetch
     sent = []
     for epoch, error in enumerate(errors, 1):
         fetch = begin(sessions, session_id, epoch)
-        sent.append(len(list(fetch.finish([(fetch.targets[0], data(0, error=error))], 0)[1])))
+        sent.append(len(list(fetch.finish([(fetch.partitions[0], data(0, error=error))], 0)[1])))
     assert sent == [1, 1, 1, 0]
 
 
@@ -95,19 +95,19 @@ def test_after_a_divergence_of_which_a_follower_takes_nothing_else_the_high_wate
         fetch = begin(sessions, session_id, epoch)
         found = data(0, high_watermark=3)
         found.diverging_epoch = diverging
-        assert [each.partition_index for _, each in fetch.finish([(fetch.targets[0], found)], 0)[1]] == expected
+        assert [each.partition_index for _, each in fetch.finish([(fetch.partitions[0], found)], 0)[1]] == expected
 
 
 def test_a_partition_that_gave_records_is_read_last_next_time(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
     answer(begin(sessions, session_id, 1), p0=b"x")
-    assert [t.requested.partition for t in begin(sessions, session_id, 2).targets] == [1, 2, 0]
+    assert [t.requested.partition for t in begin(sessions, session_id, 2).partitions] == [1, 2, 0]
 
 
 def test_an_incremental_request_changes_adds_and_forgets_partitions(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
-    fetch = begin(sessions, session_id, 1, target(1, offset=50), target(7), forgotten=[0])
-    assert [(t.requested.partition, t.requested.fetch_offset) for t in fetch.targets] == [(1, 50), (2, 0), (7, 0)]
+    fetch = begin(sessions, session_id, 1, cached(1, offset=50), cached(7), forgotten=[0])
+    assert [(t.requested.partition, t.requested.fetch_offset) for t in fetch.partitions] == [(1, 50), (2, 0), (7, 0)]
     assert sessions.partitions == 3
 
 
@@ -120,7 +120,7 @@ def test_a_session_without_partitions_is_closed(sessions: FetchSessions) -> None
 @pytest.mark.parametrize("epoch", [-1, 0])
 def test_naming_a_session_with_epoch_0_or_minus_1_closes_it(sessions: FetchSessions, epoch: int) -> None:
     session_id = open_session(sessions)
-    begin(sessions, session_id, epoch, target(0))
+    begin(sessions, session_id, epoch, cached(0))
     assert len(sessions) == 0
 
 
@@ -140,7 +140,7 @@ def test_a_wrong_epoch_is_refused_and_the_right_one_still_works(sessions: FetchS
 
 
 def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
-    session = begin(sessions, 0, 0, target(0)).session
+    session = begin(sessions, 0, 0, cached(0)).session
     assert sessions.keep(session, 0)
     session.epoch = INT32_MAX  # two thousand million requests are too many for a test
     begin(sessions, session.session_id, INT32_MAX)
@@ -215,13 +215,13 @@ def test_the_partitions_of_all_sessions_are_bounded(sessions: FetchSessions, mon
     session_id = open_session(sessions, 4)
     assert open_session(sessions, 2) == 0
     with pytest.raises(Rejected):
-        begin(sessions, session_id, 1, target(8), target(9))
+        begin(sessions, session_id, 1, cached(8), cached(9))
     assert sessions.partitions == 0
 
 
 def test_a_followers_session_takes_a_consumers_place_and_never_gives_its_own_to_one(sessions: FetchSessions) -> None:
     consumer, young = open_session(sessions, 5), open_session(sessions, 5)
-    follower = sessions.begin(0, 0, [target(0)], (), by_id=False, now_ms=0, follower=2)
+    follower = sessions.begin(0, 0, [cached(0)], (), by_id=False, now_ms=0, follower=2)
     session_id, _ = answer(follower)
     assert session_id != 0
     assert len(sessions) == 2
@@ -248,7 +248,7 @@ def harness(tmp_path: Path) -> Iterator[PartitionHarness]:
 def read(fetch: FetchContext, harness: PartitionHarness, now: int = 0) -> list[int]:
     """Read the fetch's partitions to their ends, and finish it; return the partitions that were read."""
     results = []
-    for each in fetch.targets:
+    for each in fetch.partitions:
         partition = harness.partitions.get("t", each.requested.partition)
         each.watch(partition, quiet=True)
         results.append((each, data(each.requested.partition, high_watermark=partition.log.high_watermark)))
@@ -257,7 +257,7 @@ def read(fetch: FetchContext, harness: PartitionHarness, now: int = 0) -> list[i
 
 
 def begun(sessions: FetchSessions, harness: PartitionHarness) -> FetchSession:
-    fetch = begin(sessions, 0, 0, *[target(index) for index in range(4)])
+    fetch = begin(sessions, 0, 0, *[cached(index) for index in range(4)])
     assert read(fetch, harness) == [0, 1, 2, 3]
     return fetch.session
 
@@ -274,15 +274,15 @@ def test_a_request_reads_what_has_changed_and_what_it_names_in_the_order_of_the_
     for index in (3, 1):
         harness.partitions.get("t", index).append(one_batch())
     assert watched(harness) == [0, 2]
-    assert read(begin(sessions, session.session_id, 1, target(2, offset=5)), harness) == [1, 2, 3]
+    assert read(begin(sessions, session.session_id, 1, cached(2, offset=5)), harness) == [1, 2, 3]
     assert read(begin(sessions, session.session_id, 2), harness) == []
     assert watched(harness) == [0, 1, 2, 3]
 
 
 def test_a_partition_that_changes_between_the_read_and_the_answer_is_read_again(sessions: FetchSessions, harness: PartitionHarness) -> None:
     session = begun(sessions, harness)
-    fetch = begin(sessions, session.session_id, 1, target(0))
-    (only,) = fetch.targets
+    fetch = begin(sessions, session.session_id, 1, cached(0))
+    (only,) = fetch.partitions
     only.watch(harness.partitions.get("t", 0), quiet=True)
     harness.partitions.get("t", 0).append(one_batch())
     fetch.finish([(only, data(0))], 0)
@@ -291,18 +291,18 @@ def test_a_partition_that_changes_between_the_read_and_the_answer_is_read_again(
 
 def test_a_partition_that_gave_no_more_than_its_room_is_read_again(sessions: FetchSessions, harness: PartitionHarness) -> None:
     session = begun(sessions, harness)
-    fetch = begin(sessions, session.session_id, 1, target(0))
-    (only,) = fetch.targets
+    fetch = begin(sessions, session.session_id, 1, cached(0))
+    (only,) = fetch.partitions
     only.quiet = False
     fetch.finish([(only, data(0))], 0)
     assert read(begin(sessions, session.session_id, 2), harness) == [0]
 
 
-def test_on_other_terms_everything_is_read(sessions: FetchSessions, harness: PartitionHarness) -> None:
+def test_everything_is_read_when_the_result_inputs_change(sessions: FetchSessions, harness: PartitionHarness) -> None:
     session = begun(sessions, harness)
-    fetch = sessions.begin(session.session_id, 1, [], [], by_id=False, now_ms=0, terms="other rights")
+    fetch = sessions.begin(session.session_id, 1, [], [], by_id=False, now_ms=0, result_inputs="other rights")
     assert read(fetch, harness) == [0, 1, 2, 3]
-    assert read(sessions.begin(session.session_id, 2, [], [], by_id=False, now_ms=0, terms="other rights"), harness) == []
+    assert read(sessions.begin(session.session_id, 2, [], [], by_id=False, now_ms=0, result_inputs="other rights"), harness) == []
 
 
 def test_an_answer_that_is_not_sent_is_told_by_the_next_one_and_no_more_than_that(
@@ -313,8 +313,8 @@ def test_an_answer_that_is_not_sent_is_told_by_the_next_one_and_no_more_than_tha
     assert read(begin(sessions, session.session_id, 1), harness) == [1]
     assert sessions.unsent(session.session_id)
     fetch = begin(sessions, session.session_id, 2)
-    assert [each.requested.partition for each in fetch.targets] == [1]
-    found = [(fetch.targets[0], data(1, high_watermark=1))]
+    assert [each.requested.partition for each in fetch.partitions] == [1]
+    found = [(fetch.partitions[0], data(1, high_watermark=1))]
     assert list(fetch.finish(found, 0)[1]) == found, "although the client was told the same before"
 
 
@@ -329,7 +329,7 @@ def test_an_unsent_answer_keeps_a_session_whose_epoch_has_wrapped_to_one_and_end
 
 
 @pytest.mark.parametrize("how", ["forgotten", "closed", "evicted"])
-def test_a_target_that_is_fetched_no_longer_watches_nothing(sessions: FetchSessions, harness: PartitionHarness, how: str) -> None:
+def test_a_partition_that_left_the_session_is_not_watched(sessions: FetchSessions, harness: PartitionHarness, how: str) -> None:
     session = begun(sessions, harness)
     match how:
         case "forgotten":
@@ -346,15 +346,15 @@ def test_a_session_that_is_evicted_while_a_request_is_read_watches_nothing_after
     sessions: FetchSessions, harness: PartitionHarness
 ) -> None:
     session = begun(sessions, harness)
-    fetch = begin(sessions, session.session_id, 1, target(0))
+    fetch = begin(sessions, session.session_id, 1, cached(0))
     sessions.remove(session.session_id)
     assert read(fetch, harness) == [0]
     assert watched(harness) == []
 
 
 def test_a_request_without_a_session_watches_nothing_after_its_response(sessions: FetchSessions, harness: PartitionHarness) -> None:
-    fetch = begin(sessions, 0, -1, target(0), target(1))
-    assert fetch.session.targets, "it waits, so its targets have a session to notify"
+    fetch = begin(sessions, 0, -1, cached(0), cached(1))
+    assert fetch.session.partitions, "it waits, so its partitions have a session to notify"
     assert read(fetch, harness) == [0, 1]
     assert watched(harness) == []
 
@@ -362,15 +362,15 @@ def test_a_request_without_a_session_watches_nothing_after_its_response(sessions
 def test_a_request_without_a_session_that_waits_and_gets_no_response_watches_nothing(
     sessions: FetchSessions, harness: PartitionHarness
 ) -> None:
-    fetch = begin(sessions, 0, -1, target(0))
+    fetch = begin(sessions, 0, -1, cached(0))
     _ = fetch.session
-    fetch.targets[0].watch(harness.partitions.get("t", 0), quiet=False)
+    fetch.partitions[0].watch(harness.partitions.get("t", 0), quiet=False)
     assert watched(harness) == [0]
     fetch.abandon()
     assert watched(harness) == []
 
 
 def test_a_request_without_a_session_has_none_to_notify_unless_it_waits(sessions: FetchSessions) -> None:
-    fetch = begin(sessions, 0, -1, target(0))
-    fetch.finish([(fetch.targets[0], data(0))], 0)
-    assert fetch.targets[0].session is None
+    fetch = begin(sessions, 0, -1, cached(0))
+    fetch.finish([(fetch.partitions[0], data(0))], 0)
+    assert fetch.partitions[0].session is None

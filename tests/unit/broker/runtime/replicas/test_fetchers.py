@@ -14,8 +14,8 @@ from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
-from ottla.broker.runtime.replicas.fetchers import Fetchers, Following, fetch_version, list_offsets_version
-from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.fetchers import FetcherParameters, Fetchers, fetch_version, list_offsets_version
+from ottla.broker.runtime.replicas.partition import ClusterContext, Partition
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.files import FILES, Files
 from ottla.protocol.error_codes import ErrorCode
@@ -62,12 +62,12 @@ class Follower:
         self.endpoints: dict[int, Node] = {1: Node(1, "one", 9092), 3: Node(3, "three", 9092)}
         self.level = 30
         brokers = Brokers(own_epoch=77)
-        membership = Membership(brokers, lambda _: None, lambda *_: True)
-        self.harness = PartitionHarness(path, self.clock, config, partitions=3, files=files, membership=membership)
-        self.following = Following(
+        context = ClusterContext(brokers, lambda _: None, lambda *_: True)
+        self.harness = PartitionHarness(path, self.clock, config, partitions=3, files=files, context=context)
+        self.parameters = FetcherParameters(
             2, brokers, self.connect, self.endpoints.get, lambda: self.level, self.nursery, FetchLimits(), request_timeout_ms=30_000
         )
-        self.fetchers = Fetchers(self.following)
+        self.fetchers = Fetchers(self.parameters)
 
     def connect(self, node: Node) -> ScriptedLink:
         self.links.append(ScriptedLink(node))
@@ -200,7 +200,7 @@ async def test_a_new_epoch_of_the_same_leader_goes_on_over_the_connection_that_i
 
 
 async def test_partitions_of_one_leader_are_spread_over_its_fetchers(follower: Follower) -> None:
-    follower.following.fetchers = 2
+    follower.parameters.fetchers = 2
     for index in range(3):
         await follower.follow(index)
     assert sorted(sorted(index for index, _ in follower.fetches(link)[0]) for link in (0, 1)) == [[0], [1]]

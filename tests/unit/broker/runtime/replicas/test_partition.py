@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.leadership import Registration, alone
+from ottla.broker.replication.leadership import Registration, sole_replica_registration
 from ottla.broker.replication.purgatory import Condition
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.files import Files
@@ -248,7 +248,7 @@ async def test_who_waits_for_a_partition_that_is_removed_is_told(harness: Open) 
 )
 def test_another_leader_epoch_than_ours_is_refused(harness: Open, requested: int, error: ErrorCode | None) -> None:
     partition = harness().partitions.get("t", 0)
-    partition.lead(alone(5))
+    partition.lead(sole_replica_registration(5))
     if error is None:
         partition.replica.check_epoch(requested)
         return

@@ -16,7 +16,7 @@ from ottla.broker.replication.in_sync import Accepted
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.replication.progress import FollowerFetch
 from ottla.broker.replication.purgatory import Condition
-from ottla.broker.runtime.replicas.partition import LATER, Membership, Partition
+from ottla.broker.runtime.replicas.partition import LATER, ClusterContext, Partition
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import split_batches, stamp
@@ -35,8 +35,8 @@ class Member:
         self.brokers = Brokers(own_epoch=node)
         self.brokers.liveness = {other: BrokerLiveness(other) for other in (LEADER, FOLLOWER, THIRD)}
         self.proposed: list[Partition] = []
-        membership = Membership(self.brokers, self.proposed.append, lambda *_: True, LAG_MS)
-        self.harness = PartitionHarness(path, self.clock, config, membership=membership)
+        context = ClusterContext(self.brokers, self.proposed.append, lambda *_: True, LAG_MS)
+        self.harness = PartitionHarness(path, self.clock, config, context=context)
         self.partition = self.harness.partitions.get("t", 0)
 
     def fetched_by(self, node: int, offset: int, log_start: int = 0, epoch: int = 1) -> None:
@@ -196,7 +196,7 @@ def test_followers_watchers_hear_of_an_in_sync_set_that_the_controller_has_accep
     partition.append(one_batch())
     member.fetched_by(FOLLOWER, 1)
     member.clock.advance(LAG_MS + 1)
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     proposal = partition.replica.proposal
     assert proposal is not None
     woken: list[int] = []
@@ -211,7 +211,7 @@ def test_who_lags_for_too_long_is_proposed_to_leave_and_who_has_caught_up_to_joi
     member.fetched_by(FOLLOWER, 0)
     partition.append(one_batch())
     member.clock.advance(LAG_MS + 1)
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     proposal = partition.replica.proposal
     assert proposal is not None
     assert [one.node for one in proposal.members] == [LEADER]
@@ -229,7 +229,7 @@ def test_an_idle_partition_keeps_its_followers_in_sync(member: Member) -> None:
     member.partition.append(one_batch())
     member.fetched_by(FOLLOWER, 1)
     member.clock.advance(3_600_000)
-    member.partition.look_for_laggards()
+    member.partition.maybe_shrink_isr()
     assert member.proposed == []
 
 
@@ -244,7 +244,7 @@ async def test_records_are_deleted_when_every_living_replica_has_deleted_them(me
     member.fetched_by(FOLLOWER, 2, log_start=2)
     assert (wait.done(), partition.low_watermark()) == (False, -1)  # of the third one nothing is known
     member.brokers.liveness[THIRD] = BrokerLiveness(THIRD, fenced=True)
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     await asyncio.wait_for(wait, 60)
     assert partition.low_watermark() == 2
 
@@ -388,23 +388,23 @@ async def test_all_that_a_leader_found_in_its_log_is_waited_for_and_only_in_its_
         await lost
 
 
-def test_a_partition_is_looked_at_for_laggards_from_an_append_until_all_in_sync_have_it(member: Member) -> None:
+def test_a_partition_is_checked_for_lagging_followers_from_an_append_until_all_in_sync_have_it(member: Member) -> None:
     partition, behind = member.partition, member.harness.partitions.behind
     partition.lead(registered())
     partition.append(one_batch())
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     assert list(behind) == [partition], "the follower lacks the record"
     member.fetched_by(FOLLOWER, 1)
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     assert not behind
     partition.append(one_batch())
     assert list(behind) == [partition]
     member.clock.advance(LAG_MS + 1)
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     proposal = partition.replica.proposal
     assert proposal is not None
     partition.proposal_completed(proposal, Accepted(1, 2, frozenset({LEADER})))
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     assert not behind, "nobody else is in sync"
 
 
@@ -413,7 +413,7 @@ def test_a_follower_whose_log_was_cut_is_looked_at_again(member: Member) -> None
     partition.lead(registered())
     partition.append(one_batch())
     member.fetched_by(FOLLOWER, 1)
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     assert not behind
     member.fetched_by(FOLLOWER, 0)
     assert list(behind) == [partition]
@@ -429,9 +429,9 @@ async def test_a_partition_is_looked_at_while_a_deletion_waits_for_its_followers
     partition.log.delete_records_before(1)
     done = partition.when_deleted(1)
     assert done is not None
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     assert list(behind) == [partition]
     member.brokers.liveness = {LEADER: BrokerLiveness(LEADER)}
-    partition.look_for_laggards()
+    partition.maybe_shrink_isr()
     assert done.done(), "no other replica lives"
     assert not behind

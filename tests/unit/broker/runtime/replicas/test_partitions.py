@@ -8,7 +8,7 @@ import pytest
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import Brokers
-from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partition import ClusterContext, Partition
 from ottla.broker.runtime.replicas.partitions import Appended
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.partition_logs import TOPIC_ID, PartitionHarness, one_batch
@@ -79,8 +79,8 @@ def test_a_removed_partition_leaves_the_others_of_its_topic(harness: PartitionHa
 def test_who_asks_for_a_partition_that_only_others_have_is_sent_on(tmp_path: Path, topic: str | bytes) -> None:
     def nothing(_: Partition) -> None: ...
 
-    three = Membership(Brokers(), nothing, lambda _, index: index is None or index < 3)
-    harness = PartitionHarness(tmp_path / "data", VirtualClock(), membership=three)
+    three = ClusterContext(Brokers(), nothing, lambda _, index: index is None or index < 3)
+    harness = PartitionHarness(tmp_path / "data", VirtualClock(), context=three)
     with pytest.raises(Rejected) as caught:
         harness.partitions.get(topic, 2)
     assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

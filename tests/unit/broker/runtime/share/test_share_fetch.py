@@ -81,7 +81,7 @@ async def test_a_fetch_waits_until_the_share_partition_is_loaded(harness: ShareH
     waiting = harness.begin()
     await asyncio.sleep(0)
     harness.persister.holds_back = False
-    harness.persister.let_go()
+    harness.persister.complete_all()
     assert acquired(await waiting) == [(0, 0, 1)]
 
 
@@ -101,7 +101,7 @@ def test_an_error_of_all_partitions_is_answered_at_once(harness: ShareHarness) -
 async def test_the_end_of_leadership_is_answered_with_an_error(harness: ShareHarness) -> None:
     waiting = harness.begin()
     await asyncio.sleep(0)
-    harness.shares.resigned("t", 0, 1)
+    harness.shares.on_resignation("t", 0, 1)
     assert [result.error for result in (await waiting).values()] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 

@@ -42,7 +42,7 @@ async def test_an_acknowledgement_is_answered_when_it_is_persisted(harness: Shar
     durable = harness.shares.acknowledge(KEY, "m", ACCEPT)
     assert durable is not None
     assert not durable.done()
-    harness.persister.let_go()
+    harness.persister.complete_all()
     await durable
     assert harness.shares.get(KEY).state.start_offset == 2
 
@@ -123,7 +123,7 @@ def test_an_older_connection_ends_no_newer_session(harness: ShareHarness) -> Non
 
 def test_the_end_of_leadership_drops_the_share_partition(harness: ShareHarness) -> None:
     harness.fetch()
-    harness.shares.resigned("t", 0, 1)
+    harness.shares.on_resignation("t", 0, 1)
     with pytest.raises(Rejected) as refused:
         harness.shares.acknowledge(KEY, "m", ACCEPT)
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -172,7 +172,7 @@ async def test_a_share_partition_that_is_dropped_during_the_search_is_not_loaded
     records = [SimpleRecord(None, bytes(1_100_000), harness.clock.now_ms())]
     await append_large(harness, build_batch(records, codec=Codec.GZIP))
     shared = harness.shares.get(KEY)
-    harness.shares.resigned("t", 0, 1)
+    harness.shares.on_resignation("t", 0, 1)
     await harness.logs.partitions.compute(lambda: None)
     await asyncio.sleep(0)
     assert not shared.loaded
@@ -203,13 +203,13 @@ async def test_a_rejected_record_is_dead_lettered_when_that_is_persisted(queued:
     durable = queued.shares.acknowledge(KEY, "m", REJECT)
     await asyncio.sleep(0)
     assert queued.dead_letters == []
-    queued.persister.let_go()
+    queued.persister.complete_all()
     assert durable is not None
     await durable
     assert queued.persister.state(KEY).batches == [StateBatch(0, 1, 3, 1)]
     await asyncio.sleep(0)
     assert queued.dead_letters == [DeadLetters(0, 1, 1, REJECTED)]
-    queued.persister.let_go()
+    queued.persister.complete_all()
     await asyncio.sleep(0)
     assert queued.persister.state(KEY).batches == [StateBatch(0, 1, 4, 1)]
     assert queued.shares.get(KEY).state.start_offset == 2

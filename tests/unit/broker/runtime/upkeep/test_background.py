@@ -14,7 +14,7 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.leadership import Registration
-from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partition import ClusterContext, Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.background import Background
 from ottla.broker.runtime.upkeep.nursery import Nursery
@@ -38,12 +38,12 @@ class WatchedFiles(Files):
 
 class Harness:
     def __init__(
-        self, path: Path, config: LogConfig, files: Files = FILES, partitions: int = 2, membership: Membership | None = None
+        self, path: Path, config: LogConfig, files: Files = FILES, partitions: int = 2, context: ClusterContext | None = None
     ) -> None:
         self.path = path
         self.clock, self.timers = VirtualClock(), Timers()
         self.clock.advance(1)
-        self.logs = PartitionHarness(path, self.clock, config, partitions=partitions, files=files, membership=membership)
+        self.logs = PartitionHarness(path, self.clock, config, partitions=partitions, files=files, context=context)
         logs = self.logs
         nursery = Nursery(self.timers, self.clock, logs.failures.append)
         Background(
@@ -232,8 +232,8 @@ async def test_a_bug_in_one_partition_does_not_stop_the_work_of_others(
 
 async def test_lagging_replicas_are_checked_every_half_replica_lag_time_max_ms(tmp_path: Path) -> None:
     proposed: list[Partition] = []
-    membership = Membership(Brokers(), proposed.append, lambda *_: True, 30_000)
-    harness = Harness(tmp_path / "data", LogConfig(), membership=membership)
+    context = ClusterContext(Brokers(), proposed.append, lambda *_: True, 30_000)
+    harness = Harness(tmp_path / "data", LogConfig(), context=context)
     partition = harness.logs.partitions.get("t", 0)
     partition.lead(Registration(1, (1, 2), (1, 2), 1, 1))
     harness.append()

@@ -30,7 +30,7 @@ async def test_work_continues_at_once_within_its_slice() -> None:
 
     async def work() -> None:
         for number in range(10):
-            await turns.mine()
+            await turns.wait_for_turn()
             clock.ns += SLICE_MS * 1_000_000 // 5
             done.append(number)
 
@@ -50,7 +50,7 @@ async def test_all_owners_share_one_slice_per_turn_of_the_loop() -> None:
 
     async def work(owner: str) -> None:
         for _ in range(4):
-            await turns.mine()
+            await turns.wait_for_turn()
             clock.ns += SLICE_MS * 1_000_000
             done[owner] += 1
 
@@ -66,7 +66,7 @@ async def test_all_owners_share_one_slice_per_turn_of_the_loop() -> None:
 async def test_a_cancelled_owner_does_not_block_the_others() -> None:
     clock, turns = SpentClock(), None
     turns = Turns(clock)
-    first, second = asyncio.ensure_future(turns.mine()), asyncio.ensure_future(turns.mine())
+    first, second = asyncio.ensure_future(turns.wait_for_turn()), asyncio.ensure_future(turns.wait_for_turn())
     await asyncio.sleep(0)
     first.cancel()
     await second

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.verification.judge import Guarantee, Standing
 from ottla.broker.verification.scenarios.delivery import SCENARIOS
-from ottla.broker.verification.stage import Terms
+from ottla.broker.verification.stage import RunLimits
 from tests.support.verifications import broken, program, results, standings
 
 NAMES = [each.name for each in SCENARIOS]
@@ -19,7 +19,9 @@ def test_retries_under_one_sequence_number_hold_in_all(tmp_path: Path) -> None:
 def test_retries_without_a_producer_id_write_twice(tmp_path: Path) -> None:
     found = results(tmp_path, program("plain"), *(name for name in NAMES if name != "late-ack"))
     # The program's timeout (2 s) is long enough for a busy machine, but shorter than the delay of the response (3 s).
-    found |= results(tmp_path / "late", program("plain", "--timeout=2"), "late-ack", terms=Terms(timeout_s=30, restarts=3, late_ms=3_000))
+    found |= results(
+        tmp_path / "late", program("plain", "--timeout=2"), "late-ack", limits=RunLimits(timeout_s=30, restarts=3, late_ms=3_000)
+    )
     for name in ("lost-ack", "late-ack", "duplicate-delivery", "window-overflow"):
         breach = found[name].of(Guarantee.ONCE)
         assert breach is not None, name

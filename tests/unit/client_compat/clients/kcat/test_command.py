@@ -14,7 +14,7 @@ def test_keys_and_values_may_hold_newlines_and_the_end_mark() -> None:
     assert size == len(ONE)
 
 
-def test_null_and_empty_are_told_apart() -> None:
+def test_null_and_empty_are_distinguished() -> None:
     (null, empty), _ = records(b"t 0 0 1 -1 -1\n\n\x01\nt 0 1 1 0 0\n\n\x01\n")
     assert (null["key"], null["value"]) == (None, None)
     assert (from_wire(empty["key"]), from_wire(empty["value"])) == (b"", b"")

@@ -1,0 +1,27 @@
+"""Imports a module of a package without running the package's `__init__`.
+
+The `__init__` of `crc32c` and `javaproperties` imports a command line, an XML reader and an HTTP client: 180 modules of the standard
+library for one function, which matters for programs that are started every few seconds. The modules are registered under names below
+`ottla.protocol.import_without_init`, so that an ordinary `import` of the package still works.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+
+def module_of(package: str, name: str) -> ModuleType:
+    """Return the module `package.name`, imported without the package's `__init__`. Its relative imports work.
+    Raises ImportError."""
+    alias = f"{__name__}.{package}"
+    if alias not in sys.modules:
+        spec = find_spec(package)
+        if spec is None or spec.submodule_search_locations is None:
+            raise ModuleNotFoundError(f"No package named {package!r}", name=package)
+        without_init = ModuleType(alias)
+        without_init.__path__ = list(spec.submodule_search_locations)
+        sys.modules[alias] = without_init
+    return import_module(f"{alias}.{name}")
