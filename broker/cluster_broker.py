@@ -207,7 +207,7 @@ class ClusterComponents:
         return Features(REGISTERED, levels, self._observer.applied_offset)
 
     async def _carry_out(self, published: Published) -> None:
-        await self._publisher.take(published)
+        await self._publisher.publish(published)
         self._directories.maybe_report(published.changes)
 
     def _look_for_controller(self) -> None:

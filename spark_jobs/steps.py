@@ -80,7 +80,7 @@ class AvailableViews:
 
     def allows(self, rule: Rule) -> bool:
         """Return whether the rule's view exists and, if the rule is about transactions, some batch is transactional."""
-        return rule.view in self.views and (self.transactional or not rule.needs_transactions)
+        return rule.view in self.names and (self.transactional or not rule.needs_transactions)
 
 
 class Shuffled(NamedTuple):

@@ -34,7 +34,7 @@ class TopicPartition(NamedTuple):
 
 
 @dataclass(slots=True)
-class CachedPartition:
+class CachedSharePartition:
     """A partition of a share session. `topic` is the topic's name when it was added, None if the topic id was unknown. `must_be_sent` is
     whether the next response includes the partition even if it has neither records nor an error."""
 
@@ -49,7 +49,7 @@ class ShareSession:
     group_id: str
     member_id: str
     epoch: int
-    partitions: dict[TopicPartition, CachedPartition] = field(default_factory=dict)
+    partitions: dict[TopicPartition, CachedSharePartition] = field(default_factory=dict)
 
     @property
     def weight_bytes(self) -> int:
@@ -111,7 +111,7 @@ class ShareSessions:
         if len(self._sessions) >= self._max_sessions:
             raise Rejected(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = ShareSession(group_id, member_id, epoch=1)
-        session.partitions = {key: CachedPartition(topic, must_be_sent=False) for key, topic in partitions}
+        session.partitions = {key: CachedSharePartition(topic, must_be_sent=False) for key, topic in partitions}
         self._weigh(session.weight_bytes)
         self._sessions[group_id, member_id] = session
         self._members[group_id] = self._members.get(group_id, 0) + 1
@@ -125,7 +125,7 @@ class ShareSessions:
         Raises Rejected(SHARE_SESSION_LIMIT_REACHED) if the memory of all sessions would be too large with the added partitions.
         """
         partitions, before = session.partitions, session.weight_bytes
-        new = {key: CachedPartition(topic, must_be_sent=True) for key, topic in added if key not in partitions}
+        new = {key: CachedSharePartition(topic, must_be_sent=True) for key, topic in added if key not in partitions}
         self._weigh(limits.SHARE_SESSION_PARTITION_BYTES * len(new))
         partitions.update(new)
         for key in forgotten:

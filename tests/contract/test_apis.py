@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.support.api_table import HANDLERS, PAGE, TABLE, declared, page, table
 
 
-def test_the_table_of_apis_is_as_declared() -> None:
+def test_readme_table_of_apis_matches_the_declarations() -> None:
     assert table() == TABLE.read_text(), "run `make apis`"
 
 
-def test_the_page_lists_the_declared_apis() -> None:
+def test_apis_page_matches_the_declarations() -> None:
     assert page(PAGE.read_text()) == PAGE.read_text(), "run `make apis`"
 
 

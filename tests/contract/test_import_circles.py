@@ -21,12 +21,12 @@ def circle(imports: dict[str, list[str]]) -> list[str]:
     return next((found for module in imports if module not in done and (found := search([module]))), [])
 
 
-def test_a_circle_is_found_and_shown_as_a_path() -> None:
+def test_import_cycle_is_reported_as_a_path() -> None:
     assert circle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c", "b"]
     assert circle({"a": ["b", "c"], "b": ["c"], "c": []}) == []
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_no_modules_import_each_other_in_a_cycle() -> None:
     graph = grimp.build_graph("ottla", cache_dir=None)  # imports inside functions count too
     imports = {module: sorted(graph.find_modules_directly_imported_by(module)) for module in sorted(graph.modules)}
     assert "ottla.broker.core.settings" in imports["ottla.broker.app"], "the graph has no imports: it looks under another name"

@@ -25,12 +25,12 @@ print(*(name for name in sys.modules if name.partition(".")[0] in {"broker", "pr
 
 
 @pytest.mark.parametrize("package", ["ottla", "client_compat"])
-def test_from_the_checkouts_root_no_module_of_ours_goes_by_its_folders_name(package: str) -> None:
+def test_importing_every_module_loads_none_under_its_folders_top_level_name(package: str) -> None:
     done = subprocess.run([sys.executable, "-c", IMPORT_ALL, package], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert (done.stdout.split(), done.stderr, done.returncode) == ([], "", 0)
 
 
-def test_nothing_that_this_run_of_the_tests_has_imported_was_loaded_twice() -> None:
+def test_no_source_file_is_imported_under_two_module_names() -> None:
     names: dict[Path, list[str]] = {}
     for name, module in list(sys.modules.items()):
         file = Path(getattr(module, "__file__", None) or "/").resolve()
@@ -39,7 +39,7 @@ def test_nothing_that_this_run_of_the_tests_has_imported_was_loaded_twice() -> N
     assert [each for each in names.values() if len(each) > 1] == []
 
 
-def test_ruff_refuses_the_folders_names() -> None:
+def test_ruff_rejects_imports_of_the_symlinked_folders() -> None:
     source = "".join(f"import {name}.x\nfrom {name} import y\nfrom {name}.x import z\n" for name in LINKS)
     command = [sys.executable, "-m", "ruff", "check", "--select", "TID251", "--output-format", "concise", "--stdin-filename", "x.py", "-"]
     done = subprocess.run(command, input=source, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -47,6 +47,6 @@ def test_ruff_refuses_the_folders_names() -> None:
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_a_link_leads_to_its_folder(name: str) -> None:
+def test_symlink_in_the_package_points_to_its_folder(name: str) -> None:
     link = ROOT / "ottla" / name
     assert (link.is_symlink(), link.readlink().as_posix()) == (True, f"../{name}")

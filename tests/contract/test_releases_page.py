@@ -5,5 +5,5 @@ from __future__ import annotations
 from tests.support.releases_page import PAGE, page
 
 
-def test_the_page_shows_the_tables() -> None:
+def test_releases_page_matches_the_tables() -> None:
     assert page(PAGE.read_text()) == PAGE.read_text(), "run `make releases`, or python -m tests.support.releases_page"

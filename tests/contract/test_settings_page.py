@@ -5,5 +5,5 @@ from __future__ import annotations
 from tests.support.settings_page import PAGE, page
 
 
-def test_the_page_lists_the_settings_of_the_tables() -> None:
+def test_settings_page_matches_the_tables() -> None:
     assert page() == PAGE.read_text(), "run `make settings`"

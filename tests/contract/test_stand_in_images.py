@@ -25,7 +25,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_stand_ins_are_others_where_what_they_are_made_of_is(checkout: Path, change: str) -> None:
+def test_stand_in_image_tag_changes_when_an_input_changes(checkout: Path, change: str) -> None:
     name, old, new = CHANGES[change]
     text = (checkout / name).read_text()
     assert old in text
@@ -33,7 +33,7 @@ def test_stand_ins_are_others_where_what_they_are_made_of_is(checkout: Path, cha
     assert stand_in_tag(checkout) != stand_in_tag()
 
 
-def test_stand_ins_are_kept_where_nothing_that_is_in_them_changed(checkout: Path) -> None:
+def test_stand_in_image_tag_is_unchanged_when_no_input_changed(checkout: Path) -> None:
     with (checkout / "Dockerfile").open("a") as file:
         file.write("# a comment\n")
     assert stand_in_tag(checkout) == stand_in_tag()

@@ -70,7 +70,7 @@ def test_no_file_is_longer_than_its_limit() -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if needs_mirror(p)], ids=relative)
-def test_every_module_has_its_mirror_test(path: Path) -> None:
+def test_every_module_has_a_test_file_at_the_mirrored_path(path: Path) -> None:
     places = mirrors_of(path)
     assert any(place.exists() for place in places), f"none of {[relative(p) for p in places]} exists"
 
@@ -100,7 +100,7 @@ def test_every_suppression_gives_its_reason() -> None:
     assert bare == []
 
 
-def test_nothing_is_left_for_later() -> None:
+def test_code_contains_no_todo_marks_or_not_implemented_errors() -> None:
     words = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|HA" + r"CK)\b|raise NotImplemented" + "Error")
     assert [f"{relative(p)}:{n}" for p in ALL_PYTHON for n, line in enumerate(p.read_text().splitlines(), 1) if words.search(line)] == []
 
@@ -111,7 +111,7 @@ def test_tests_do_not_sleep() -> None:
     assert [f"{relative(p)}:{n}" for p in tests for n, line in enumerate(p.read_text().splitlines(), 1) if sleeping.search(line)] == []
 
 
-def test_no_two_modules_of_the_broker_make_classes_of_one_name() -> None:
+def test_class_names_are_unique_among_broker_modules() -> None:
     made: dict[str, list[str]] = {}
     for path in SOURCES:
         if relative(path).startswith("broker/"):

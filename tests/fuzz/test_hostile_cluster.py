@@ -12,7 +12,7 @@ from client_compat.fuzz.run import MEBIBYTE
 SEED = 4_242
 
 
-def test_a_cluster_that_lies_harms_neither_the_gateway_nor_its_good_clients(tmp_path: Path) -> None:
+def test_cluster_with_malformed_responses_harms_neither_gateway_nor_valid_clients(tmp_path: Path) -> None:
     run = attack(tmp_path, HostileRun(SEED, rss_limit=320 * MEBIBYTE, wait_limit_s=3.0))
     assert run.counts.total() == len(HOSTILE_RESPONSES) + 1
     assert run.good, repr(run)

@@ -28,7 +28,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
     [ApiKey.FETCH, ApiKey.DELETE_TOPICS, ApiKey.DESCRIBE_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.DELETE_GROUPS],
     ids=lambda key: key.name,
 )
-def test_the_largest_request_of_an_api_leaves_turns_for_others(brokers: list[Target], key: ApiKey) -> None:
+def test_largest_request_of_an_api_does_not_block_the_event_loop(brokers: list[Target], key: ApiKey) -> None:
     rows = list(measure(brokers, [key], seconds=0, pipelined=[1], elements=ELEMENTS))
     assert {row.who for row in rows} == {NOBODY, GUEST, ADMIN}
     for row in rows:
@@ -48,7 +48,7 @@ def test_the_longest_turn_is_shared_between_processes(tmp_path: Path) -> None:
     assert written.ms == 0.0
 
 
-def test_a_run_sends_pipelined_requests_and_those_of_nobody_only_when_it_is_whole() -> None:
+def test_only_a_full_run_sends_pipelined_and_unauthenticated_requests() -> None:
     assert cases() == ((GUEST, ADMIN), (1,))
     assert cases([NOBODY]) == ([NOBODY], (1,))
     assert cases(whole=True) == ((NOBODY, GUEST, ADMIN), (1, PIPELINED))

@@ -24,7 +24,7 @@ def test_attacks_through_a_gateway_harm_neither_it_nor_its_good_clients(tmp_path
     assert run.good, repr(run)
 
 
-def test_attacks_on_a_locked_broker_let_nobody_in_and_leave_nothing(tmp_path: Path) -> None:
+def test_attacks_on_a_secured_broker_never_authenticate_and_leave_no_state(tmp_path: Path) -> None:
     run = FuzzRun(SEED, locked=True, failed_logins=200, rss_limit=512 * MEBIBYTE, wait_limit_s=5.0)
     fuzz(tmp_path / "fuzz", SECONDS, run, on_look=lambda _: None)
     assert run.good, repr(run)

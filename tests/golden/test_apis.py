@@ -16,7 +16,7 @@ PRODUCE_FROM_THE_FIRST: Final = ApiKey.PRODUCE
 """Versions are listed that are not served, for librdkafka (KAFKA-18659)."""
 
 
-def test_the_list_of_kafkas_apis_is_that_of_its_schemas() -> None:
+def test_declared_apis_are_those_of_kafkas_broker_schemas() -> None:
     recorded = table_of(DEFAULT_RELEASE).apis
     listed = {key: range(recorded[key.camel_case][0], recorded[key.camel_case][1] + 1) for key in ApiKey if key.camel_case in recorded}
     of_brokers = [schema for schema in schemas().values() if schema["type"] == "request" and "broker" in schema.get("listeners", [])]

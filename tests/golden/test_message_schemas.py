@@ -96,7 +96,7 @@ def our_fields(cls: type, version: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_a_message_is_declared_as_kafka_declares_it(cls: type[Message]) -> None:
+def test_message_declaration_equals_kafkas_schema(cls: type[Message]) -> None:
     schema = schemas()[cls.__name__]
     unstable = schema.get(
         "latestVersionUnstable", schemas().get(cls.__name__.replace("Response", "Request"), {}).get("latestVersionUnstable", False)

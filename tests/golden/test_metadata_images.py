@@ -62,11 +62,11 @@ def judged(lines: list[str]) -> int:
     return len(images)
 
 
-def test_an_image_is_the_one_that_kafkas_classes_make() -> None:
+def test_metadata_image_equals_the_image_of_kafkas_classes() -> None:
     assert judged(GOLDEN.read_text().splitlines()) == 8
 
 
-def test_an_image_of_a_new_log_is_the_one_that_kafkas_classes_make() -> None:
+def test_metadata_image_of_a_random_log_equals_the_image_of_kafkas_classes() -> None:
     classpath = f"{jars_or_skip()}/*"
     if shutil.which("javac") is None:
         pytest.skip("there is no JDK here (Debian: openjdk-17-jdk-headless)")

@@ -68,12 +68,12 @@ def check(lines: list[str]) -> None:
     assert seen == {(kind, version) for kind in KINDS.values() for version in range(kind.MAX_VERSION + 1)}
 
 
-def test_records_of_kafkas_classes_are_read_and_written_byte_for_byte() -> None:
+def test_recorded_metadata_records_of_kafka_round_trip_byte_for_byte() -> None:
     check(RECORDS)
 
 
 @given(st.data())
-def test_a_damaged_record_is_a_protocol_error_or_another_record(data: st.DataObject) -> None:
+def test_damaged_metadata_record_raises_protocol_error_or_decodes_to_another_record(data: st.DataObject) -> None:
     value = bytearray.fromhex(data.draw(st.sampled_from(RECORDS)).partition(" ")[0])
     at = data.draw(st.integers(0, len(value) - 1))
     if data.draw(st.booleans()):
@@ -85,7 +85,7 @@ def test_a_damaged_record_is_a_protocol_error_or_another_record(data: st.DataObj
         assert decode_record(encode_record(record, version)) == (record, version) or "nan" in repr(record)
 
 
-def test_new_records_of_kafkas_classes_are_read_and_written_byte_for_byte() -> None:
+def test_random_metadata_records_of_kafka_round_trip_byte_for_byte() -> None:
     classpath = f"{jars_or_skip()}/*"
     if shutil.which("javac") is None:
         pytest.skip("there is no JDK here (Debian: openjdk-17-jdk-headless)")

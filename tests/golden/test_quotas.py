@@ -73,12 +73,12 @@ def check(lines: Sequence[str], windows: Windows) -> int:
     return throttled
 
 
-def test_everybody_waits_as_long_as_kafkas_classes_say() -> None:
+def test_throttle_times_equal_recorded_results_of_kafkas_classes() -> None:
     assert check(LINES, Windows(11, 1_000)) > len(LINES) // 10
 
 
 @pytest.mark.parametrize(("number", "seconds"), [(11, 1), (2, 3), (1, 1)])
-def test_everybody_waits_as_long_as_kafkas_classes_say_of_new_ones(number: int, seconds: int) -> None:
+def test_throttle_times_equal_results_of_kafkas_classes_for_random_requests(number: int, seconds: int) -> None:
     classpath = f"{jars_or_skip()}/*"
     if shutil.which("javac") is None:
         pytest.skip("there is no JDK here (Debian: openjdk-17-jdk-headless)")

@@ -74,7 +74,7 @@ def test_ottla_reads_batches_of_other_libraries(library: str, codec: Codec, reco
 
 @pytest.mark.parametrize(("library", "codec"), CASES)
 @pytest.mark.parametrize("records", list(BATCHES.values()), ids=list(BATCHES))
-def test_they_read_what_we_write_and_stamp(library: str, codec: Codec, records: list[SimpleRecord]) -> None:
+def test_other_libraries_read_batches_that_ottla_builds_and_stamps(library: str, codec: Codec, records: list[SimpleRecord]) -> None:
     head, tail = stamp(build_batch(records, codec=codec), 1000, 3)
     theirs = LIBRARIES[library][1](head + bytes(tail))
     assert theirs.validate_crc()

@@ -15,7 +15,7 @@ from tests.support.topic_dirs import TopicDir
 RECORDED = Path(__file__).parent / "standalone_log_dir"
 
 
-async def test_its_topics_records_and_settings_are_there_after_every_start(tmp_path: Path) -> None:
+async def test_recorded_directorys_topics_records_and_settings_are_served_after_every_start(tmp_path: Path) -> None:
     path = shutil.copytree(RECORDED, tmp_path / "data")
     before = (path / "__cluster_metadata-0" / f"{0:020}.log").read_bytes()
     for start in (1, 2, 3):
@@ -38,7 +38,7 @@ async def test_its_topics_records_and_settings_are_there_after_every_start(tmp_p
     assert (path / "__cluster_metadata-0" / f"{0:020}.log").read_bytes().startswith(before), "records are only added"
 
 
-async def test_what_is_created_in_it_stays(tmp_path: Path) -> None:
+async def test_topic_created_in_a_recorded_directory_survives_a_crash(tmp_path: Path) -> None:
     path = shutil.copytree(RECORDED, tmp_path / "data")
     opened = TopicDir(path)
     (created,) = await opened.decisions.create_topics([NewTopic("new")])

@@ -33,7 +33,7 @@ def _judged(case: AclCase, index: AclIndex, query: AclQuery) -> Judgement:
     return Judgement(allowed, "DefaultAllow" if allowed else "DefaultDeny")
 
 
-def test_every_decision_and_the_rule_behind_it_are_kafkas() -> None:
+def test_every_acl_decision_and_its_deciding_rule_equal_kafkas() -> None:
     random = Random(SEED)
     cases = [random_acl_case(random, ACLS, ASKS) for _ in range(CASES)]
     try:

@@ -168,7 +168,7 @@ def _structs(value: object) -> list[Any]:
 @pytest.mark.parametrize("listener", ["standalone", "broker", "controller"])
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_a_user_without_rights_alters_nothing_whatever_the_form_of_a_request(harness: Harness, listener: str, data: st.DataObject) -> None:
+def test_user_without_permissions_alters_nothing_by_any_request(harness: Harness, listener: str, data: st.DataObject) -> None:
     request, version = data.draw(requests(harness.listeners[listener].keys, harness.topic_id(listener)))
     before = harness.listeners[listener].state()
     answer = harness.ask(listener, request, version)

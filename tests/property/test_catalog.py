@@ -38,7 +38,7 @@ def carry_out(live: LiveCatalog, operation: tuple[object, ...]) -> None:
 
 
 @given(st.lists(OPERATIONS, max_size=20))
-def test_a_replay_of_the_records_gives_the_state_of_the_run(operations: list[tuple[object, ...]]) -> None:
+def test_replayed_records_give_the_state_of_the_live_catalog(operations: list[tuple[object, ...]]) -> None:
     live = LiveCatalog()
     for operation in operations:
         carry_out(live, operation)

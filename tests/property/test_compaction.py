@@ -130,7 +130,7 @@ class Harness:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_compaction_shows_exactly_what_was_committed(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_keeps_exactly_the_committed_records(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(limits, "COMPACTION_KEYS", rng.choice([3, 6, 1000]))
     config = LogConfig(

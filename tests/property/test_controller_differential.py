@@ -33,7 +33,7 @@ def kafka() -> Iterator[KafkaController]:
         pytest.skip(str(missing))
 
 
-def test_the_steps_of_a_sequence_make_kafkas_controller_decide_of_brokers_and_partitions(kafka: KafkaController) -> None:
+def test_sequence_covers_broker_and_partition_decisions_of_kafkas_controller(kafka: KafkaController) -> None:
     known, decided, refused, orders = Known(), Counter[str](), 0, 0
     sequence = plan(3, length=100)
     known.learn(sequence.start, kafka.execute(sequence.start))
@@ -50,7 +50,7 @@ def test_the_steps_of_a_sequence_make_kafkas_controller_decide_of_brokers_and_pa
     assert 0 < refused < orders
 
 
-def test_a_controller_that_starts_knows_nothing_of_the_one_before(kafka: KafkaController) -> None:
+def test_each_sequence_starts_with_a_fresh_kafka_controller(kafka: KafkaController) -> None:
     ends = []
     for _ in range(2):
         known, sequence = Known(), plan(1, length=0)
@@ -63,7 +63,7 @@ def test_a_controller_that_starts_knows_nothing_of_the_one_before(kafka: KafkaCo
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_ottla_decides_what_kafka_decides(kafka: KafkaController, seed: int) -> None:
+def test_controller_decisions_equal_kafkas(kafka: KafkaController, seed: int) -> None:
     tally = Tally()
     found = list(differences(plan(seed, STEPS), kafka, tally))
     assert found == [], "\n".join(map(str, found))
@@ -79,7 +79,7 @@ class Forgetful(OttlasController):
         return verdict._replace(records=[]) if verdict is not None and is_unregistration else verdict
 
 
-def test_a_decision_that_differs_is_found_and_its_sequence_cut_down(kafka: KafkaController) -> None:
+def test_differing_decision_is_detected_and_its_sequence_is_shrunk(kafka: KafkaController) -> None:
     long = plan(6, STEPS)
     kinds = {found.kind for found in differences(long, kafka, Tally(), Forgetful)}
     assert kinds == {"UnregisterBroker records"}

@@ -271,7 +271,7 @@ class Twins:
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_a_session_that_reads_what_is_dirty_answers_as_one_that_reads_everything(seed: int) -> None:
+async def test_fetch_session_that_reads_only_changed_partitions_answers_like_a_full_read(seed: int) -> None:
     twins = Twins(seed)
     try:
         for _ in range(STEPS):
@@ -303,7 +303,7 @@ def leader() -> Iterator[FetchingLeader]:
     made.close()
 
 
-async def test_a_follower_that_caught_up_while_it_left_the_in_sync_set_joins_again_without_naming_the_partition(
+async def test_follower_that_caught_up_while_leaving_the_isr_rejoins_without_naming_the_partition(
     leader: FetchingLeader,
 ) -> None:
     partition = leader.partitions.get("t", 0)
@@ -336,7 +336,7 @@ async def test_a_follower_of_idle_partitions_has_caught_up_at_its_last_request_w
     assert not partition.replica.leadership.followers[2].is_caught_up(1, leader.clock.mono_ms(), LAG_MS)
 
 
-async def test_a_request_in_a_session_reads_one_partition_of_many_where_one_has_changed(leader: FetchingLeader) -> None:
+async def test_incremental_fetch_reads_only_the_changed_partition_of_many(leader: FetchingLeader) -> None:
     everything = [at(0, index) for index in range(EACH)]
     leader.fetch(of_follower(*everything, epoch=0), version=15)
     leader.produce(leader.partitions.get("t", 2), 1)
@@ -344,7 +344,7 @@ async def test_a_request_in_a_session_reads_one_partition_of_many_where_one_has_
     assert [target.requested.partition for target in session.pending()] == [2]
 
 
-async def test_the_first_request_of_a_session_that_is_cancelled_leaves_nothing_behind(leader: FetchingLeader) -> None:
+async def test_cancelled_first_request_of_a_fetch_session_leaves_no_waiter_or_watcher(leader: FetchingLeader) -> None:
     request = of_follower(at(0), epoch=0)
     request.max_wait_ms, request.min_bytes = 500, 1
     task = leader.fetch(request, version=15)

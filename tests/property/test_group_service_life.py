@@ -180,7 +180,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(80))
-async def test_whoever_waits_is_answered_and_silent_groups_end_with_nothing_left(seed: int) -> None:
+async def test_every_pending_request_is_answered_and_silent_groups_end_empty_without_timers(seed: int) -> None:
     life = Life(seed)
     for _ in range(120):
         life.step()

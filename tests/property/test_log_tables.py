@@ -56,7 +56,7 @@ def rows(batches: Any) -> list[str]:
 
 @settings(max_examples=40)
 @given(st.lists(BATCH, min_size=1, max_size=12), INDEX, DAMAGE, st.integers(150, 2000), st.sampled_from(["batches", "records"]))
-def test_tasks_together_give_what_one_reading_gives(
+def test_read_tasks_together_return_the_rows_of_a_single_read(
     batches: list[tuple[int, Codec, int, int]], index: str, damage: tuple[str, float] | None, target: int, level: str
 ) -> None:
     with tempfile.TemporaryDirectory() as directory, patch.multiple(splits, TASK_BYTES_MAX=target, TASK_BYTES_MIN=target):
@@ -77,7 +77,7 @@ def test_tasks_together_give_what_one_reading_gives(
     st.integers(-60, 60),
     st.integers(150, 2000),
 )
-def test_filtered_tasks_give_the_rows_of_the_whole_that_are_wanted(  # noqa: PLR0917 # each is drawn
+def test_filtered_read_tasks_return_the_matching_rows_of_a_full_read(  # noqa: PLR0917 # each is drawn
     batches: list[tuple[int, Codec, int, int]], index: str, start: int, length: int, early: int, late: int, target: int
 ) -> None:
     filters = Filters(start_offset=start, end_offset=start + length, start_timestamp=T0 + early, end_timestamp=T0 + late)
@@ -93,7 +93,7 @@ def test_filtered_tasks_give_the_rows_of_the_whole_that_are_wanted(  # noqa: PLR
 
 @settings(max_examples=30)
 @given(st.lists(BATCH, min_size=1, max_size=12), DAMAGE, st.sets(st.sampled_from(list(arrow_schema("batches").names)), min_size=1))
-def test_fewer_columns_give_the_same_rows_where_all_bytes_are_right(
+def test_reading_fewer_columns_returns_the_same_rows_of_an_intact_log(
     batches: list[tuple[int, Codec, int, int]], damage: tuple[str, float] | None, names: set[str]
 ) -> None:
     columns = sorted(names)

@@ -29,7 +29,7 @@ def as_batches(pieces: list[list[MetadataRecord]]) -> list[MetadataBatch]:
 
 
 @given(SEEDS, LENGTHS, SEEDS)
-def test_an_image_does_not_depend_on_how_its_records_are_cut(seed: int, length: int, cuts: int) -> None:
+def test_image_does_not_depend_on_how_its_records_are_split_into_deltas(seed: int, length: int, cuts: int) -> None:
     records = LogOfMetadata(seed).records(length)
     one_by_one = piecewise = EMPTY
     for record in records:
@@ -40,7 +40,7 @@ def test_an_image_does_not_depend_on_how_its_records_are_cut(seed: int, length: 
 
 
 @given(SEEDS, LENGTHS, SEEDS)
-def test_a_delta_changes_nothing_before_it_and_tells_exactly_the_difference(seed: int, length: int, cuts: int) -> None:
+def test_delta_keeps_the_previous_image_and_reports_the_exact_difference(seed: int, length: int, cuts: int) -> None:
     records = LogOfMetadata(seed).records(length)
     image, done = EMPTY, []
     for piece in cut(records, cuts):
@@ -56,7 +56,7 @@ def test_a_delta_changes_nothing_before_it_and_tells_exactly_the_difference(seed
 
 
 @given(SEEDS, LENGTHS)
-def test_the_records_of_an_image_make_an_equal_image(seed: int, length: int) -> None:
+def test_records_written_from_an_image_build_an_equal_image(seed: int, length: int) -> None:
     image = made_of(*LogOfMetadata(seed).records(length))
     records = list(to_records(image))
     assert made_of(*records) == image
@@ -64,7 +64,7 @@ def test_the_records_of_an_image_make_an_equal_image(seed: int, length: int) -> 
 
 
 @given(SEEDS, LENGTHS, SEEDS, st.sampled_from(["commit", "abort"]))
-def test_a_transaction_counts_whole_or_not_at_all(seed: int, length: int, cuts: int, end: str) -> None:
+def test_metadata_transaction_is_published_completely_or_not_at_all(seed: int, length: int, cuts: int, end: str) -> None:
     records = LogOfMetadata(seed).records(length)
     source = random.Random(cuts)
     begin = source.randint(2, len(records))
@@ -84,7 +84,7 @@ def test_a_transaction_counts_whole_or_not_at_all(seed: int, length: int, cuts: 
 
 
 @given(SEEDS, SEEDS, LENGTHS)
-def test_a_snapshot_takes_the_place_of_all_that_was_there(seed: int, other: int, length: int) -> None:
+def test_snapshot_replaces_the_whole_previous_image(seed: int, other: int, length: int) -> None:
     loader = MetadataLoader()
     loader.load(as_batches([LogOfMetadata(seed).records(length)]))
     there = loader.published.image

@@ -108,7 +108,7 @@ class Scenario:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_an_observer_has_what_is_committed_and_tells_it_in_order_whatever_happens(seed: int) -> None:
+def test_observer_publishes_committed_records_in_order_under_random_failures(seed: int) -> None:
     loop = TimelessLoop()
     try:
         scenario = loop.run_until_complete(make_and_run(seed))

@@ -313,9 +313,7 @@ async def compare(seed: int, *, secured: bool, throttled: bool) -> None:
 
 @pytest.mark.parametrize("rules", ["", "authorizer", "quota"])
 @pytest.mark.parametrize("seed", range(6))
-def test_what_comes_through_the_lane_is_answered_and_stored_as_by_the_ordinary_way(
-    seed: int, rules: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fast_path_answers_and_stores_like_the_ordinary_path(seed: int, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `pytest -s`, the counts of compared requests are printed."""
     taken: Counter[str] = Counter()
     secured, throttled = rules == "authorizer", rules == "quota"

@@ -98,7 +98,7 @@ def misread(oracle: Oracle, msg: Message) -> bool:
 @seed(SEED)
 @settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_the_bytes_of_a_message_are_those_of_both_libraries(cls: type[Message], version: int, data: st.DataObject) -> None:
+def test_encoded_message_equals_the_bytes_of_both_libraries(cls: type[Message], version: int, data: st.DataObject) -> None:
     print(f"seed {SEED}")
     msg = data.draw(messages(cls, version))
     ours = encode(msg, version)
@@ -112,7 +112,7 @@ def test_the_bytes_of_a_message_are_those_of_both_libraries(cls: type[Message], 
 
 
 @EVERY_VERSION
-def test_a_whole_frame_begins_with_the_header_of_both_libraries(cls: type[Message], version: int) -> None:
+def test_encoded_frame_has_the_same_header_as_both_libraries(cls: type[Message], version: int) -> None:
     msg, correlation_id = cls(), -0x12345678
     for client_id in (None, "", "größer", "x" * 200):
         if cls.__name__.endswith("Request"):
@@ -129,7 +129,7 @@ def test_a_whole_frame_begins_with_the_header_of_both_libraries(cls: type[Messag
                 assert frame[4:] == oracle.header(cls, version, correlation_id, client_id) + encode(msg, version), oracle.name
 
 
-def test_a_library_lacks_exactly_what_is_listed() -> None:
+def test_messages_missing_in_a_library_are_exactly_the_listed_ones() -> None:
     lacking = {(oracle.name, cls.__name__, version) for oracle in ORACLES for cls, version in PAIRS if not oracle.knows(cls, version)}
     listed = {
         (oracle.name, cls.__name__, version)

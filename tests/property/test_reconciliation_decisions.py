@@ -66,7 +66,7 @@ def ours(step: Step) -> dict[str, Any] | None:
     }
 
 
-def test_every_step_of_a_member_is_kafkas() -> None:
+def test_reconciliation_step_of_a_member_equals_kafkas() -> None:
     random = Random(SEED)
     steps = [random_step(random) for _ in range(STEPS)]
     try:

@@ -88,7 +88,7 @@ class Campaign:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_was_acknowledged_survives_and_all_logs_become_one(seed: int) -> None:
+def test_acknowledged_records_survive_and_all_replica_logs_converge(seed: int) -> None:
     async def body(cluster: Cluster) -> None:
         campaign = Campaign(cluster, seed)
         await cluster.elect(1)

@@ -8,7 +8,7 @@ from tests.support.replicated_partition import NODES, ReplicatedPartition
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_committed_survives_every_clean_election_and_all_logs_become_one(seed: int) -> None:
+def test_committed_records_survive_every_clean_election_and_all_logs_converge(seed: int) -> None:
     partition = ReplicatedPartition(seed)
     for _ in range(600):
         partition.step()

@@ -163,13 +163,13 @@ WRITES: list[Callable[[Harness, Client], None]] = [
 STEPS = st.lists(st.sampled_from([*WRITES, Harness.mark, Harness.rewind, Harness.rewind]), min_size=5, max_size=25)
 
 
-def test_there_are_some_forty_reads() -> None:
+def test_at_least_forty_reads_are_compared() -> None:
     assert len(requests()) >= 40
 
 
 @settings(max_examples=8, deadline=None)
 @given(steps=STEPS, seed=st.integers(0, 1 << 32))
-def test_after_a_rewind_every_read_has_the_answer_of_the_mark(
+def test_every_read_after_a_rewind_answers_as_at_the_mark(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Callable[[Harness, Client], None]], seed: int
 ) -> None:
     path = tmp_path_factory.mktemp("rewind") / "data"
@@ -187,7 +187,7 @@ def test_after_a_rewind_every_read_has_the_answer_of_the_mark(
     assert [each.name for each in path.parent.iterdir()] == ["data"]
 
 
-def test_a_mark_of_another_broker_is_refused(tmp_path: Path) -> None:
+def test_rewind_rejects_a_mark_of_another_broker_or_an_earlier_run(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "a") as one, InProcessBroker(tmp_path / "b") as other:
         mark = one.mark()
         with pytest.raises(ValueError, match="by another broker"):

@@ -127,7 +127,7 @@ def persisted(txn: Transaction) -> Transaction:
 
 @settings(max_examples=80)
 @given(steps, st.sampled_from([1, 2]))
-def test_the_log_gives_back_what_was_live(history: list[Step], version: int) -> None:
+def test_replayed_transaction_log_gives_the_live_state(history: list[Step], version: int) -> None:
     live = Coordinator(version)
     for step in history:
         live.step(step)
@@ -143,7 +143,7 @@ def test_the_log_gives_back_what_was_live(history: list[Step], version: int) -> 
 
 @settings(max_examples=80)
 @given(steps, st.sampled_from([0, 1, 2]))
-def test_who_initialises_last_is_the_only_one_who_may_act(history: list[Step], version: int) -> None:
+def test_only_the_last_initialised_producer_can_use_the_transactional_id(history: list[Step], version: int) -> None:
     environment = Coordinator(version)
     for step in history:
         environment.step(step)

@@ -58,7 +58,7 @@ def connected(broker: InProcessBroker) -> Client:
     return Client("127.0.0.1", broker.port)
 
 
-def test_clients_find_the_state_of_the_moment(broker: InProcessBroker, tmp_path: Path) -> None:
+def test_clients_of_an_as_of_copy_see_the_state_of_that_moment(broker: InProcessBroker, tmp_path: Path) -> None:
     empty = moment(broker)
     send(broker, b"a", b"b")
     with connected(broker) as client:
@@ -87,7 +87,7 @@ def test_clients_find_the_state_of_the_moment(broker: InProcessBroker, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_clients_cannot_write(broker: InProcessBroker) -> None:
+def test_clients_of_an_as_of_copy_cannot_write(broker: InProcessBroker) -> None:
     send(broker, b"a")
     with broker.as_of(moment(broker)) as then:
         failed: list[int] = []
@@ -105,7 +105,7 @@ def test_clients_cannot_write(broker: InProcessBroker) -> None:
         assert (then.topics.names(), then.topics.end_offset("t")) == (["t"], 1)
 
 
-def test_a_broker_that_was_killed_can_be_looked_at_too(broker: InProcessBroker) -> None:
+def test_killed_broker_can_be_read_as_of_an_earlier_moment(broker: InProcessBroker) -> None:
     send(broker, b"a")
     wanted = moment(broker)
     send(broker, b"b")
@@ -115,7 +115,7 @@ def test_a_broker_that_was_killed_can_be_looked_at_too(broker: InProcessBroker) 
         assert then.topics.end_offset("t") == 1
 
 
-def test_what_was_removed_since_stays_removed(broker: InProcessBroker) -> None:
+def test_topic_deleted_later_is_absent_from_an_as_of_copy(broker: InProcessBroker) -> None:
     send(broker, b"a")
     wanted = moment(broker)
     with connected(broker) as client:
@@ -124,7 +124,7 @@ def test_what_was_removed_since_stays_removed(broker: InProcessBroker) -> None:
         assert (then.topics.names(), then.topics.end_offset("t")) == (["t"], 0)
 
 
-def test_a_moment_before_the_node_is_refused_and_leaves_nothing(broker: InProcessBroker, tmp_path: Path) -> None:
+def test_moment_before_the_nodes_creation_is_rejected_and_leaves_no_files(broker: InProcessBroker, tmp_path: Path) -> None:
     with pytest.raises(ForkRefused, match=r"moment \(1970-01-01T00:00:01.000Z\) was removed, or is older than the node"):
         broker.as_of(1_000)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]

@@ -78,7 +78,7 @@ def locally(store: Store, **options: Any) -> Any:
     return json.loads(audit(store.local / "logs", engine="duckdb", **options).to_json().replace(f"{store.local}/", ""))["directories"]
 
 
-def test_the_audit_has_the_verdict_of_the_local_files_and_writes_its_findings_to_the_store(tmp_path: Path, store: Store) -> None:
+def test_audit_of_an_object_store_has_the_verdict_of_local_files_and_writes_findings_there(tmp_path: Path, store: Store) -> None:
     for _ in range(2):
         options = ["--deep", "--key-field", "row", "--tables", store.url("tables"), "--format", "delta", "--json", tmp_path / "verdict"]
         on_spark("audit", store.url("logs"), *options, code=1)
@@ -89,7 +89,7 @@ def test_the_audit_has_the_verdict_of_the_local_files_and_writes_its_findings_to
         )
 
 
-def test_the_estimate_is_that_of_the_local_files(store: Store) -> None:
+def test_estimate_for_an_object_store_equals_that_for_local_files(store: Store) -> None:
     output = ottla("audit", "--estimate", "--master", "local[2]", store.url("logs")).stdout
     assert output == ottla("audit", "--estimate", "--master", "local[2]", store.local / "logs").stdout
     assert "Requests:" in output

@@ -32,7 +32,7 @@ def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 @pytest.mark.parametrize("name", ["ottla", "kafka"])
-def test_nothing_is_found_but_the_transaction_that_the_kill_left_open(verdicts: dict[str, DirectoryVerdict], name: str) -> None:
+def test_audit_of_a_killed_brokers_log_finds_only_the_open_transaction(verdicts: dict[str, DirectoryVerdict], name: str) -> None:
     samples = [f for r in verdicts[name].rules.values() for f in r.samples]
     # Ottla keeps the active segment's .txnindex in memory and rebuilds it after a kill, as Kafka's recovery does: an info of the audit.
     missing = [f for f in samples if f.kind == "aborted transaction not in its index"]
@@ -47,7 +47,7 @@ def test_nothing_is_found_but_the_transaction_that_the_kill_left_open(verdicts: 
 
 
 @pytest.mark.parametrize("name", ["ottla", "kafka"])
-def test_the_open_transaction_is_told_with_its_owner_and_timeout(verdicts: dict[str, DirectoryVerdict], name: str) -> None:
+def test_open_transaction_finding_names_its_transactional_id_and_timeout(verdicts: dict[str, DirectoryVerdict], name: str) -> None:
     evidence = verdicts[name].rules["hanging-transaction"].samples[0].evidence
     assert (evidence["transactional_id"], evidence["coordinator"], evidence["timeout_ms"]) == ("fenced", "Ongoing", 60_000)
 

@@ -63,7 +63,7 @@ def topics_of(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_what_ottla_serves_of_the_corpus_is_judged_like_its_files(name: str, tmp_path: Path) -> None:
+def test_audit_over_the_wire_from_ottla_has_the_verdict_of_its_files(name: str, tmp_path: Path) -> None:
     SERVED[name].write(tmp_path / "data")
     with RunningBroker(tmp_path / "data") as broker:
         topics = topics_of(tmp_path / "data")
@@ -95,7 +95,7 @@ def in_files(kafka: SecureKafka) -> DirectoryVerdict:
     return judge(kafka.reference.data_dir, topics_of(kafka.reference.data_dir))
 
 
-def test_what_apache_kafka_wrote_is_judged_over_the_wire_like_its_files(kafka: SecureKafka, in_files: DirectoryVerdict) -> None:
+def test_audit_over_the_wire_from_kafka_has_the_verdict_of_its_files(kafka: SecureKafka, in_files: DirectoryVerdict) -> None:
     wire = judge(f"kafka://{kafka.reference.bootstrap}", [])
     expected, found = judged_by_both(in_files, wire)
     assert found == expected
@@ -109,7 +109,7 @@ def test_what_apache_kafka_wrote_is_judged_over_the_wire_like_its_files(kafka: S
 
 
 @pytest.mark.parametrize("way", ["certificate", *MECHANISMS])
-def test_tls_certificates_and_each_mechanism_let_the_audit_in(
+def test_audit_authenticates_with_client_certificate_and_every_sasl_mechanism(
     way: str, kafka: SecureKafka, in_files: DirectoryVerdict, tmp_path: Path
 ) -> None:
     config = tmp_path / "client.properties"
@@ -129,7 +129,7 @@ def test_tls_certificates_and_each_mechanism_let_the_audit_in(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_told_and_nothing_is_judged(mechanism: str, kafka: SecureKafka, tmp_path: Path) -> None:
+def test_audit_with_a_wrong_password_reports_it_and_judges_nothing(mechanism: str, kafka: SecureKafka, tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text(
         f"security.protocol=SASL_SSL\nssl.ca.location={kafka.certificates.ca}\n"
@@ -141,7 +141,7 @@ def test_a_wrong_password_is_told_and_nothing_is_judged(mechanism: str, kafka: S
     assert "wrong" not in verdict.to_json()
 
 
-def test_a_certificate_of_an_authority_unknown_here_is_refused(kafka: SecureKafka, tmp_path: Path) -> None:
+def test_audit_rejects_a_certificate_of_an_unknown_authority(kafka: SecureKafka, tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=SSL\n")
     verdict = audit([f"kafka://{kafka.mutual}"], wire=Wire(command_config=config), engine="duckdb")
@@ -149,7 +149,7 @@ def test_a_certificate_of_an_authority_unknown_here_is_refused(kafka: SecureKafk
     assert "certificate verify failed" in verdict.directories[0].problems[0].lower()
 
 
-def test_the_data_source_takes_bootstrap_servers_and_client_properties(spark: SparkSession, kafka: SecureKafka) -> None:
+def test_kafka_log_data_source_accepts_bootstrap_servers_and_client_properties(spark: SparkSession, kafka: SecureKafka) -> None:
     from ottla.spark_jobs.source import KafkaLogSource
 
     spark.dataSource.register(KafkaLogSource)

@@ -15,7 +15,7 @@ SEED = 20_130_103
 COUNT = 6
 
 
-def test_after_faults_of_every_kind_nothing_is_lost_doubled_torn_or_stuck(tmp_path: Path) -> None:
+def test_no_record_is_lost_or_duplicated_and_no_transaction_torn_or_stuck_after_faults_of_every_kind(tmp_path: Path) -> None:
     """The fault of a full disk is left out if no file system can be mounted."""
     faults = [fault for fault in CHAOS if fault != Fault.DISK or small_disk.missing() is None]
     cluster = Cluster(tmp_path / "cluster", ALL_OTTLA, controller_kind=Kind.OTTLA, settings=SETTINGS, can_be_cut=True)

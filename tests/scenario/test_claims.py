@@ -11,7 +11,7 @@ BESIDE_KAFKA = (12, 29, 30)
 """Claims about several brokers that are also run on Apache Kafka: what is kept and lost when a leader dies."""
 
 
-def test_every_claim_comes_out_as_documented(tmp_path: Path) -> None:
+def test_every_claim_has_its_documented_outcome(tmp_path: Path) -> None:
     results = list(run_claims(list(CLAIMS.values()), tmp_path, java=False, on_claim=lambda claim: None))
     surprises = {result.claim.number: (result.got, result.happened, result.evidence) for result in results if result.surprise}
     assert not surprises
@@ -20,7 +20,7 @@ def test_every_claim_comes_out_as_documented(tmp_path: Path) -> None:
     assert skipped == {24, 25}  # about the Java client
 
 
-def test_what_is_claimed_of_several_brokers_is_true_of_apache_kafkas_as_well(tmp_path: Path) -> None:
+def test_claims_about_several_brokers_also_hold_for_apache_kafka(tmp_path: Path) -> None:
     chosen = [CLAIMS[number] for number in BESIDE_KAFKA]
     results = list(run_claims(chosen, tmp_path, java=False, on_claim=lambda claim: None, kinds=ALL_KAFKA, controller=Kind.KAFKA))
     surprises = {result.claim.number: (result.got, result.happened, result.evidence) for result in results if result.surprise}

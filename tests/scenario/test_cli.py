@@ -57,7 +57,7 @@ def test_a_topic_lives_from_create_to_delete(broker: BrokerProcess) -> None:
     assert "orders" not in cli(broker, "topics", "list")
 
 
-def test_what_cannot_be_written_to_is_refused_before_a_line_is_read(broker: BrokerProcess) -> None:
+def test_produce_to_an_unknown_partition_or_illegal_topic_fails_before_reading_input(broker: BrokerProcess) -> None:
     cli(broker, "topics", "create", "single", "--partitions", "1")
     assert refused(broker, "produce", "single", "--partition", "7") == "error: topic 'single' has no partition 7\n"
     contains = "'no topic' contains characters other than ASCII letters, digits, '.', '_' and '-'"
@@ -149,7 +149,7 @@ def test_a_streams_group_is_described_with_the_partitions_that_its_tasks_read(br
 
 
 @pytest.mark.parametrize("arguments", [("topics", "list"), ("groups", "list"), ("produce", "t"), ("consume", "t", "--exit-at-end")])
-def test_without_a_broker_a_command_says_what_to_do(arguments: tuple[str, ...]) -> None:
+def test_command_without_a_reachable_broker_advises_to_start_one(arguments: tuple[str, ...]) -> None:
     done = run(f"127.0.0.1:{free_port()}", *arguments, stdin="x\n")
     assert done.returncode == 1
     assert "ottla serve" in done.stderr

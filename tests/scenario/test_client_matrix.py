@@ -80,7 +80,7 @@ def matrix(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mat
 
 
 @pytest.mark.parametrize("client", [name for name, kind in CLIENTS.items() if not kind.of_older])
-def test_a_client_does_what_its_api_can(client: str, pool: Pool, matrix: Matrix) -> None:
+def test_client_passes_its_scenarios(client: str, pool: Pool, matrix: Matrix) -> None:
     kind = CLIENTS[client]
     if missing := kind.language.missing():
         assert not REQUIRED, f"in CI no toolchain may be missing: {missing}"
@@ -114,7 +114,7 @@ def test_a_client_has_the_same_outcome_through_a_gateway(client: str, matrix: Ma
 
 
 @pytest.mark.parametrize("broker", OLDER)
-def test_the_matrixs_broker_like_an_older_release_offers_no_newer_versions(broker: str, tmp_path: Path) -> None:
+def test_broker_imitating_an_older_release_offers_no_newer_versions(broker: str, tmp_path: Path) -> None:
     with running(KINDS[broker], tmp_path / "broker") as started, Client(HOST, started.process.port) as client:
         assert client.highest_version(ProduceRequest) == table_of(OLDER[broker]).apis["Produce"][1]
 

@@ -116,7 +116,7 @@ async def close(nodes: list[Node], path: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "crash", "failed fsync"])
 @pytest.mark.parametrize("start", [lone_broker, cluster])
-def test_nothing_is_left_of_closed_nodes(start: Callable[[Path], Awaitable[list[Node]]], how: str, tmp_path: Path) -> None:
+def test_closed_nodes_leave_no_tasks_threads_or_callbacks(start: Callable[[Path], Awaitable[list[Node]]], how: str, tmp_path: Path) -> None:
     threads = set(threading.enumerate())
 
     async def body() -> None:

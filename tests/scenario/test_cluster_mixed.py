@@ -21,19 +21,19 @@ def _kafka() -> None:
     jars_or_skip()
 
 
-def test_after_every_fault_what_was_acknowledged_stands_once_whole_and_on_all_replicas(tmp_path: Path) -> None:
+def test_acknowledged_records_are_on_all_replicas_once_after_every_fault(tmp_path: Path) -> None:
     """Scenario 38: brokers of Apache Kafka and Ottla, which authenticate to each other, are restarted, killed and paused in turn."""
     cluster = Cluster(tmp_path / "cluster", MIXED, between=True, users=USERS, settings=password_settings(tmp_path / "tls"))
     found = run(cluster, CLIENTS, len(EVERY), EVERY, SEED)
     assert found.good, found
 
 
-def test_either_kind_of_broker_goes_on_under_load_with_the_directory_that_the_other_left_and_gives_it_back(tmp_path: Path) -> None:
+def test_kafka_and_ottla_brokers_take_over_each_others_directories_under_load_and_back(tmp_path: Path) -> None:
     found = run(Cluster(tmp_path / "cluster", MIXED), CLIENTS, 4, [Fault.TAKEOVER], SEED)
     assert found.good, found
 
 
-def test_a_load_that_does_not_wait_for_replicas_is_seen_to_lose_records(tmp_path: Path) -> None:
+def test_load_without_replication_acks_is_seen_to_lose_records(tmp_path: Path) -> None:
     found = run(Cluster(tmp_path / "cluster"), CLIENTS, 1, [Fault.CUT_OFF], SEED, careless=True)
     assert found.acks.lost > 0
     assert not found.good

@@ -36,7 +36,9 @@ def produce(client: Client, topic: str) -> int:
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_each_goes_on_with_topics_and_records_of_the_other(tmp_path: Path, static: bool) -> None:  # pytest gives it by name
+def test_kafka_and_ottla_combined_nodes_serve_each_others_topics_and_records(
+    tmp_path: Path, static: bool
+) -> None:  # pytest gives it by name
     node = ReferenceBroker(tmp_path / "data", static_voters=static)
     kafka = node.broker.argv
     ottla = [sys.executable, "-m", "ottla", "serve", "--config", kafka[-1]]

@@ -72,7 +72,7 @@ async def produce(cluster: CombinedCluster, node: int, value: bytes) -> tuple[in
     return result.error_code, result.base_offset
 
 
-def test_one_node_is_its_own_cluster_and_has_everything_after_a_power_loss() -> None:
+def test_single_combined_node_keeps_its_records_after_a_power_loss() -> None:
     async def body(cluster: CombinedCluster) -> None:
         await create(cluster, 1)
         assert await produce(cluster, 1, b"x") == (0, 0)
@@ -86,7 +86,7 @@ def test_one_node_is_its_own_cluster_and_has_everything_after_a_power_loss() -> 
     run_in_a_cluster(lambda: CombinedCluster(1), body)
 
 
-def test_other_brokers_replicate_with_it_and_lead_while_it_is_away() -> None:
+def test_other_brokers_replicate_from_a_combined_node_and_lead_while_it_is_down() -> None:
     async def body(cluster: CombinedCluster) -> None:
         await create(cluster, 1, 2, 3)
         assert await produce(cluster, 1, b"x") == (0, 0)
@@ -99,7 +99,7 @@ def test_other_brokers_replicate_with_it_and_lead_while_it_is_away() -> None:
     run_in_a_cluster(lambda: CombinedCluster(3), body)
 
 
-def test_a_member_stops_and_comes_back_under_it() -> None:
+def test_cluster_broker_stops_and_rejoins_under_a_combined_node() -> None:
     async def body(cluster: CombinedCluster) -> None:
         await create(cluster, 2, 1)
         await cluster.done(cluster.members[2].stop())

@@ -89,14 +89,14 @@ def test_three_brokers_replicate_one_is_killed_and_back_and_the_audit_compares_t
     assert verdict.exit_code == 0
 
 
-def test_the_audit_of_compose_sees_every_broker() -> None:
+def test_audit_service_of_compose_mounts_every_brokers_directory() -> None:
     service = SERVICES["audit"]
     mounted = {volume.split(":")[0]: volume.split(":")[1] for volume in service["volumes"]}
     assert sorted(mounted) == BROKERS
     assert service["command"] == ["audit", "--replicas", *mounted.values()]
 
 
-def test_each_image_of_compose_is_built_by_one_service_and_asked_of_no_registry() -> None:
+def test_each_compose_image_is_built_by_one_service_and_never_pulled() -> None:
     """Compose builds all services at once, and an image store rejects a second image of the same name during a build. No image is
     pulled."""
     built = [service["image"] for service in SERVICES.values() if "build" in service]
@@ -104,6 +104,6 @@ def test_each_image_of_compose_is_built_by_one_service_and_asked_of_no_registry(
     assert all("build" in service or service["pull_policy"] == "never" for service in SERVICES.values())
 
 
-def test_every_node_of_compose_is_asked_for_its_health() -> None:
+def test_every_compose_node_has_a_health_check() -> None:
     checks = {name: service["healthcheck"]["test"] for name, service in SERVICES.items() if name != "audit"}
     assert checks == {name: ["CMD", "ottla", "health"] for name in ["controller", *BROKERS]}

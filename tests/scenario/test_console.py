@@ -61,9 +61,7 @@ def page(chromium: webdriver.Chrome, console: Console) -> ConsolePage:
     return ConsolePage(chromium, console)
 
 
-def test_the_printed_address_opens_the_page_and_the_token_is_removed_from_the_address_bar(
-    chromium: webdriver.Chrome, console: Console
-) -> None:
+def test_printed_url_opens_the_console_and_the_token_leaves_the_address_bar(chromium: webdriver.Chrome, console: Console) -> None:
     console.broker.topics.create("behind-the-token")
     with served(console.broker, MovableClock(), open_local=False) as closed:
         page = ConsolePage(chromium, closed)
@@ -74,7 +72,7 @@ def test_the_printed_address_opens_the_page_and_the_token_is_removed_from_the_ad
         page.find("a", "behind-the-token")
 
 
-def test_new_records_appear_and_are_shown_as_text_even_if_they_contain_html(page: ConsolePage, console: Console) -> None:
+def test_console_shows_new_records_as_they_arrive_and_never_as_html(page: ConsolePage, console: Console) -> None:
     console.broker.topics.create("orders", 2, {"message.timestamp.after.max.ms": str(2**63 - 1)})
     page.driver.get("about:blank")  # the page of the test before requests something every second
     page.driver.get_log("performance")
@@ -104,7 +102,7 @@ def test_new_records_appear_and_are_shown_as_text_even_if_they_contain_html(page
     assert {url for url in asked if not url.startswith(console.url)} == {"about:blank"} & asked
 
 
-def test_a_fault_is_added_with_the_token_and_the_absorbed_retry_is_shown(page: ConsolePage, console: Console) -> None:
+def test_console_switches_a_fault_on_with_the_token_and_shows_the_deduplicated_retry(page: ConsolePage, console: Console) -> None:
     console.broker.topics.create("shop")
     page.forget_token()
     page.open("/faults")
@@ -135,7 +133,7 @@ def test_a_fault_is_added_with_the_token_and_the_absorbed_retry_is_shown(page: C
     assert page.complaints(expected="401") == []
 
 
-def test_a_rejected_token_is_deleted_and_a_token_entered_meanwhile_is_kept(page: ConsolePage) -> None:
+def test_console_forgets_a_rejected_token_but_keeps_a_newer_one(page: ConsolePage) -> None:
     page.forget_token()
     page.open("/faults")
     page.wait_for_view("faults")
@@ -156,7 +154,7 @@ def test_a_rejected_token_is_deleted_and_a_token_entered_meanwhile_is_kept(page:
     page.wait_for("None: every request is handled as it comes.")
 
 
-def test_a_long_value_is_shown_by_the_newest_schema_when_an_earlier_response_arrives_late(page: ConsolePage, console: Console) -> None:
+def test_console_shows_a_long_value_by_the_newest_schema_if_an_earlier_response_arrives_late(page: ConsolePage, console: Console) -> None:
     fastavro = pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
     console.broker.topics.create("late")
     schema = {"type": "record", "name": "Order", "fields": [{"name": "note", "type": "string"}]}
@@ -182,7 +180,7 @@ def test_a_long_value_is_shown_by_the_newest_schema_when_an_earlier_response_arr
     assert page.texts("pre")[0].endswith('nnn"\n}')
 
 
-def test_avro_and_protobuf_records_are_decoded_with_an_uploaded_schema(page: ConsolePage, console: Console, tmp_path: Path) -> None:
+def test_console_decodes_avro_and_protobuf_records_by_a_schema_from_the_user(page: ConsolePage, console: Console, tmp_path: Path) -> None:
     fastavro = pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
     pytest.importorskip("google.protobuf", reason="the same")
     console.broker.topics.create("avro")
@@ -216,7 +214,7 @@ def test_avro_and_protobuf_records_are_decoded_with_an_uploaded_schema(page: Con
     page.wait_for('{"name": "shop.proto"}')
 
 
-def test_a_hanging_transaction_is_shown_and_ends_when_the_clock_is_advanced(page: ConsolePage, console: Console) -> None:
+def test_console_names_a_hanging_transaction_which_ends_when_the_clock_advances(page: ConsolePage, console: Console) -> None:
     console.broker.topics.create("payments")
     with console.client("bank") as client:
         for name, commit_it in (("pay-1", True), ("pay-2", False), ("pay-3", None)):
@@ -247,7 +245,7 @@ def test_a_hanging_transaction_is_shown_and_ends_when_the_clock_is_advanced(page
     page.wait_for("None: every last stable offset is at its high watermark.")
 
 
-def test_a_growing_lag_is_shown(page: ConsolePage, console: Console) -> None:
+def test_console_shows_a_growing_consumer_lag(page: ConsolePage, console: Console) -> None:
     console.broker.topics.create("t", 2)
     with console.client("billing") as client:
         produce(client, "t", *(b"%d" % number for number in range(5)))
@@ -270,7 +268,7 @@ def test_a_growing_lag_is_shown(page: ConsolePage, console: Console) -> None:
         page.pictures("lag", height=420)
 
 
-def test_a_share_groups_deliveries_are_shown_until_each_record_is_accepted(page: ConsolePage, console: Console) -> None:
+def test_a_share_groups_deliveries_are_seen_until_each_record_is_accepted(page: ConsolePage, console: Console) -> None:
     console.broker.topics.create("jobs")
     with console.client("worker") as client:
         settings = {"share__assignment__interval__ms": "0", "share__record__lock__duration__ms": "60000"}
@@ -300,7 +298,7 @@ def test_a_share_groups_deliveries_are_shown_until_each_record_is_accepted(page:
         assert share_group_calls.beat(client, epoch=-1, group_id="workers").error_code == 0, epoch
 
 
-def test_a_streams_groups_tasks_are_shown(page: ConsolePage, console: Console) -> None:
+def test_console_shows_the_tasks_of_a_streams_group(page: ConsolePage, console: Console) -> None:
     console.broker.topics.create("words", 2)
     with console.client("counter") as client:
         configure(client, "count", streams__initial__rebalance__delay__ms="0", streams__assignment__interval__ms="0")
@@ -312,7 +310,7 @@ def test_a_streams_groups_tasks_are_shown(page: ConsolePage, console: Console) -
         page.until(lambda: [line.split()[-3:] for line in page.texts("[aria-label='Members of count'] tbody tr")] == [tasks], "its tasks")
 
 
-def test_new_requests_appear_and_expand_to_their_fields_without_secrets(page: ConsolePage, console: Console) -> None:
+def test_console_shows_requests_as_they_pass_and_their_fields_without_secrets(page: ConsolePage, console: Console) -> None:
     page.open("/wire")
     page.wait_for_view("wire")
     with console.client("shop\u202efed") as client:
@@ -345,7 +343,7 @@ def test_new_requests_appear_and_expand_to_their_fields_without_secrets(page: Co
     assert page.complaints() == []
 
 
-def test_the_wire_logs_filters_apply_to_stored_and_new_lines(page: ConsolePage, console: Console) -> None:
+def test_wire_log_filters_select_past_and_future_lines(page: ConsolePage, console: Console) -> None:
     page.open("/wire")
     page.wait_for_view("wire")
     with console.client("chosen") as client:
@@ -364,7 +362,7 @@ def test_the_wire_logs_filters_apply_to_stored_and_new_lines(page: ConsolePage, 
     assert page.complaints() == []
 
 
-def test_a_gateways_page_shows_its_requests_and_adds_faults(chromium: webdriver.Chrome, console: Console) -> None:
+def test_gateways_console_shows_passing_requests_and_loads_faults(chromium: webdriver.Chrome, console: Console) -> None:
     with InProcessGateway(f"{HOST}:{console.broker.port}") as gateway, served_gateway(gateway) as served_page:
         page = ConsolePage(chromium, served_page)
         chromium.get("about:blank")
@@ -396,7 +394,7 @@ def test_a_gateways_page_shows_its_requests_and_adds_faults(chromium: webdriver.
         assert page.complaints() == []
 
 
-def test_the_page_can_be_used_with_the_keyboard_alone(page: ConsolePage, console: Console) -> None:
+def test_console_is_usable_by_keyboard_alone(page: ConsolePage, console: Console) -> None:
     from selenium.webdriver.common.keys import Keys
 
     console.broker.topics.create("a-first-one")
@@ -421,7 +419,7 @@ def test_the_page_can_be_used_with_the_keyboard_alone(page: ConsolePage, console
     assert page.driver.execute_script("return document.activeElement.id") == "main"
 
 
-def test_every_text_is_readable_in_light_and_dark_and_a_small_screen_scrolls_tables_alone(page: ConsolePage, console: Console) -> None:
+def test_console_text_is_readable_in_light_and_dark_and_only_tables_scroll_on_a_small_screen(page: ConsolePage, console: Console) -> None:
     console.broker.topics.create("read")
     with console.client() as client:
         produce(client, "read", b'{"a": 1}', producer_id=43, base_sequence=0)
@@ -439,7 +437,7 @@ def test_every_text_is_readable_in_light_and_dark_and_a_small_screen_scrolls_tab
     assert page.complaints() == []
 
 
-def test_a_killed_leader_and_its_successor_are_shown(chromium: webdriver.Chrome) -> None:
+def test_console_shows_a_killed_leader_and_its_successor(chromium: webdriver.Chrome) -> None:
     with InProcessCluster(brokers=3) as cluster:
         cluster.topics.create("orders", 3)
         killed = cluster.wait_until_led("orders")
@@ -476,7 +474,7 @@ def test_a_killed_leader_and_its_successor_are_shown(chromium: webdriver.Chrome)
             page.wait_for("There is no such topic.")
 
 
-def test_from_another_host_the_page_requests_the_token_before_it_shows_data(page: ConsolePage, console: Console) -> None:
+def test_console_asks_for_the_token_from_another_host_before_it_shows_anything(page: ConsolePage, console: Console) -> None:
     console.broker.topics.create("shown-to-few")
     page.forget_token()
     page.open("/topics", host="another.localhost")

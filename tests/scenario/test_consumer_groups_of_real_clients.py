@@ -104,7 +104,7 @@ def test_every_record_is_read_and_commits_are_kept_over_a_kill_of_the_broker(bro
         consumer.close()
 
 
-def test_what_a_killed_member_had_is_given_away_when_its_session_ends(broker: RunningBroker) -> None:
+def test_partitions_of_a_killed_member_are_reassigned_after_its_session(broker: RunningBroker) -> None:
     process = subprocess.Popen([sys.executable, "-c", MEMBER, broker.bootstrap], stdout=subprocess.PIPE)
     assert process.stdout is not None
     survivor = None
@@ -122,7 +122,7 @@ def test_what_a_killed_member_had_is_given_away_when_its_session_ends(broker: Ru
             survivor.close()
 
 
-def test_an_expression_finds_topics_that_come_later(broker: RunningBroker) -> None:
+def test_regular_expression_subscription_finds_topics_created_later(broker: RunningBroker) -> None:
     consumer = member(broker, "^[tu].*")
     try:
         until(lambda: len(parts(consumer)) == PARTITIONS, "it has t", consumer)
@@ -138,7 +138,7 @@ def group_state(client: Client) -> str:
     return state
 
 
-def test_a_group_moves_to_the_new_protocol_and_back_while_it_reads(broker: RunningBroker) -> None:
+def test_group_migrates_to_the_consumer_protocol_and_back_while_reading(broker: RunningBroker) -> None:
     """Perform the rolling upgrade of KIP-848, and the way back."""
     old, other = member(broker, "t", **classic()), member(broker, "t", **classic())
     new = None

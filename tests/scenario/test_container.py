@@ -111,7 +111,7 @@ def advertised(bootstrap: str) -> str:
 VALUES = [b"%d" % number for number in range(100)]
 
 
-async def test_clients_reach_it_through_the_mapped_port_and_it_keeps_its_data(testcontainers: Callable[[], Any]) -> None:
+async def test_clients_reach_the_container_through_the_mapped_port_and_it_keeps_its_data(testcontainers: Callable[[], Any]) -> None:
     began = time.monotonic()
     with testcontainers() as broker:
         print(f"OttlaContainer answers after {time.monotonic() - began:.2f} s")
@@ -133,9 +133,7 @@ def test_the_image_is_small(images: dict[str, Any]) -> None:
     assert images["broker"].attrs["Size"] < LARGEST_IMAGE
 
 
-def test_nobody_in_it_is_root_or_writes_its_root_and_its_health_check_says_healthy(
-    testcontainers: Callable[[], Any], docker_client: Any
-) -> None:
+def test_container_runs_healthy_as_non_root_with_a_read_only_root(testcontainers: Callable[[], Any], docker_client: Any) -> None:
     began, wall = time.monotonic(), time.time()
     with testcontainers().with_kwargs(read_only=True, cap_drop=["ALL"]).with_tmpfs_mount("/tmp") as broker:
         container = broker.get_wrapped_container()
@@ -147,7 +145,7 @@ def test_nobody_in_it_is_root_or_writes_its_root_and_its_health_check_says_healt
         print(f"healthy after {time.monotonic() - began:.2f} s")
 
 
-def test_faults_and_the_clock_are_reached_through_its_admin_port(testcontainers: Callable[[], Any]) -> None:
+def test_containers_admin_port_controls_faults_and_the_clock(testcontainers: Callable[[], Any]) -> None:
     with testcontainers().with_admin().with_fault("delay:api=Metadata,ms=1,times=1,name=from-the-start") as broker:
         name = broker.add_fault("drop-ack:api=Produce,topic=numbers,times=1")
         produce(broker.get_bootstrap_server(), "numbers", VALUES)

@@ -89,7 +89,7 @@ async def test_a_transaction_over_three_brokers_is_committed_on_all_and_the_next
 
 
 @played_by(play)
-async def test_who_does_not_lead_the_ids_partition_is_no_coordinator(cluster: BrokerCluster) -> None:
+async def test_broker_that_does_not_lead_the_ids_partition_answers_not_coordinator(cluster: BrokerCluster) -> None:
     await Producer(cluster).init(1)
     for node in (2, 3):
         answer = await cluster.ask(node, InitProducerIdRequest(ID, 60_000), 5)
@@ -97,7 +97,7 @@ async def test_who_does_not_lead_the_ids_partition_is_no_coordinator(cluster: Br
 
 
 @played_by(play)
-async def test_a_batch_is_written_only_where_the_coordinator_on_another_broker_knows_of_it(cluster: BrokerCluster) -> None:
+async def test_transactional_batch_is_written_only_after_verification_by_the_remote_coordinator(cluster: BrokerCluster) -> None:
     producer = await Producer(cluster).init(1)
     assert await producer.add(1, AT_1) == [ErrorCode.NONE]
     assert await producer.write(2, AT_2, version=11) == ErrorCode.TRANSACTION_ABORTABLE
@@ -122,7 +122,7 @@ async def test_offsets_of_a_transaction_whose_group_lives_elsewhere_are_seen_whe
 
 
 @played_by(play)
-async def test_the_offsets_of_a_transaction_that_is_open_when_the_group_moves_are_seen_where_it_moved_to(cluster: BrokerCluster) -> None:
+async def test_offsets_of_an_open_transaction_become_visible_at_the_groups_new_coordinator(cluster: BrokerCluster) -> None:
     producer = await Producer(cluster).init(1)
     assert await producer.commit_offset(1, 42) == ErrorCode.NONE
     await elect(cluster, OFFSETS, 3)
@@ -132,7 +132,7 @@ async def test_the_offsets_of_a_transaction_that_is_open_when_the_group_moves_ar
 
 
 @played_by(play)
-async def test_a_coordinator_that_dies_between_the_markers_is_followed_by_one_that_writes_the_others(cluster: BrokerCluster) -> None:
+async def test_new_coordinator_writes_the_markers_that_its_predecessor_missed(cluster: BrokerCluster) -> None:
     await prepared_and_stuck(cluster)
     cluster.members[1].crash()
     cluster.controller.fence(1)
@@ -145,7 +145,7 @@ async def test_a_coordinator_that_dies_between_the_markers_is_followed_by_one_th
 
 
 @played_by(play)
-async def test_a_decision_that_was_not_committed_dies_with_its_leadership_and_whoever_waits_is_told(cluster: BrokerCluster) -> None:
+async def test_uncommitted_decision_is_lost_with_its_leader_and_waiters_get_not_coordinator(cluster: BrokerCluster) -> None:
     producer = await written(cluster)
     for node in (2, 3):
         cluster.members[node].network.cut_off("node1")
@@ -171,7 +171,7 @@ async def test_a_decision_that_was_not_committed_dies_with_its_leadership_and_wh
 
 
 @played_by(play)
-async def test_what_is_not_committed_in_time_is_no_coordinators_to_acknowledge(cluster: BrokerCluster) -> None:
+async def test_coordinator_answers_not_available_if_a_write_is_not_committed_in_time(cluster: BrokerCluster) -> None:
     for node in (2, 3):
         cluster.members[node].network.cut_off("node1")
     commit = await sent(cluster, 1, offset_commit(7), 9)
@@ -215,7 +215,7 @@ async def test_a_coordinator_elected_and_deposed_in_quick_succession_serves_in_t
 
 
 @played_by(play)
-async def test_a_member_that_waits_in_a_group_is_told_when_its_coordinator_is_deposed(cluster: BrokerCluster) -> None:
+async def test_waiting_join_gets_not_coordinator_when_the_coordinator_is_deposed(cluster: BrokerCluster) -> None:
     def join(member: str) -> k11.JoinGroupRequest:
         protocols = [k11.JoinGroupRequestProtocol("range", b"")]
         return k11.JoinGroupRequest("g", 30_000, 60_000, member, None, "consumer", protocols)
@@ -254,7 +254,7 @@ async def test_a_marker_that_not_every_in_sync_replica_gets_is_answered_as_timed
 
 
 @played_by(play)
-async def test_a_topic_that_is_deleted_holds_no_transaction_up(cluster: BrokerCluster) -> None:
+async def test_deleted_topic_does_not_block_a_transactions_completion(cluster: BrokerCluster) -> None:
     await prepared_and_stuck(cluster)
     assert (await cluster.ask(1, InitProducerIdRequest(ID, 60_000), 5)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     cluster.controller.delete("t")
@@ -262,7 +262,7 @@ async def test_a_topic_that_is_deleted_holds_no_transaction_up(cluster: BrokerCl
 
 
 @played_by(play)
-async def test_a_broker_that_is_down_for_minutes_gets_its_marker_when_it_is_back(cluster: BrokerCluster) -> None:
+async def test_broker_that_was_down_for_minutes_gets_its_marker_after_its_restart(cluster: BrokerCluster) -> None:
     only = ("only", 0)
     await create(cluster, "only", (2,))
     producer = await Producer(cluster).init(1)
@@ -280,7 +280,9 @@ async def test_a_broker_that_is_down_for_minutes_gets_its_marker_when_it_is_back
 
 @pytest.mark.parametrize("heals", [True, False])
 @played_by(play)
-async def test_a_deposed_coordinator_that_does_not_know_it_is_fenced_by_its_successors_records(cluster: BrokerCluster, heals: bool) -> None:
+async def test_deposed_coordinator_unaware_of_its_successor_is_fenced_by_the_successors_markers(
+    cluster: BrokerCluster, heals: bool
+) -> None:
     await prepared_and_stuck(cluster)
     cluster.members[1].network.cut_off("c3000")
     await elect(cluster, STATE, 2, isr=(2, 3))

@@ -10,7 +10,7 @@ KILLS = 5
 SEED = 20_130_101
 
 
-def test_after_sigkills_every_acknowledged_value_stands_once_at_its_offset(tmp_path: Path) -> None:
+def test_every_acknowledged_value_is_once_at_its_offset_after_sigkills(tmp_path: Path) -> None:
     run = crash(tmp_path, KILLS, SEED)
     assert run.kills.done >= KILLS
     assert run.kills.while_starting >= 1

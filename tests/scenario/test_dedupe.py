@@ -90,7 +90,7 @@ async def test_an_event_sent_under_two_producer_ids_takes_effect_once_in_sqlite(
         assert dict(store.connection.execute("SELECT account, sum(cents) FROM effects GROUP BY account")) == EXPECTED
 
 
-async def test_a_group_that_reads_again_from_the_start_changes_nothing(broker: RunningBroker, tmp_path: Path) -> None:
+async def test_second_group_that_rereads_from_the_start_changes_nothing(broker: RunningBroker, tmp_path: Path) -> None:
     await send_all(broker)
     with sqlite_store(tmp_path / "s.db") as store:
         await consume(broker, store, sqlite_effect, PAYMENTS)
@@ -98,7 +98,7 @@ async def test_a_group_that_reads_again_from_the_start_changes_nothing(broker: R
         assert dict(store.connection.execute("SELECT account, sum(cents) FROM effects GROUP BY account")) == EXPECTED
 
 
-async def test_an_effect_that_fails_keeps_neither_key_nor_offset(broker: RunningBroker, tmp_path: Path) -> None:
+async def test_failed_effect_rolls_back_both_key_and_offset(broker: RunningBroker, tmp_path: Path) -> None:
     await send_all(broker)
     failed = []
 

@@ -52,7 +52,7 @@ def lost(text: str) -> list[int]:
     return [int(number.replace(",", "")) for number in re.findall(r": acknowledged [\d,]+, lost ([\d,]+), doubled 0", text)]
 
 
-def test_only_what_must_be_lost_is_lost_and_all_of_it_is_found(played: tuple[Path, str]) -> None:
+def test_demo_loses_only_records_without_guarantees_and_detects_every_loss(played: tuple[Path, str]) -> None:
     _, text = played
     safe, alone, unclean = lost(text)
     assert safe == 0
@@ -63,7 +63,7 @@ def test_only_what_must_be_lost_is_lost_and_all_of_it_is_found(played: tuple[Pat
     assert "As promised" in text
 
 
-def test_a_pipe_is_told_in_plain_lines_what_is_done_and_how_the_cluster_is(played: tuple[Path, str]) -> None:
+def test_demo_prints_plain_lines_about_events_and_cluster_state_to_a_pipe(played: tuple[Path, str]) -> None:
     _, text = played
     assert "\x1b" not in text
     for words in ("is killed, leader of partition", "stands still, and copies nothing", "with records that nobody else has", "in epoch"):
@@ -73,7 +73,7 @@ def test_a_pipe_is_told_in_plain_lines_what_is_done_and_how_the_cluster_is(playe
     )
 
 
-def test_the_page_shows_what_the_run_said(played: tuple[Path, str], chromium: webdriver.Chrome) -> None:
+def test_demo_page_shows_the_results_of_the_run(played: tuple[Path, str], chromium: webdriver.Chrome) -> None:
     directory, text = played
     open_page(chromium, directory / "cluster.html", width=LARGE)
     cards = [card.text for card in chromium.find_elements(CSS, ".card .big")]
@@ -90,7 +90,7 @@ def test_the_page_shows_what_the_run_said(played: tuple[Path, str], chromium: we
         assert ("no consumer is given" in act.text) == (key != "safe")
 
 
-def test_the_page_fetches_nothing_and_says_nothing_of_errors(played: tuple[Path, str], chromium: webdriver.Chrome) -> None:
+def test_demo_page_fetches_nothing_and_logs_no_errors(played: tuple[Path, str], chromium: webdriver.Chrome) -> None:
     page = played[0] / "cluster.html"
     for kind in ("browser", "performance"):
         chromium.get_log(kind)  # discard messages of earlier pages
@@ -102,14 +102,14 @@ def test_the_page_fetches_nothing_and_says_nothing_of_errors(played: tuple[Path,
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_every_text_is_readable_in_light_and_dark(played: tuple[Path, str], chromium: webdriver.Chrome, *, dark: bool) -> None:
+def test_demo_page_text_is_readable_in_light_and_dark(played: tuple[Path, str], chromium: webdriver.Chrome, *, dark: bool) -> None:
     open_page(chromium, played[0] / "cluster.html", width=LARGE, dark=dark)
     found: list[tuple[float, str]] = [tuple(one) for one in chromium.execute_script(CONTRAST)]
     assert len(found) > 100
     assert [one for one in found if one[0] < READABLE] == []
 
 
-def test_a_small_screen_scrolls_the_pictures_alone(played: tuple[Path, str], chromium: webdriver.Chrome) -> None:
+def test_demo_page_scrolls_only_its_pictures_on_a_small_screen(played: tuple[Path, str], chromium: webdriver.Chrome) -> None:
     open_page(chromium, played[0] / "cluster.html", width=SMALL)
     script = "const e = document.documentElement; return [e.scrollWidth, [...document.querySelectorAll('svg')].map(s => s.clientWidth)]"
     page: Any

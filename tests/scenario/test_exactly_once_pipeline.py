@@ -19,7 +19,7 @@ FLIGHTS = 16_000
 OVER = {"Empty", "CompleteCommit", "CompleteAbort"}
 
 
-def test_each_flight_counts_once_though_two_instances_share_a_transactional_id_and_the_broker_is_killed(tmp_path: Path) -> None:
+def test_each_flight_counts_once_with_a_shared_transactional_id_and_a_killed_broker(tmp_path: Path) -> None:
     count = write_rows(tmp_path / "flights.tsv", FLIGHTS)
     with ottla(tmp_path / "log") as broker:
         create_topic(broker.bootstrap, INPUT, INPUT_PARTITIONS)

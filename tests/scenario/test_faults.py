@@ -99,7 +99,7 @@ def test_a_dropped_ack_keeps_the_append_and_the_retry_gets_its_offset(broker: Fa
     assert end_offset(broker) == 1
 
 
-def test_a_dropped_ack_closes_the_connection_also_of_who_wants_none(broker: FaultyBroker, client: Client) -> None:
+def test_dropped_ack_closes_the_connection_even_with_acks_0(broker: FaultyBroker, client: Client) -> None:
     script(broker, "drop-ack:api=Produce,times=1")
     with broker.client() as careless:
         request = produce_request(b"x")
@@ -120,7 +120,7 @@ def test_a_cut_response_ends_in_its_middle(broker: FaultyBroker, client: Client)
     assert client.call(MetadataRequest(), version=9).brokers
 
 
-def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: FaultyBroker) -> None:
+def test_swallowed_response_blocks_only_its_connection(broker: FaultyBroker) -> None:
     script(broker, "swallow:api=Produce,times=1")
     connection: list[socket.socket] = []
 
@@ -167,7 +167,7 @@ def produce_request(value: bytes) -> ProduceRequest:
     return ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=[data])])
 
 
-def test_requests_keep_their_order_behind_a_delayed_one_though_its_rule_is_gone(broker: FaultyBroker, client: Client) -> None:
+def test_requests_behind_a_delayed_one_keep_their_order_after_the_rule_is_removed(broker: FaultyBroker, client: Client) -> None:
     script(broker, "delay-request:api=Produce,ms=60000,times=1,name=d")
     client.send(produce_request(b"first"), 9)
     broker.faults.wait_until_hit("d")
@@ -182,7 +182,7 @@ def test_requests_keep_their_order_behind_a_delayed_one_though_its_rule_is_gone(
 
 
 @only_of_a_broker
-def test_a_stop_drops_what_is_held_and_all_behind_it(broker: FaultyBroker, client: Client) -> None:
+def test_stop_drops_held_requests_and_all_requests_behind_them(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-request:api=Produce,times=1,name=h")
     for value in (b"held", b"behind", b"further behind"):
         client.send(produce_request(value), 9)
@@ -192,7 +192,7 @@ def test_a_stop_drops_what_is_held_and_all_behind_it(broker: FaultyBroker, clien
     assert end_offset(broker) == 0
 
 
-def test_a_held_request_is_handled_on_release_though_its_client_is_gone(broker: FaultyBroker, client: Client) -> None:
+def test_held_request_is_handled_on_release_even_after_its_client_disconnected(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-request:api=Produce,times=1,name=h")
     with broker.client() as gone:
         request = ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b"")])])
@@ -205,7 +205,7 @@ def test_a_held_request_is_handled_on_release_though_its_client_is_gone(broker: 
     broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
 
 
-def test_a_held_response_is_of_a_request_that_was_handled(broker: FaultyBroker, client: Client) -> None:
+def test_request_is_handled_before_its_response_is_held(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-response:api=Produce,times=1")
     waiting = in_thread(lambda: produce(client, "t", b"x"))
     broker.faults.wait_until_held()
@@ -214,7 +214,7 @@ def test_a_held_response_is_of_a_request_that_was_handled(broker: FaultyBroker, 
     assert waiting() == 0
 
 
-def test_a_late_request_is_handled_on_release_and_its_connection_is_closed_at_once(broker: FaultyBroker, client: Client) -> None:
+def test_late_request_closes_its_connection_at_once_and_is_handled_on_release(broker: FaultyBroker, client: Client) -> None:
     script(broker, "late-request:api=Produce,times=1,name=late")
     with pytest.raises(ConnectionError):
         produce(client, "t", b"late")
@@ -233,7 +233,7 @@ def test_a_duplicate_is_handled_twice_and_answered_once(broker: FaultyBroker, cl
     assert end_offset(broker) == 3
 
 
-def test_a_lost_ack_can_be_held_and_what_is_behind_it_is_lost_unhandled(broker: FaultyBroker, client: Client) -> None:
+def test_requests_behind_a_held_dropped_ack_are_dropped_unhandled(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-response:api=Produce,times=1", "drop-ack:api=Produce,times=1")
     for value in (b"first", b"second"):
         client.send(produce_request(value), 9)
@@ -245,7 +245,7 @@ def test_a_lost_ack_can_be_held_and_what_is_behind_it_is_lost_unhandled(broker: 
 
 
 @pytest.mark.parametrize("action", ["hold-response", "delay"])
-def test_behind_an_answer_that_waits_nothing_is_handled(broker: FaultyBroker, client: Client, action: str) -> None:
+def test_requests_behind_a_held_or_delayed_response_wait_until_it_is_sent(broker: FaultyBroker, client: Client, action: str) -> None:
     script(broker, f"{action}:api=Produce,times=1,name=w{',ms=60000' if action == 'delay' else ''}")
     for value in (b"first", b"second"):
         client.send(produce_request(value), 9)
@@ -259,7 +259,7 @@ def test_behind_an_answer_that_waits_nothing_is_handled(broker: FaultyBroker, cl
     assert offsets == [0, 2]
 
 
-def test_behind_an_answer_that_is_swallowed_nothing_is_ever_handled(broker: FaultyBroker, client: Client) -> None:
+def test_requests_behind_a_swallowed_response_are_never_handled(broker: FaultyBroker, client: Client) -> None:
     script(broker, "swallow:api=Produce,times=1,name=w")
     for value in (b"first", b"second"):
         client.send(produce_request(value), 9)
@@ -289,14 +289,14 @@ def test_an_error_after_keeps_the_append_and_spares_the_other_partitions(broker:
     assert (end_offset(broker), end_offset(broker, index=1)) == (1, 1)
 
 
-def test_a_throttled_client_is_told_for_how_long(broker: FaultyBroker, client: Client) -> None:
+def test_throttled_client_gets_the_throttle_time(broker: FaultyBroker, client: Client) -> None:
     script(broker, "throttle:api=Metadata,ms=1234,times=1")
     assert client.call(MetadataRequest(), version=9).throttle_time_ms == 1234
     assert client.call(MetadataRequest(), version=9).throttle_time_ms == 0
 
 
 @only_of_a_broker
-def test_an_expired_producer_may_go_on_at_any_sequence(broker: FaultyBroker, client: Client) -> None:
+def test_expired_producer_may_continue_at_any_sequence(broker: FaultyBroker, client: Client) -> None:
     produce(client, "t", b"x", producer_id=1000, base_sequence=0)
     script(broker, "expire-producer:api=Produce,topic=t,times=1")
     assert produce(client, "t", b"y", producer_id=1000, base_sequence=77) == 1
@@ -311,7 +311,7 @@ def test_connections_are_refused(broker: FaultyBroker, client: Client) -> None:
 
 
 @only_of_a_broker
-def test_a_full_disk_refuses_the_append_and_serves_again_when_there_is_room(broker: FaultyBroker, client: Client) -> None:
+def test_full_disk_rejects_the_append_and_the_next_append_succeeds(broker: FaultyBroker, client: Client) -> None:
     batch = build_batch([SimpleRecord(None, b"x", 1)])
     script(broker, "disk-full:topic=t,partition=0,times=1")
     assert produce_as(client, None, batch).error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -336,7 +336,7 @@ def test_the_coordinator_stops_at_a_step_until_it_is_released(broker: FaultyBrok
 
 
 @only_of_a_broker
-def test_markers_can_be_held_for_one_partition_only(broker: FaultyBroker, client: Client) -> None:
+def test_transaction_markers_can_be_held_for_a_single_partition(broker: FaultyBroker, client: Client) -> None:
     producer = Transactional(broker).init()
     for index in (0, 1):
         assert producer.produce(client, 0, b"x", index=index).error_code == ErrorCode.NONE
@@ -368,7 +368,7 @@ def test_a_crash_at_a_step_is_recovered_by_the_next_start(broker: FaultyBroker, 
         assert committed_values(again) == [b"x"]
 
 
-def test_an_observer_is_told_what_the_client_saw(broker: FaultyBroker, client: Client) -> None:
+def test_observer_receives_the_outcome_that_the_client_saw(broker: FaultyBroker, client: Client) -> None:
     seen: list[Exchange] = []
     broker.observe(seen.append)
     produce(client, "t", b"x")
@@ -383,7 +383,7 @@ def test_an_observer_is_told_what_the_client_saw(broker: FaultyBroker, client: C
 
 
 @pytest.mark.parametrize("rule", ["hold-response:api=Produce,times=1", "delay:api=Produce,ms=60000,times=1"])
-def test_an_observer_is_not_told_that_a_client_saw_what_is_held_back(broker: FaultyBroker, client: Client, rule: str) -> None:
+def test_observer_does_not_report_a_held_response_as_seen_by_the_client(broker: FaultyBroker, client: Client, rule: str) -> None:
     seen: list[Exchange] = []
     broker.observe(seen.append)
     script(broker, rule)
@@ -397,9 +397,7 @@ def test_an_observer_is_not_told_that_a_client_saw_what_is_held_back(broker: Fau
 
 @only_of_a_broker
 @pytest.mark.parametrize("kill", [False, True])
-def test_what_is_held_goes_with_the_broker_and_the_next_one_settles_the_transaction(
-    broker: FaultyBroker, client: Client, kill: bool
-) -> None:
+def test_held_transaction_is_completed_by_the_next_broker_after_a_stop_or_kill(broker: FaultyBroker, client: Client, kill: bool) -> None:
     producer = Transactional(broker).init()
     assert producer.produce(client, 0, b"x").error_code == ErrorCode.NONE
     script(broker, "pause:step=prepared,times=1", "late-request:api=Produce,times=1")
@@ -415,7 +413,7 @@ def test_what_is_held_goes_with_the_broker_and_the_next_one_settles_the_transact
 
 
 @only_of_a_broker
-def test_steps_that_are_released_go_on_though_their_rule_stays(broker: FaultyBroker, client: Client) -> None:
+def test_released_steps_continue_while_their_rule_stays_loaded(broker: FaultyBroker, client: Client) -> None:
     producer = Transactional(broker).init()
     for index in (0, 1):
         assert producer.produce(client, 0, b"x", index=index).error_code == ErrorCode.NONE
@@ -428,7 +426,7 @@ def test_steps_that_are_released_go_on_though_their_rule_stays(broker: FaultyBro
     assert [rule.hits for rule in broker.faults.rules] == [1, 2, 1]
 
 
-def test_a_stop_waits_for_nothing_that_is_held(broker: FaultyBroker, client: Client) -> None:
+def test_stop_does_not_wait_for_held_requests(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-request:api=Produce", "swallow:api=Metadata")
     waiting = in_thread(lambda: produce(client, "t", b"x"))
     broker.faults.wait_until_held()
@@ -444,7 +442,7 @@ NEEDS_A_BROKER = ["crash:step=marked", "pause:step=marked", "disk-full:topic=t",
 
 @pytest.mark.parametrize("broker", [GatewayBeforeBroker], indirect=True)
 @pytest.mark.parametrize("rule", NEEDS_A_BROKER)
-def test_a_gateway_refuses_rules_that_need_the_inside_of_a_broker(broker: FaultyBroker, rule: str) -> None:
+def test_gateway_rejects_rules_that_only_a_broker_supports(broker: FaultyBroker, rule: str) -> None:
     with pytest.raises(FaultSyntax, match=f"{rule.partition(':')[0]}: only a broker "):
         broker.faults.add(rule)
     assert broker.faults.rules == []
@@ -455,7 +453,7 @@ def fetch(client: Client, version: int = 11) -> PartitionData:
     return client.call(FetchRequest(topics=[FetchTopic("t", partitions=[partition])]), version).responses[0].partitions[0]
 
 
-def test_a_corrupt_batch_fails_its_crc_and_is_whole_the_next_time(broker: FaultyBroker, client: Client) -> None:
+def test_corrupt_rule_flips_one_bit_in_a_fetched_batch_once(broker: FaultyBroker, client: Client) -> None:
     script(broker, "corrupt:topic=t,times=1")
     assert not fetch(client).records
     assert broker.faults.rules[0].hits == 0
@@ -466,7 +464,7 @@ def test_a_corrupt_batch_fails_its_crc_and_is_whole_the_next_time(broker: Faulty
     broker.faults.assert_consumed()
 
 
-def test_a_consumer_that_returns_reads_its_last_records_again_as_after_a_lost_commit(broker: FaultyBroker, client: Client) -> None:
+def test_rewound_consumer_rereads_its_last_records_as_after_a_lost_commit(broker: FaultyBroker, client: Client) -> None:
     def read(until: int) -> list[int]:
         """Return the offsets that a consumer reads from its group's committed offset on, and commit the end."""
         consumer = Consumer({"bootstrap.servers": f"{HOST}:{broker.client_port}", "group.id": "g", "auto.offset.reset": "earliest"})
@@ -493,7 +491,7 @@ def test_a_consumer_that_returns_reads_its_last_records_again_as_after_a_lost_co
     assert [rule.hits for rule in broker.faults.rules] == [0, 0, 1]
 
 
-def test_stale_metadata_is_an_earlier_answer_until_its_time_is_over(broker: FaultyBroker, client: Client) -> None:
+def test_stale_metadata_rule_repeats_an_earlier_response_until_its_time_is_over(broker: FaultyBroker, client: Client) -> None:
     def topics() -> list[str]:
         return sorted(topic.name for topic in client.call(MetadataRequest(None), version=9).topics)
 
@@ -507,7 +505,7 @@ def test_stale_metadata_is_an_earlier_answer_until_its_time_is_over(broker: Faul
     assert topics() == ["new", "t"]
 
 
-def test_a_slow_connection_takes_the_time_that_its_bytes_need(broker: FaultyBroker, client: Client) -> None:
+def test_slow_rule_delays_a_request_by_its_size(broker: FaultyBroker, client: Client) -> None:
     request = produce_request(b"v" * 10_000)
     script(broker, "slow:api=Produce,bytes=1000,name=s")
     waiting = in_thread(lambda: client.call(request, 9))

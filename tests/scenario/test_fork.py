@@ -77,7 +77,7 @@ def original(tmp_path: Path) -> Iterator[RunningBroker]:
         yield broker
 
 
-def test_a_copy_of_a_running_broker_is_written_while_the_original_goes_on(original: RunningBroker, tmp_path: Path) -> None:
+def test_copy_of_a_running_broker_is_writable_while_the_original_continues(original: RunningBroker, tmp_path: Path) -> None:
     with ServedCopy(tmp_path / "copy", original.data_dir, "--log-level=error") as copy:
         with copy.client() as client:
             produce(client, "t", b"only in the copy")
@@ -88,7 +88,7 @@ def test_a_copy_of_a_running_broker_is_written_while_the_original_goes_on(origin
         assert copy.stop() == 0
 
 
-def test_without_a_data_directory_the_copy_is_removed_at_the_end(original: RunningBroker, tmp_path: Path) -> None:
+def test_copy_without_a_data_directory_option_is_removed_at_the_end(original: RunningBroker, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "ottla", "serve", "--on-copy-of", str(original.data_dir), "--port", "0"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
@@ -100,7 +100,7 @@ def test_without_a_data_directory_the_copy_is_removed_at_the_end(original: Runni
     assert [path.name for path in tmp_path.iterdir()] == ["original"]
 
 
-def test_the_command_says_what_it_shared_and_what_is_wrong(original: RunningBroker, tmp_path: Path) -> None:
+def test_fork_command_reports_the_copy_and_rejects_an_existing_target(original: RunningBroker, tmp_path: Path) -> None:
     done = ottla("fork", original.data_dir, tmp_path / "new")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{tmp_path / 'new'} is a copy of {original.data_dir}: 2 partitions" in done.stdout
@@ -109,7 +109,7 @@ def test_the_command_says_what_it_shared_and_what_is_wrong(original: RunningBrok
     assert (again.returncode, again.stderr) == (1, f"error: {tmp_path / 'new'} exists already: give the copy a new name\n")
 
 
-def test_a_copy_of_a_cluster_is_a_cluster_of_its_own_and_one_node_serves_what_it_has(tmp_path: Path) -> None:
+def test_copy_of_a_cluster_is_a_separate_cluster_and_one_node_serves_its_partitions(tmp_path: Path) -> None:
     topics = ("--topic=everywhere:1:3", "--topic=once:3:1", "--set=broker.session.timeout.ms=1000")
     source = tmp_path / "cluster"
     with ServeProcess(source, "--brokers=3", *topics) as cluster:
@@ -137,7 +137,7 @@ def test_a_copy_of_a_cluster_is_a_cluster_of_its_own_and_one_node_serves_what_it
     assert hashes(source) == before
 
 
-def test_a_copy_is_served_as_of_an_earlier_moment(original: RunningBroker, tmp_path: Path) -> None:
+def test_copy_is_served_read_only_as_of_an_earlier_moment(original: RunningBroker, tmp_path: Path) -> None:
     with original.client() as client:
         produce(client, "t", b"later")
     with ServedCopy(tmp_path / "copy", original.data_dir, "--as-of", f"t-0@{len(VALUES)}") as copy:
@@ -164,7 +164,7 @@ def test_a_copy_is_served_as_of_an_earlier_moment(original: RunningBroker, tmp_p
         (["--on-copy-of", "{original}/t-0"], "is no data directory"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(
+def test_incompatible_serve_options_are_rejected(
     original: RunningBroker, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert serve.main([option.format(original=original.data_dir) for option in options]) in {1, 2}

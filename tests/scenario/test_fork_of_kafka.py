@@ -82,7 +82,7 @@ def _kafka() -> None:
     jars_or_skip()
 
 
-def test_a_fork_of_kafka_under_load_is_what_a_crash_explains(tmp_path: Path) -> None:
+def test_fork_of_kafka_under_load_is_audited_clean_and_can_be_served(tmp_path: Path) -> None:
     kafka = ReferenceBroker(tmp_path / "kafka")
     with kafka:
         with Client("127.0.0.1", kafka.port) as client:

@@ -106,7 +106,7 @@ def through_aiokafka(bootstrap: str, topic: str) -> set[bytes]:
 
 
 @pytest.mark.parametrize("client", [through_librdkafka, through_kafka_python, through_aiokafka])
-def test_real_clients_write_and_read_through_the_gateway_only(
+def test_real_clients_produce_and_consume_only_through_the_gateway(
     cluster: Cluster, gateway: InProcessGateway, client: Callable[[str, str], set[bytes]]
 ) -> None:
     topic = client.__name__
@@ -115,7 +115,7 @@ def test_real_clients_write_and_read_through_the_gateway_only(
     assert sorted(gateway.call(lambda node: node.book.ports)) == [1, 2, 3]
 
 
-def test_answers_are_the_clusters_but_for_addresses(cluster: Cluster, gateway: InProcessGateway) -> None:
+def test_gateways_responses_equal_the_clusters_except_for_addresses(cluster: Cluster, gateway: InProcessGateway) -> None:
     ports = {broker.process.port: broker.node_id for broker in cluster.brokers}
     requests: list[tuple[Message, int]] = [
         *((MetadataRequest(None), version) for version in range(1, 14)),
@@ -143,7 +143,7 @@ def named(response: object, node_of_port: dict[int, int]) -> list[int]:
     return sorted(found)
 
 
-def test_a_broker_that_dies_and_returns_at_another_port_is_followed(cluster: Cluster, gateway: InProcessGateway) -> None:
+def test_gateway_follows_a_broker_that_restarts_on_another_port(cluster: Cluster, gateway: InProcessGateway) -> None:
     cluster.create_topic("moving", 3)
     producer = Producer({"bootstrap.servers": gateway.bootstrap, "enable.idempotence": True})
     sent = sorted(values("moving"))

@@ -31,14 +31,14 @@ def test_a_gateway_changes_only_addresses_in_the_responses_of_three_brokers(tmp_
     assert report.unexplained == []
 
 
-def test_log_ins_through_a_gateway_are_answered_as_without_it(tmp_path: Path) -> None:
+def test_authentication_through_a_gateway_is_answered_as_without_it(tmp_path: Path) -> None:
     jars_or_skip()
     report = differential_of_logins_through_gateway(tmp_path, log_ins=150)
     assert report.answers > 300
     assert report.unexplained == []
 
 
-def test_rights_are_those_of_the_user_who_authenticates_through_the_gateway(tmp_path: Path) -> None:
+def test_acls_apply_to_the_user_that_authenticates_through_the_gateway(tmp_path: Path) -> None:
     jars_or_skip()
     report = differential_of_access_through_gateway(tmp_path, 300)
     assert report.denials > 50

@@ -122,7 +122,7 @@ def test_the_same_sequences_of_another_producer_are_no_duplicate(harness: LogHar
     assert harness.log.log_end_offset == 2
 
 
-def test_a_coordinator_is_never_answered_with_a_duplicate(harness: LogHarness) -> None:
+def test_coordinators_repeated_batch_is_never_treated_as_a_duplicate(harness: LogHarness) -> None:
     harness.append(batch(PID, 0, 0), origin=Origin.COORDINATOR)
     assert not harness.append(batch(PID, 0, 0), origin=Origin.COORDINATOR).duplicate
 
@@ -153,7 +153,7 @@ def test_a_gap_is_refused_and_the_missing_batch_is_still_accepted_after_it(harne
 
 
 @every_way
-def test_sequences_go_on_at_0_after_2_to_the_31_minus_1(harness: LogHarness, between: Between) -> None:
+def test_sequence_after_2_to_the_31_minus_1_is_0(harness: LogHarness, between: Between) -> None:
     harness.append(batch(PID, 0, SEQUENCE_MAX))
     between(harness)
     assert refused(harness, batch(PID, 0, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -189,7 +189,7 @@ def test_from_transaction_version_2_on_an_unknown_transactional_producer_begins_
     assert not harness.append(batch(PID, 0, 1, transactional=True)).duplicate
 
 
-def test_a_coordinators_sequences_are_not_looked_at(harness: LogHarness) -> None:
+def test_coordinators_sequences_are_not_checked(harness: LogHarness) -> None:
     harness.append(batch(PID, 0, 0), origin=Origin.COORDINATOR)
     assert harness.append(batch(PID, 0, 40), origin=Origin.COORDINATOR).first_offset == 1
 
@@ -206,7 +206,7 @@ def test_a_new_epoch_must_begin_with_sequence_0(harness: LogHarness, between: Be
 
 
 @every_way
-def test_a_new_epoch_fences_the_old_one_and_empties_its_window(harness: LogHarness, between: Between) -> None:
+def test_new_producer_epoch_fences_the_old_one_and_empties_its_deduplication_window(harness: LogHarness, between: Between) -> None:
     for i in range(3):
         harness.append(batch(PID, 0, i))
     harness.append(batch(PID, 1, 0))
@@ -222,14 +222,14 @@ def test_an_older_epoch_is_refused_from_a_coordinator_too(harness: LogHarness, b
     assert refused(harness, batch(PID, 4, 1), origin=Origin.COORDINATOR) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_batches_without_a_producer_pass_no_producer_rule_and_leave_no_trace(harness: LogHarness) -> None:
+def test_batches_without_a_producer_id_skip_producer_checks_and_leave_no_producer_state(harness: LogHarness) -> None:
     harness.append(batch())
     harness.append(batch())
     assert list(harness.log.producers()) == []
     assert harness.log.log_end_offset == 2
 
 
-def test_a_replicas_batches_pass_without_checks_but_are_remembered(harness: LogHarness) -> None:
+def test_replicated_batches_are_not_checked_but_update_the_producer_state(harness: LogHarness) -> None:
     leader = LogHarness(harness.directory.with_name("other-0"))
     for sequence in (5, 9):
         leader.append(batch(PID, 0, sequence), origin=Origin.COORDINATOR)
@@ -251,7 +251,7 @@ def test_a_producer_expires_by_the_timestamp_of_its_last_batch_not_by_its_arriva
     assert set(producers(harness.log)) == {PID + 1}
 
 
-def test_an_expired_producer_may_go_on_with_any_sequence(harness: LogHarness) -> None:
+def test_expired_producer_may_continue_with_any_sequence(harness: LogHarness) -> None:
     harness.append(batch(PID, 0, 0))
     harness.log.expire_producers(NOW_MS + harness.expiration_ms)
     assert not harness.append(batch(PID, 0, 9)).duplicate
@@ -443,7 +443,7 @@ def test_a_marker_frees_the_last_stable_offset_only_below_the_high_watermark(har
     assert harness.log.last_stable_offset == 2
 
 
-def test_a_high_watermark_at_the_marker_does_not_have_the_marker_yet(harness: LogHarness) -> None:
+def test_high_watermark_at_the_markers_offset_does_not_include_the_marker(harness: LogHarness) -> None:
     for data, origin in ((batch(PID, 0, 0, transactional=True), Origin.CLIENT), (marker(PID, 0, committed=True), Origin.COORDINATOR)):
         harness.log.append(data, origin=origin, leader_epoch=0, now_ms=NOW_MS)
     harness.log.advance_high_watermark(1)

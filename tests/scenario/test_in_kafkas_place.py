@@ -66,7 +66,7 @@ def command_of(service: Mapping[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("path", COMPOSE_FILES, ids=lambda path: path.stem)
-def test_a_compose_file_needs_no_change_but_the_image(path: Path, run: Run) -> None:
+def test_compose_files_for_kafka_work_with_only_the_image_replaced(path: Path, run: Run) -> None:
     document = yaml.safe_load(path.read_text())
     service = document["services"]["kafka"]
     kafka = run(environment(service), files=document.get("x-files", {}))
@@ -247,7 +247,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_of_testcontainers_starts_it_as_kafkas_image(name: str, run: Run) -> None:
+def test_testcontainers_module_for_kafka_starts_the_image(name: str, run: Run) -> None:
     module = MODULES[name]
     container = run(module.env, module.command, entrypoint=module.entrypoint)
     container.put(module.path, module.script, module.mode)
@@ -267,7 +267,7 @@ def test_a_module_of_testcontainers_starts_it_as_kafkas_image(name: str, run: Ru
 # --- other uses of the images ----------------------------------------------------------------------------------------------------------
 
 
-def test_without_variables_it_is_ottlas_own_broker_and_a_word_is_a_command(run: Run) -> None:
+def test_image_without_variables_serves_ottlas_defaults_and_runs_given_commands(run: Run) -> None:
     own = run({"OTTLA_TOPICS": "orders:2"}, read_only=True)
     own.wait_until(lambda: "Ottla is listening" in own.output, "the broker")
     assert own.exec("ottla", "health").returncode == 0
@@ -283,7 +283,7 @@ def test_without_variables_it_is_ottlas_own_broker_and_a_word_is_a_command(run: 
 
 
 @pytest.mark.parametrize(("env", "options"), [({}, ["--tls", "--user=alice:secret"]), ({"OTTLA_USERS": "alice:secret"}, [])])
-def test_with_a_lock_of_its_own_it_is_reached_by_who_logs_in_as_it_says(run: Run, env: dict[str, str], options: list[str]) -> None:
+def test_image_with_ottla_security_options_is_reached_by_an_authenticated_client(run: Run, env: dict[str, str], options: list[str]) -> None:
     own = run({**env, "OTTLA_ADVERTISED_LISTENERS": "SECURE://kafka:9092"}, ["serve", *options])
     own.wait_until(lambda: "# Python" in own.output, "the broker")
     output = own.output.partition("# librdkafka")[2].partition("# Python")[0].splitlines()[1:]
@@ -293,7 +293,7 @@ def test_with_a_lock_of_its_own_it_is_reached_by_who_logs_in_as_it_says(run: Run
     assert done.stdout == "Message produced by a user\n", done.stderr
 
 
-def test_a_port_of_its_own_is_open_to_all_and_told_to_clients_and_brokers_together_keep_to_the_container(run: Run) -> None:
+def test_image_serve_options_advertise_localhost_for_one_broker_and_loopback_for_several(run: Run) -> None:
     one = run({}, ["serve", "--port", "9093"])
     one.wait_until(lambda: "listening on 0.0.0.0:9093" in one.output, "the broker")
     assert "broker 1 at localhost:9093" in one.exec("kcat", "-b", "kafka:9093", "-L").stdout
@@ -305,7 +305,7 @@ def test_a_port_of_its_own_is_open_to_all_and_told_to_clients_and_brokers_togeth
 
 
 @pytest.mark.parametrize("options", [["--config", "/etc/own.properties"], ["--config=/etc/own.properties"]])
-def test_listeners_of_a_file_of_its_own_are_not_replaced_by_open_ones(run: Run, options: list[str]) -> None:
+def test_image_keeps_the_listeners_of_its_own_properties_file(run: Run, options: list[str]) -> None:
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
     text = (
         f"listeners = SASL_PLAINTEXT://:9092\nsasl.enabled.mechanisms=PLAIN\nlistener.name.sasl_plaintext.plain.sasl.jaas.config={login}\n"
@@ -324,7 +324,7 @@ def test_listeners_of_a_file_of_its_own_are_not_replaced_by_open_ones(run: Run, 
     assert done.stdout == "Message produced by a user\n", done.stderr
 
 
-def test_a_mounted_file_is_read_a_name_it_does_not_know_is_told_and_the_data_survive(run: Run) -> None:
+def test_image_reads_a_mounted_file_reports_unknown_settings_and_keeps_its_data(run: Run) -> None:
     mounted = {
         "/mnt/shared/config/server.properties": "num.partitions=5\nno.such.setting=1\nprocess.roles=broker,controller\nnode.id=7\n"
         "controller.quorum.voters=7@localhost:9093\ncontroller.listener.names=CONTROLLER\nlisteners=PLAINTEXT://:9092,CONTROLLER://:9093\n"

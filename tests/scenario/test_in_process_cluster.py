@@ -38,7 +38,7 @@ def _move(cluster: InProcessCluster, leader: int) -> None:
 
 
 @pytest.mark.parametrize("breaks", [_kill, _freeze, _cut_off, _move])
-def test_librdkafkas_idempotent_producer_loses_and_doubles_nothing_when_its_leader_does(breaks: Break) -> None:
+def test_librdkafkas_idempotent_producer_neither_loses_nor_duplicates_when_the_leader_fails(breaks: Break) -> None:
     with InProcessCluster(settings={"min.insync.replicas": 2}).record() as cluster:
         cluster.topics.create("orders")
         producer = Producer({**cluster.client_properties, "enable.idempotence": True, "linger.ms": 0})
@@ -68,7 +68,7 @@ def coordinator_of(transactional_id: str, cluster: InProcessCluster) -> int:
     return number
 
 
-def test_aiokafkas_transactions_go_on_when_the_broker_of_their_coordinator_is_killed() -> None:
+def test_aiokafka_transactions_continue_after_the_coordinators_broker_is_killed() -> None:
     async def work(cluster: InProcessCluster) -> list[bytes]:
         async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id="tx") as producer:
             for number, value in enumerate(VALUES[:6]):

@@ -37,7 +37,7 @@ def proposed(cluster: Cluster) -> list[dict[int, int]]:
 
 
 @played_by(run, nodes=(1, 2, 3))
-async def test_a_follower_joins_only_with_all_that_its_leader_began_with(cluster: Cluster) -> None:
+async def test_follower_joins_the_isr_only_with_all_records_from_before_the_leader_epoch(cluster: Cluster) -> None:
     """KAFKA-7128, scenario 17: records between the high watermark and the start of the epoch may be committed."""
     await cluster[3].crash()
     await cluster.elect(1, isr=(1, 2, 3))
@@ -59,7 +59,7 @@ async def test_a_follower_joins_only_with_all_that_its_leader_began_with(cluster
 
 @pytest.mark.parametrize("standing", [{"fenced": True}, {"shutting_down": True}])
 @played_by(run)
-async def test_a_fenced_or_leaving_follower_that_still_fetches_is_not_proposed_and_delays_no_commit(
+async def test_fenced_or_stopping_follower_that_fetches_is_not_proposed_for_the_isr_and_delays_no_commit(
     cluster: Cluster, standing: dict[str, bool]
 ) -> None:
     """KAFKA-13916 and KIP-841, scenario 18: a fenced broker that keeps fetching must not join the ISR again."""
@@ -77,7 +77,7 @@ async def test_a_fenced_or_leaving_follower_that_still_fetches_is_not_proposed_a
 
 
 @played_by(run)
-async def test_a_leader_that_does_not_know_yet_that_a_follower_is_fenced_is_refused_and_commits_without_it(cluster: Cluster) -> None:
+async def test_isr_proposal_with_a_fenced_follower_is_rejected_and_the_leader_commits_without_it(cluster: Cluster) -> None:
     """KIP-841, scenario 18: the controller rejects the proposed ISR, because a fenced broker is in it."""
     stand(cluster, 2, fenced=True)
     await cluster.elect(1, isr=(1,), notified=())
@@ -89,7 +89,7 @@ async def test_a_leader_that_does_not_know_yet_that_a_follower_is_fenced_is_refu
 
 
 @played_by(run)
-async def test_a_follower_that_lost_its_disk_after_its_fetch_is_not_in_sync_by_that_fetch(cluster: Cluster) -> None:
+async def test_fetch_from_before_a_disk_loss_does_not_bring_the_follower_into_the_isr(cluster: Cluster) -> None:
     """KAFKA-14617 and KIP-903, scenario 19: the controller distinguishes incarnations by their epochs."""
     await cluster[2].crash()
     await cluster.elect(1, isr=(1,))
@@ -112,7 +112,7 @@ async def test_a_follower_that_lost_its_disk_after_its_fetch_is_not_in_sync_by_t
 
 
 @played_by(run)
-async def test_a_proposal_names_the_incarnation_that_had_caught_up_also_when_the_next_one_has_fetched_since(cluster: Cluster) -> None:
+async def test_isr_proposal_names_the_incarnation_that_caught_up_even_after_its_successor_fetched(cluster: Cluster) -> None:
     """KAFKA-15221, scenario 20: an ISR proposal has the broker epoch of the incarnation that caught up, not that of its successor."""
     await cluster[2].crash()
     await cluster.elect(1, isr=(1,))
@@ -129,7 +129,7 @@ async def test_a_proposal_names_the_incarnation_that_had_caught_up_also_when_the
 
 
 @played_by(run, config=TWO_IN_SYNC)
-async def test_a_follower_that_would_have_to_leave_at_once_is_not_let_in(cluster: Cluster) -> None:
+async def test_follower_that_would_leave_the_isr_at_once_does_not_join(cluster: Cluster) -> None:
     """KAFKA-19996, scenario 27: with too small an ISR the high watermark does not advance, so a replica that reaches it may still lag."""
     await cluster.elect(1)
     await cluster.pass_time(1_000)
@@ -154,7 +154,7 @@ async def test_a_follower_that_would_have_to_leave_at_once_is_not_let_in(cluster
 
 
 @played_by(run)
-async def test_the_high_watermark_waits_for_who_is_about_to_join(cluster: Cluster) -> None:
+async def test_high_watermark_waits_for_a_replica_that_is_joining_the_isr(cluster: Cluster) -> None:
     """KAFKA-4485, scenario 22: the controller may already have added the joining replica to the ISR."""
     await cluster[2].crash()
     await cluster.elect(1, isr=(1,))
@@ -167,7 +167,7 @@ async def test_the_high_watermark_waits_for_who_is_about_to_join(cluster: Cluste
 
 
 @played_by(run, nodes=(1, 2, 3))
-async def test_a_fenced_replica_holds_nothing_back_though_it_had_all_a_moment_ago(cluster: Cluster) -> None:
+async def test_fenced_replica_does_not_delay_commits_even_if_it_had_just_caught_up(cluster: Cluster) -> None:
     """KAFKA-15021, scenario 23: the controller removes the fenced replica from the ISR without a new leader epoch."""
     await cluster.elect(1)
     await cluster.produce(1, b"a", acks=-1)
@@ -183,7 +183,7 @@ async def test_a_fenced_replica_holds_nothing_back_though_it_had_all_a_moment_ag
 
 
 @played_by(run, nodes=(1, 2, 3), config=TWO_IN_SYNC)
-async def test_a_min_insync_replicas_that_is_raised_holds_back_what_waits_and_lowered_lets_it_go(cluster: Cluster) -> None:
+async def test_raised_min_insync_replicas_delays_pending_acks_and_lowering_completes_them(cluster: Cluster) -> None:
     """Scenario 29: acks=all requests wait for min.insync.replicas, although the followers have the records all the time."""
     await cluster[3].crash()
     await cluster.elect(1, isr=(1, 2))
@@ -205,7 +205,7 @@ async def test_a_min_insync_replicas_that_is_raised_holds_back_what_waits_and_lo
 
 
 @played_by(run, nodes=(1, 2, 3))
-async def test_a_leader_elected_again_after_another_leadership_forgets_its_followers_progress(cluster: Cluster) -> None:
+async def test_reelected_leader_forgets_follower_progress_from_before_another_leadership(cluster: Cluster) -> None:
     """KAFKA-13790, scenario 30: a follower may have truncated records of this log for the leader in between."""
     await cluster[2].crash()
     await cluster.elect(1, isr=(1, 2, 3))
@@ -230,7 +230,7 @@ async def test_a_leader_elected_again_after_another_leadership_forgets_its_follo
 
 
 @played_by(run, nodes=(1, 2, 3), config=TWO_IN_SYNC)
-async def test_records_that_only_the_last_replica_has_are_not_committed_so_an_earlier_stopped_one_may_lead(cluster: Cluster) -> None:
+async def test_records_on_the_last_replica_alone_are_not_committed_so_an_earlier_stopped_one_may_lead(cluster: Cluster) -> None:
     """KIP-966, scenario 34: two of three are stopped, the last one is killed, and the first of the others to restart is elected."""
     await cluster.elect(1)
     answer = await cluster.produce(1, b"a", acks=-1)
@@ -258,7 +258,7 @@ async def test_records_that_only_the_last_replica_has_are_not_committed_so_an_ea
 
 
 @played_by(run)
-async def test_a_partition_whose_last_leader_lost_its_disk_has_no_leader_until_an_unclean_election(cluster: Cluster) -> None:
+async def test_partition_whose_last_leader_lost_its_disk_stays_leaderless_until_an_unclean_election(cluster: Cluster) -> None:
     """Scenario 36: an empty log of a restarted broker must not make the others truncate theirs."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")

@@ -111,7 +111,7 @@ async def harness(kafka: ReferenceBroker, tmp_path: Path) -> AsyncIterator[Harne
     harness.driver.stop()
 
 
-async def test_both_listeners_of_kafka_are_asked_over_links(harness: Harness) -> None:
+async def test_node_client_calls_kafkas_controller_and_broker_listeners(harness: Harness) -> None:
     at_controller, at_broker = harness.connect(harness.controller), harness.connect(Node(-1, HOST, harness.kafka.port))
     described = await at_controller.call(DescribeClusterRequest(endpoint_type=2), timeout_ms=TIMEOUT_MS)
     assert (described.error_code, described.cluster_id) == (0, NEW_CLUSTER_ID)
@@ -125,7 +125,7 @@ async def test_both_listeners_of_kafka_are_asked_over_links(harness: Harness) ->
     at_broker.close()
 
 
-async def test_topics_are_created_grown_and_deleted_by_the_controller_for_clients_of_this_broker(harness: Harness) -> None:
+async def test_topic_changes_of_this_brokers_clients_are_made_by_kafkas_controller(harness: Harness) -> None:
     create = CreateTopicsRequest([CreatableTopic("made", 2, 1), CreatableTopic("no/name", 1, 1)])
     made, refused = (await harness.ask(create)).topics
     assert (made.error_code, made.num_partitions, refused.error_code) == (0, 2, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -137,7 +137,7 @@ async def test_topics_are_created_grown_and_deleted_by_the_controller_for_client
     assert (deleted.error_code, deleted.topic_id) == (0, made.topic_id)
 
 
-async def test_what_only_a_controller_knows_is_told_by_it(harness: Harness) -> None:
+async def test_quorum_and_reassignment_requests_are_answered_by_kafkas_controller(harness: Harness) -> None:
     await harness.ask(CreateTopicsRequest([CreatableTopic("moved", 1, 1)]))
     quorum = await harness.ask(DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])]))
     assert quorum.topics[0].partitions[0].leader_id == NODE_ID
@@ -152,7 +152,7 @@ async def test_what_only_a_controller_knows_is_told_by_it(harness: Harness) -> N
     assert (await harness.ask(UnregisterBrokerRequest(99))).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-async def test_changes_of_settings_reach_the_controller_but_for_what_is_this_brokers_own(harness: Harness) -> None:
+async def test_config_changes_reach_kafkas_controller_except_this_brokers_own(harness: Harness) -> None:
     await harness.ask(CreateTopicsRequest([CreatableTopic("set", 1, 1)]))
 
     def change(kind: int, name: str, key: str, value: str) -> incremental.AlterConfigsResource:
@@ -169,7 +169,7 @@ async def test_changes_of_settings_reach_the_controller_but_for_what_is_this_bro
     await wait_until_async(lambda: harness.ask_kafka(describe).results[0].configs[0].value == "12345", "Kafka's broker has read it")
 
 
-async def test_api_versions_lists_of_the_controllers_apis_what_kafkas_own_broker_lists(harness: Harness) -> None:
+async def test_api_versions_lists_forwardable_apis_like_kafkas_broker(harness: Harness) -> None:
     await harness.ask(ListPartitionReassignmentsRequest(topics=None))
 
     def those(response: Any) -> dict[int, tuple[int, int]]:
@@ -179,7 +179,7 @@ async def test_api_versions_lists_of_the_controllers_apis_what_kafkas_own_broker
     assert those(ours) == those(harness.ask_kafka(ApiVersionsRequest("test", "1"), version=4))
 
 
-async def test_missing_topics_are_made_by_the_controller_with_its_defaults(harness: Harness) -> None:
+async def test_missing_topics_are_created_by_kafkas_controller_with_its_defaults(harness: Harness) -> None:
     topics = harness.remote_topics()
     assert await topics.auto_create(["needed", "__transaction_state"]) == {"needed": None, "__transaction_state": None}
     assert await topics.auto_create(["needed"]) == {"needed": None}
@@ -210,7 +210,7 @@ async def test_blocks_of_producer_ids_are_given_to_a_registered_broker_only(harn
         await harness.remote_topics(registered.broker_epoch + 1).allocate_producer_ids()
 
 
-async def test_a_request_waits_for_a_controller_that_was_killed_and_comes_back(harness: Harness) -> None:
+async def test_forwarded_request_waits_for_a_killed_controller_to_restart(harness: Harness) -> None:
     await harness.ask(CreateTopicsRequest([CreatableTopic("before", 1, 1)]))
     harness.kafka.kill()
     waiting = asyncio.ensure_future(harness.ask(CreateTopicsRequest([CreatableTopic("after", 1, 1), CreatableTopic("before", 1, 1)])))

@@ -20,12 +20,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return differential(Path(tmp_path_factory.mktemp("differential")))
 
 
-def test_no_field_of_an_answer_differs_without_an_explanation(report: Report) -> None:
+def test_every_difference_from_kafkas_responses_is_explained(report: Report) -> None:
     assert report.answers > 2_000
     assert report.unexplained == []
 
 
-def test_every_row_of_what_is_meant_still_explains_a_difference(report: Report) -> None:
+def test_every_listed_deviation_still_explains_a_difference(report: Report) -> None:
     assert report.explained_nothing(KNOWN) == []
 
 
@@ -39,12 +39,12 @@ def of_logins(tmp_path_factory: pytest.TempPathFactory) -> Report:
         return differential_of_logins(directory, log_ins=300, realm=realm)
 
 
-def test_log_ins_in_and_out_of_turn_are_answered_alike(of_logins: Report) -> None:
+def test_authentication_in_and_out_of_order_is_answered_like_kafka(of_logins: Report) -> None:
     assert of_logins.answers > 700
     assert [each for each in of_logins.differences if each.scenario != "tickets"] == []
 
 
-def test_tickets_of_kerberos_right_and_wrong_are_answered_alike(of_logins: Report) -> None:
+def test_valid_and_invalid_kerberos_tickets_are_answered_like_kafka(of_logins: Report) -> None:
     if (missing := why_missing()) is not None:
         pytest.skip(missing)
     assert "tickets" in of_logins.scenarios

@@ -10,7 +10,7 @@ from tests.support.apache_kafka import jars_or_skip
 PAIRS = 2_000
 
 
-def test_what_somebody_may_and_may_not_is_answered_as_kafka_answers_it(tmp_path: Path) -> None:
+def test_allowed_and_denied_requests_are_answered_like_kafka(tmp_path: Path) -> None:
     jars_or_skip()
     report = differential_of_access(tmp_path, PAIRS)
     assert report.answers >= PAIRS

@@ -19,10 +19,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return differential_of_clusters(Path(tmp_path_factory.mktemp("clusters")))
 
 
-def test_no_field_of_an_answer_of_a_cluster_differs_without_an_explanation(report: Report) -> None:
+def test_every_difference_from_a_kafka_clusters_responses_is_explained(report: Report) -> None:
     assert report.answers > 8_000
     assert report.unexplained == []
 
 
-def test_every_row_of_what_is_meant_of_clusters_still_explains_a_difference(report: Report) -> None:
+def test_every_listed_deviation_of_clusters_still_explains_a_difference(report: Report) -> None:
     assert report.explained_nothing(KNOWN_OF_CLUSTERS) == []

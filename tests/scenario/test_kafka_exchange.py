@@ -185,7 +185,7 @@ def end(broker: RunningBroker | ReferenceBroker, kill: bool) -> None:
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_apache_kafka_goes_on_with_this_brokers_directory_and_back(tmp_path: Path, kill: bool) -> None:
+def test_kafka_takes_over_this_brokers_directory_and_this_broker_takes_it_back(tmp_path: Path, kill: bool) -> None:
     ledger = Ledger()
     ours = RunningBroker(tmp_path / "data").start()
     with ours.client() as client:
@@ -201,7 +201,7 @@ def test_apache_kafka_goes_on_with_this_brokers_directory_and_back(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_this_broker_goes_on_with_apache_kafkas_directory_and_back(tmp_path: Path, kill: bool) -> None:
+def test_this_broker_takes_over_kafkas_directory_and_kafka_takes_it_back(tmp_path: Path, kill: bool) -> None:
     ledger = Ledger()
     with ReferenceBroker(tmp_path / "data") as kafka:
         with Client(HOST, kafka.port) as client:
@@ -264,7 +264,7 @@ class Members:
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_a_consumer_group_goes_on_without_a_rebalance_when_kafka_takes_over_and_when_it_comes_back(tmp_path: Path, kill: bool) -> None:
+def test_consumer_group_continues_without_a_rebalance_over_a_takeover_by_kafka_and_back(tmp_path: Path, kill: bool) -> None:
     ours = RunningBroker(tmp_path / "data").start()
     with ours.client() as client:
         members = Members(client)

@@ -117,7 +117,7 @@ def share(request: pytest.FixtureRequest) -> ShareWork:
     return ShareWork(kill=request.param)
 
 
-def test_a_share_group_goes_on_when_kafka_takes_over_and_when_it_comes_back(tmp_path: Path, share: ShareWork) -> None:
+def test_share_group_continues_over_a_takeover_by_kafka_and_back(tmp_path: Path, share: ShareWork) -> None:
     ours = RunningBroker(tmp_path / "data").start()
     with ours.client() as client:
         share.begin(client)
@@ -130,7 +130,7 @@ def test_a_share_group_goes_on_when_kafka_takes_over_and_when_it_comes_back(tmp_
     check_audit(tmp_path / "data")
 
 
-def test_a_share_group_of_kafka_goes_on_here_and_back(tmp_path: Path, share: ShareWork) -> None:
+def test_kafkas_share_group_continues_on_ottla_and_back(tmp_path: Path, share: ShareWork) -> None:
     with ReferenceBroker(tmp_path / "data") as kafka, Client(HOST, kafka.port) as client:
         share.begin(client)
         share.end(kafka)

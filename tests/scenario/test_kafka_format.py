@@ -36,7 +36,7 @@ def arguments(directory: Path, options: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_both_tools_write_the_same_files_with_the_same_content(name: str, tmp_path: Path) -> None:
+def test_format_command_writes_the_same_files_as_kafkas_storage_tool(name: str, tmp_path: Path) -> None:
     jars_or_skip()
     kafkas, ours = tmp_path / "kafka", tmp_path / "ottla"
     command = java_command(default_version(), "kafka.tools.StorageTool", "format", *arguments(kafkas, OPTIONS[name]))

@@ -128,7 +128,7 @@ def committed_bytes(directory: Path, start: int, end: int) -> bytes:
     )
 
 
-async def test_an_observer_has_the_log_and_the_image_of_a_kafka_over_the_ends_of_both(
+async def test_observer_has_the_log_and_image_of_kafkas_controller_over_restarts_of_both(
     kafka: ReferenceBroker, tools: Tools, tmp_path: Path
 ) -> None:
     theirs, ours = kafka.data_dir / "__cluster_metadata-0", tmp_path / "data" / "__cluster_metadata-0"
@@ -164,9 +164,7 @@ async def test_an_observer_has_the_log_and_the_image_of_a_kafka_over_the_ends_of
         assert three.observer.applied_offset >= end - 1
 
 
-async def test_a_late_observer_of_a_static_quorum_begins_with_a_snapshot_that_says_what_the_kafka_says(
-    tools: Tools, tmp_path: Path
-) -> None:
+async def test_late_observer_of_a_static_quorum_starts_from_a_snapshot_that_equals_kafkas(tools: Tools, tmp_path: Path) -> None:
     settings = {"metadata.log.max.record.bytes.between.snapshots": "600"}
     theirs, ours = tmp_path / "kafka" / "__cluster_metadata-0", tmp_path / "data" / "__cluster_metadata-0"
     with ReferenceBroker(tmp_path / "kafka", settings, static_voters=True) as kafka, Client(HOST, kafka.port) as client:

@@ -86,7 +86,7 @@ def without_times(data: bytes) -> list[object]:
     ]
 
 
-def test_a_kafkas_snapshot_is_read_to_the_image_of_its_log_and_written_in_the_same_batches(metadata_dir: Path) -> None:
+def test_kafkas_snapshot_gives_the_image_of_its_log_and_is_rewritten_in_the_same_batches(metadata_dir: Path) -> None:
     snapshots = snapshots_in(metadata_dir)
     assert len(snapshots) > 1
     for made, path in sorted(snapshots.items()):
@@ -105,7 +105,7 @@ def test_a_kafkas_snapshot_is_read_to_the_image_of_its_log_and_written_in_the_sa
     assert image.configs
 
 
-def test_the_snapshot_that_kafkas_format_makes_is_read(metadata_dir: Path) -> None:
+def test_bootstrap_snapshot_of_kafkas_format_tool_is_decoded(metadata_dir: Path) -> None:
     bootstrap = read_snapshot((metadata_dir / BOOTSTRAP_SNAPSHOT.file_name).read_bytes())
     assert bootstrap.kraft_version == 1
     assert bootstrap.voters is not None
@@ -113,7 +113,7 @@ def test_the_snapshot_that_kafkas_format_makes_is_read(metadata_dir: Path) -> No
     assert made_of(*bootstrap.records).metadata_level == 33
 
 
-def test_kafkas_dump_reads_every_record_of_a_snapshot_that_we_wrote(tools: Tools, tmp_path: Path) -> None:
+def test_kafkas_dump_tool_reads_every_record_of_ottlas_snapshot(tools: Tools, tmp_path: Path) -> None:
     image = made_of(*LogOfMetadata(7).records(400))
     voters = VotersRecord(0, [Voter(1, b"d" * 16, [VoterEndpoint("CONTROLLER", "h", 9093)], KRaftVersionFeature(0, 1))])
     records = list(to_records(image))

@@ -90,7 +90,7 @@ def test_kafka_consumer_groups_lists_describes_resets_and_deletes(tools: Tools, 
     assert "new" not in run(tools, broker, "kafka-consumer-groups", "--list").split()
 
 
-def test_ottlas_own_tools_print_what_kafkas_print(tools: Tools, broker: RunningBroker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ottlas_kafka_tools_print_what_kafkas_tools_print(tools: Tools, broker: RunningBroker, capsys: pytest.CaptureFixture[str]) -> None:
     with broker.client("app") as client:
         make_topic(client, "told", 2, {"retention.ms": "100000000"})
         produce(client, "told", b"a", b"b", b"c")
@@ -124,7 +124,7 @@ def test_kafka_configs_sets_and_shows_topic_and_broker_configurations(tools: Too
     assert "InvalidConfigurationException" in refused(tools, broker, "kafka-configs", "--alter", *topic, "--add-config", "no.such=1")
 
 
-def test_kafka_configs_sets_and_shows_those_of_the_broker_of_all_brokers_and_of_a_group(tools: Tools, broker: RunningBroker) -> None:
+def test_kafka_configs_sets_and_describes_broker_default_and_group_configs(tools: Tools, broker: RunningBroker) -> None:
     this, every = ["--entity-type", "brokers", "--entity-name", "1"], ["--entity-type", "brokers", "--entity-default"]
     run(tools, broker, "kafka-configs", "--alter", *this, "--add-config", "log.retention.ms=123456")
     run(tools, broker, "kafka-configs", "--alter", *every, "--add-config", "log.retention.ms=654321")
@@ -189,7 +189,7 @@ def test_verifiable_producer_and_consumer_agree(tools: Tools, broker: RunningBro
     assert any(event["name"] == "offsets_committed" and event["success"] for event in events)
 
 
-def test_cluster_tools_read_what_the_broker_offers(tools: Tools, broker: RunningBroker) -> None:
+def test_broker_tools_list_api_versions_features_and_transactions(tools: Tools, broker: RunningBroker) -> None:
     versions = run(tools, broker, "kafka-broker-api-versions")
     assert "Produce(0): 0 to 13" in versions
     assert "metadata.version" in run(tools, broker, "kafka-features", "describe")
@@ -212,14 +212,14 @@ def test_kafka_acls_adds_lists_and_removes(tools: Tools, tmp_path: Path) -> None
 # --- tools for controller decisions --------------------------------------------------------------------------------------------
 
 
-def test_the_node_is_its_quorums_only_voter(tools: Tools, broker: RunningBroker) -> None:
+def test_standalone_node_is_its_quorums_only_voter(tools: Tools, broker: RunningBroker) -> None:
     status = run(tools, broker, "kafka-metadata-quorum", "describe", "--status")
     assert "LeaderId:" in status
     output = run(tools, broker, "kafka-metadata-quorum", "describe", "--replication")
     assert [(line.split()[0], line.split()[-1]) for line in output.splitlines()[1:]] == [("1", "Leader")]
 
 
-def test_no_leader_has_to_be_elected_and_no_partition_moves(tools: Tools, broker: RunningBroker, tmp_path: Path) -> None:
+def test_leader_election_and_reassignment_tools_find_nothing_to_change(tools: Tools, broker: RunningBroker, tmp_path: Path) -> None:
     create(tools, broker, "unmoved")
     place = ["--election-type", "preferred", "--topic", "unmoved", "--partition", "0"]
     assert "Valid replica already elected" in run(tools, broker, "kafka-leader-election", *place)

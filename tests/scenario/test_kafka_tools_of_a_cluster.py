@@ -107,7 +107,9 @@ def moves(path: Path, **targets: list[int]) -> list[str]:
     return ["--reassignment-json-file", str(path)]
 
 
-def test_topics_are_made_where_they_should_be_grown_described_and_deleted(cluster: Cluster, tools: Tools, ours: BrokerProcess) -> None:
+def test_topics_are_created_with_their_assignment_extended_described_and_deleted(
+    cluster: Cluster, tools: Tools, ours: BrokerProcess
+) -> None:
     create(cluster, tools, "made", KAFKAS, OURS, OTHER, config={"retention.ms": "1000000"})
     grown = ["--alter", "--topic", "made", "--partitions", "2", "--replica-assignment", "1:2:3,3:2:1"]
     run(tools, ours, "kafka-topics", *grown)
@@ -143,7 +145,7 @@ def test_a_topic_moves_from_kafkas_broker_to_ottlas_and_back_with_all_that_it_ho
     cluster.until(OURS, lambda _: logs_of(cluster, "moved") == dict.fromkeys((KAFKAS, OURS, OTHER), kafkas), "all logs are equal")
 
 
-def test_what_is_proposed_for_other_brokers_is_carried_out_by_them(
+def test_generated_reassignment_to_another_broker_is_carried_out(
     cluster: Cluster, tools: Tools, ours: BrokerProcess, tmp_path: Path
 ) -> None:
     create(cluster, tools, "planned", KAFKAS, config={"min.insync.replicas": "1"})
@@ -162,7 +164,7 @@ def test_what_is_proposed_for_other_brokers_is_carried_out_by_them(
     assert run(tools, ours, "kafka-console-consumer", *read).splitlines() == LINES
 
 
-def test_what_a_broker_missed_while_it_stood_still_it_has_when_it_is_killed_and_started_again(
+def test_paused_broker_has_everything_it_missed_after_a_kill_and_restart(
     cluster: Cluster, tools: Tools, ours: BrokerProcess, tmp_path: Path
 ) -> None:
     create(cluster, tools, "followed", OURS, OTHER, config={"min.insync.replicas": "1"})
@@ -214,7 +216,7 @@ def begin_reassignment(at: BrokerProcess, topic: str, replicas: list[int]) -> No
     assert [each.error_code for each in (answer, *answer.responses[0].partitions)] == [0, 0]
 
 
-def test_the_quorum_and_the_cluster_are_described(cluster: Cluster, tools: Tools, ours: BrokerProcess) -> None:
+def test_quorum_and_cluster_tools_describe_the_cluster(cluster: Cluster, tools: Tools, ours: BrokerProcess) -> None:
     at = ["--bootstrap-server", ours.bootstrap]
     outputs = all_of(
         ["kafka-metadata-quorum", "describe", "--status"],
@@ -238,7 +240,7 @@ def test_the_quorum_and_the_cluster_are_described(cluster: Cluster, tools: Tools
     assert "BrokerIdNotRegisteredException" in gone.err
 
 
-def test_settings_of_topics_brokers_and_loggers_are_changed_where_they_are_kept(
+def test_configs_of_topics_brokers_and_loggers_are_changed_at_the_responsible_node(
     cluster: Cluster, tools: Tools, ours: BrokerProcess
 ) -> None:
     create(cluster, tools, "configured", OURS, OTHER)
@@ -266,7 +268,7 @@ def test_settings_of_topics_brokers_and_loggers_are_changed_where_they_are_kept(
     assert "kafka.log.LogManager=DEBUG" in shown[3]
 
 
-def test_offsets_records_directories_and_replicas_are_what_they_are_at_kafkas_broker(
+def test_offsets_log_dirs_and_replicas_equal_those_at_kafkas_broker(
     cluster: Cluster, tools: Tools, ours: BrokerProcess, tmp_path: Path
 ) -> None:
     create(cluster, tools, "cut", OURS, KAFKAS, OTHER)
@@ -318,7 +320,7 @@ def replica_verification(tools: Tools, at: BrokerProcess, topic: str) -> str:
             running_tool.kill()
 
 
-def test_asked_one_after_the_other_kafkas_broker_and_ottlas_tell_the_same_of_the_cluster(cluster: Cluster) -> None:
+def test_kafkas_and_ottlas_brokers_describe_the_same_features_and_config_resources(cluster: Cluster) -> None:
     outputs = []
     for broker in cluster.brokers:
         with Client(HOST, broker.process.port, client_id="asker") as client:

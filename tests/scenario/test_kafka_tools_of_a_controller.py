@@ -31,14 +31,14 @@ def at_controller(tools: Tools, brokers: ServeProcess, tool: str, *arguments: st
     return good(tools.run(tool, "--bootstrap-controller", controller, *arguments))
 
 
-def test_the_quorum_is_one_voter_with_the_brokers_as_observers(tools: Tools, brokers: ServeProcess) -> None:
+def test_quorum_has_one_voter_with_the_brokers_as_observers(tools: Tools, brokers: ServeProcess) -> None:
     output = at_controller(tools, brokers, "kafka-metadata-quorum", "describe", "--replication")
     roles = [(line.split()[0], line.split()[-1]) for line in output.splitlines()[1:]]
     assert sorted(roles) == [("1", "Observer"), ("2", "Observer"), ("3", "Observer"), ("3000", "Leader")]
     assert "LeaderId:" in run(tools, brokers, "kafka-metadata-quorum", "describe", "--status")
 
 
-def test_features_are_told_and_changed_at_the_controller(tools: Tools, brokers: ServeProcess) -> None:
+def test_features_are_described_and_changed_through_the_controller(tools: Tools, brokers: ServeProcess) -> None:
     assert "4.4-IV2" in at_controller(tools, brokers, "kafka-features", "describe")
     at_controller(tools, brokers, "kafka-features", "downgrade", "--feature", "share.version=0")
     output = at_controller(tools, brokers, "kafka-features", "describe")
@@ -46,14 +46,14 @@ def test_features_are_told_and_changed_at_the_controller(tools: Tools, brokers: 
     assert "FinalizedVersionLevel: 0" in share
 
 
-def test_settings_are_changed_and_told_at_the_controller(tools: Tools, brokers: ServeProcess) -> None:
+def test_broker_configs_are_changed_and_described_through_the_controller(tools: Tools, brokers: ServeProcess) -> None:
     change = ("--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "log.cleaner.threads=2")
     at_controller(tools, brokers, "kafka-configs", *change)
     output = at_controller(tools, brokers, "kafka-configs", "--describe", "--entity-type", "brokers", "--entity-default")
     assert "log.cleaner.threads=2" in output
 
 
-def test_a_partition_is_moved_and_its_preferred_leader_elected(tools: Tools, brokers: ServeProcess, tmp_path: Path) -> None:
+def test_partition_is_reassigned_and_its_preferred_leader_elected(tools: Tools, brokers: ServeProcess, tmp_path: Path) -> None:
     run(tools, brokers, "kafka-topics", "--create", "--topic", "moves", "--replica-assignment", "1:2")
     plan = tmp_path / "plan.json"
     plan.write_text('{"version":1,"partitions":[{"topic":"moves","partition":0,"replicas":[3,2]}]}')
@@ -64,7 +64,7 @@ def test_a_partition_is_moved_and_its_preferred_leader_elected(tools: Tools, bro
     assert "Replicas: 3,2" in output
 
 
-def test_a_broker_that_does_not_exist_cannot_be_unregistered(tools: Tools, brokers: ServeProcess) -> None:
+def test_unknown_broker_cannot_be_unregistered(tools: Tools, brokers: ServeProcess) -> None:
     controller = brokers.start_line.split("controller on ")[1].split(")")[0]
     done = tools.run("kafka-cluster", "unregister", "--bootstrap-controller", controller, "--id", "77")
     assert "is not currently registered" in done.out + done.err

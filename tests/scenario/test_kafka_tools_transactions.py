@@ -42,7 +42,7 @@ def producers(tools: Tools, broker: RunningBroker, topic: str) -> list[dict[str,
     return table(run(tools, broker, "kafka-transactions", "describe-producers", "--topic", topic, "--partition", "0"), "ProducerId")
 
 
-def test_what_is_open_is_listed_and_described_with_its_producer(tools: Tools, broker: RunningBroker, client: Client) -> None:
+def test_open_transaction_is_listed_and_described_with_its_producer(tools: Tools, broker: RunningBroker, client: Client) -> None:
     topic_calls.create(client, "open")
     holder = Transactional(broker, "open-tx").init()
     assert holder.produce(client, 0, b"a", b"b", topic="open").error_code == 0
@@ -61,7 +61,7 @@ def test_what_is_open_is_listed_and_described_with_its_producer(tools: Tools, br
 
 
 @pytest.mark.parametrize("way", ["start offset", "producer id"])
-def test_what_hangs_is_found_and_aborted(tools: Tools, broker: RunningBroker, client: Client, way: str) -> None:
+def test_hanging_transaction_is_found_and_aborted_by_kafkas_tool(tools: Tools, broker: RunningBroker, client: Client, way: str) -> None:
     topic = f"hung-by-{way.replace(' ', '-')}"
     topic_calls.create(client, topic)
     lost = Transactional(broker, f"{topic}-tx", version=1).init()

@@ -20,7 +20,7 @@ def _kafka() -> None:
     jars_or_skip()
 
 
-def test_kafkas_own_brokers_join_replicate_stop_and_come_back(tmp_path: Path) -> None:
+def test_kafkas_brokers_join_replicate_stop_and_restart_under_ottlas_controller(tmp_path: Path) -> None:
     with running(Cluster(tmp_path / "cluster", ALL_KAFKA, controller_kind=Kind.OTTLA)) as cluster:
         cluster.create_topic("t", 3)
         cluster.broker(1).stop()
@@ -34,12 +34,12 @@ def test_kafkas_own_brokers_join_replicate_stop_and_come_back(tmp_path: Path) ->
         cluster.stop()
 
 
-def test_after_every_fault_what_was_acknowledged_stands_once_whole_and_on_all_replicas(tmp_path: Path) -> None:
+def test_acknowledged_records_are_on_all_replicas_once_after_every_fault(tmp_path: Path) -> None:
     found = run(Cluster(tmp_path / "cluster", MIXED, controller_kind=Kind.OTTLA), CLIENTS, len(EVERY), EVERY, SEED)
     assert found.good, found
 
 
-def test_a_node_that_is_broker_and_controller_changes_hands_under_load_and_goes_back(tmp_path: Path) -> None:
+def test_combined_node_is_taken_over_by_kafka_and_back_under_load(tmp_path: Path) -> None:
     """Node 1 is Ottla's, Apache Kafka's, and Ottla's again. Each takes over the cluster's metadata and controls its brokers."""
     cluster = Cluster(tmp_path / "cluster", (Kind.OTTLA, Kind.KAFKA, Kind.OTTLA), combined=True)
     found = run(cluster, CLIENTS, 4, [Fault.TAKEOVER], SEED)

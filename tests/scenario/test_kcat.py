@@ -30,7 +30,7 @@ def kcat(broker: BrokerProcess, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def test_the_list_names_the_broker_by_the_address_that_was_dialled_and_every_topic(broker: BrokerProcess) -> None:
+def test_kcat_lists_the_broker_at_the_dialled_address_and_every_topic(broker: BrokerProcess) -> None:
     kcat(broker, "-P", "-t", "listed", stdin="x\n")
     listing = json.loads(kcat(broker, "-L", "-J"))
     assert [node["name"] for node in listing["brokers"]] == [broker.bootstrap]

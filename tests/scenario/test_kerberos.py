@@ -77,7 +77,7 @@ def tickets_of(realm: Realm, user: str) -> dict[str, str]:
     return {"KRB5_CLIENT_KTNAME": str(realm.keytab(user)), "KRB5CCNAME": realm.tickets(user)}
 
 
-async def test_aiokafka_comes_in_and_a_rule_says_who_it_is(realm: Realm, broker: InProcessBroker) -> None:
+async def test_aiokafka_authenticates_by_kerberos_and_a_rule_maps_its_principal(realm: Realm, broker: InProcessBroker) -> None:
     common = {"bootstrap_servers": bootstrap(broker), "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
     before = broker.topics.end_offset("t")
     with in_environment(tickets_of(realm, "cleo/admin")):
@@ -140,7 +140,7 @@ def test_the_java_client_authenticates_with_a_keytab(realm: Realm, broker: InPro
     assert broker.topics.end_offset("t") == before + 1
 
 
-def test_the_tools_and_the_audit_come_in(realm: Realm, broker: InProcessBroker, tmp_path: Path) -> None:
+def test_command_line_tools_and_audit_authenticate_by_kerberos(realm: Realm, broker: InProcessBroker, tmp_path: Path) -> None:
     lines = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
     by_key = {**lines, "sasl.jaas.config": realm.jaas("ann")}
 
@@ -170,7 +170,7 @@ def test_the_tools_and_the_audit_come_in(realm: Realm, broker: InProcessBroker, 
             assert [topic.name for topic in client.call(MetadataRequest(None), 1).topics] == ["t"]
 
 
-async def test_a_node_comes_in_and_nobody_else_waits_while_the_kdc_is_silent(realm: Realm, broker: InProcessBroker) -> None:
+async def test_node_authenticates_by_kerberos_and_a_silent_kdc_blocks_no_other_connection(realm: Realm, broker: InProcessBroker) -> None:
     given = {
         "listener.name.a.sasl.enabled.mechanisms": "GSSAPI",
         "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(BROKER),

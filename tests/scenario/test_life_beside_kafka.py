@@ -90,7 +90,7 @@ async def beside(tmp_path: Path) -> AsyncIterator[Beside]:
         made.driver.stop()
 
 
-async def test_a_broker_is_seen_while_it_beats_and_its_successor_after_it_is_silent_or_let_go(
+async def test_broker_is_visible_while_it_sends_heartbeats_and_its_successor_after_its_session_ends(
     beside: Beside, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = beside.broker(1, 19_001), beside.broker(2, 19_002)

@@ -60,7 +60,7 @@ def produce_with_aiokafka(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("produce", [produce_with_confluent, produce_with_aiokafka])
-def test_with_idempotence_each_record_is_there_once_and_in_order(tmp_path: Path, produce: object) -> None:
+def test_idempotent_producer_stores_each_record_once_in_order_despite_lost_acks(tmp_path: Path, produce: object) -> None:
     settings = {"log.flush.interval.messages": "1"}
     with RunningBroker(tmp_path / "data", settings, faults=["drop-ack:api=Produce,share=0.1,seed=7"]) as running:
         assert callable(produce)

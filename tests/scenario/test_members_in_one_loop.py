@@ -59,7 +59,7 @@ async def produce(cluster: BrokerCluster, node: int, batch: bytes, topic: str = 
 
 
 @played_by(in_a_cluster)
-async def test_a_retry_has_its_first_offset_from_the_next_leader_and_all_logs_end_up_equal(cluster: BrokerCluster) -> None:
+async def test_new_leader_answers_a_retry_with_its_first_offset_and_all_logs_converge(cluster: BrokerCluster) -> None:
     await create(cluster)
     ids = await producer_ids(cluster, 2)
     sent = [batch_of(b"%d" % n, ids.producer_id, ids.producer_epoch, n) for n in range(3)]
@@ -77,7 +77,7 @@ async def test_a_retry_has_its_first_offset_from_the_next_leader_and_all_logs_en
 
 
 @played_by(in_a_cluster)
-async def test_a_member_tells_of_all_features_that_the_cluster_has_as_kafkas_brokers_do(cluster: BrokerCluster) -> None:
+async def test_cluster_broker_lists_all_finalized_features_like_kafkas_brokers(cluster: BrokerCluster) -> None:
     leader = cluster.controller.quorum.leader
     leader.append_kraft_version(leader.epoch, 1)
     cluster.controller.write(FeatureLevelRecord("share.version", 1))
@@ -90,7 +90,7 @@ async def test_a_member_tells_of_all_features_that_the_cluster_has_as_kafkas_bro
 
 
 @played_by(in_a_cluster)
-async def test_nothing_of_a_member_outlives_its_crash(cluster: BrokerCluster) -> None:
+async def test_crashed_cluster_broker_leaves_no_activity(cluster: BrokerCluster) -> None:
     await create(cluster)
     await produce(cluster, 1, batch_of(b"x"))
     await cluster.pass_ms(5_000)
@@ -105,7 +105,7 @@ async def test_nothing_of_a_member_outlives_its_crash(cluster: BrokerCluster) ->
 
 
 @played_by(in_a_cluster)
-async def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_at_once_to_come_again(cluster: BrokerCluster) -> None:
+async def test_producer_id_request_without_a_controller_gets_coordinator_load_in_progress_at_once(cluster: BrokerCluster) -> None:
     cluster.controller.node.stop()
     began_ms = cluster.clock.mono_ms()
     for request in (InitProducerIdRequest(None, 60_000), InitProducerIdRequest(None, 60_000)):
@@ -115,7 +115,7 @@ async def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_
     assert (await producer_ids(cluster, 1)).producer_epoch == 0
 
 
-def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+def test_isolated_broker_logs_its_isolation_at_growing_intervals(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.broker")
 
     async def body(cluster: BrokerCluster) -> None:
@@ -136,7 +136,7 @@ def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest
     in_a_cluster(body)
 
 
-def test_a_heartbeat_may_be_answered_for_half_of_the_session_before_it_is_sent_again() -> None:
+def test_unanswered_heartbeat_is_repeated_only_after_half_of_the_session_timeout() -> None:
     held: list[BrokerHeartbeatRequest] = []
 
     async def body(cluster: BrokerCluster) -> None:
@@ -164,7 +164,7 @@ def test_a_heartbeat_may_be_answered_for_half_of_the_session_before_it_is_sent_a
 
 
 @played_by(in_a_cluster)
-async def test_a_member_that_has_caught_up_says_that_it_takes_new_replicas(cluster: BrokerCluster) -> None:
+async def test_caught_up_broker_reports_no_cordoned_directories(cluster: BrokerCluster) -> None:
     beats = [request for request in cluster.controller.requests if isinstance(request, BrokerHeartbeatRequest) and request.broker_id == 1]
     assert (beats[0].cordoned_log_dirs, beats[-1].cordoned_log_dirs) == (None, [])
 
@@ -176,7 +176,7 @@ async def fetch(cluster: BrokerCluster, node: int, offset: int, rack: str = "") 
 
 
 @played_by(in_a_cluster, replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
-async def test_a_consumer_reads_from_the_follower_in_its_rack_where_the_leader_sends_it(cluster: BrokerCluster) -> None:
+async def test_consumer_is_redirected_to_the_follower_in_its_rack(cluster: BrokerCluster) -> None:
     await create(cluster)
     await produce(cluster, 1, batch_of(b"x"))
     await cluster.pass_ms(1_000)
@@ -192,7 +192,7 @@ async def delete_before(cluster: BrokerCluster, offset: int, timeout_ms: int = 3
 
 
 @played_by(in_a_cluster)
-async def test_records_are_deleted_once_every_replica_in_the_cluster_has_deleted_them(cluster: BrokerCluster) -> None:
+async def test_delete_records_completes_when_every_live_replica_has_deleted_them(cluster: BrokerCluster) -> None:
     await create(cluster)
     for n in range(3):
         await produce(cluster, 1, batch_of(b"%d" % n))
@@ -205,7 +205,7 @@ async def test_records_are_deleted_once_every_replica_in_the_cluster_has_deleted
     assert (await delete_before(cluster, 3)).low_watermark == 3
 
 
-def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is_committed() -> None:
+def test_new_leader_returns_no_latest_offset_before_its_epoch_is_committed() -> None:
     async def newest(cluster: BrokerCluster) -> tuple[int, int]:
         topic = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST)])
         answer = (await cluster.ask(2, ListOffsetsRequest(-1, 0, [topic]), 5)).topics[0].partitions[0]
@@ -230,7 +230,9 @@ def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
 @played_by(in_a_cluster, replica_fetch_max_bytes="35000")
-async def test_a_throttled_replica_catches_up_at_that_rate_and_one_in_sync_is_not_delayed(cluster: BrokerCluster, side: str) -> None:
+async def test_throttled_replica_catches_up_at_the_configured_rate_and_in_sync_replicas_are_not_delayed(
+    cluster: BrokerCluster, side: str
+) -> None:
     await create(cluster)
     cluster.controller.configure(ResourceType.TOPIC, "t", **{f"{side}_replication_throttled_replicas": "*"})
     cluster.controller.configure(ResourceType.BROKER, "", **{f"{side}_replication_throttled_rate": "10000"})
@@ -248,7 +250,7 @@ async def test_a_throttled_replica_catches_up_at_that_rate_and_one_in_sync_is_no
 
 
 @played_by(in_a_cluster, replica_fetch_max_bytes="35000", replication_quota_window_num="2", replication_quota_window_size_seconds="30")
-async def test_a_throttles_rate_is_measured_over_the_windows_that_are_set(cluster: BrokerCluster) -> None:
+async def test_replication_throttle_rate_is_measured_over_the_configured_windows(cluster: BrokerCluster) -> None:
     await create(cluster)
     cluster.controller.configure(ResourceType.TOPIC, "t", leader_replication_throttled_replicas="*")
     cluster.controller.configure(ResourceType.BROKER, "", leader_replication_throttled_rate="1")

@@ -54,7 +54,7 @@ def registrations(cluster: BrokerCluster, node: int) -> list[BrokerRegistrationR
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_after_a_crash(cluster: BrokerCluster) -> None:
+async def test_broker_reports_its_previous_epoch_after_a_clean_stop_and_none_after_a_crash(cluster: BrokerCluster) -> None:
     """KIP-966 and KAFKA-15581, scenario 35: by its previous broker epoch the controller knows which replicas in the ELR may have lost
     records."""
     await create(cluster, 1, 2, 3)
@@ -71,7 +71,7 @@ async def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_a
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_let_go(cluster: BrokerCluster) -> None:
+async def test_stopping_broker_serves_and_follows_metadata_until_the_controller_agrees(cluster: BrokerCluster) -> None:
     """KAFKA-14296 and KAFKA-13858, scenario 37: it gives up its leaderships, follows the new leaders, and may stop when all have seen
     that."""
     await create(cluster, 1, 2, 3)
@@ -95,7 +95,7 @@ async def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_that_is_to_stop_while_no_controller_is_there_serves_on_until_one_is_back(cluster: BrokerCluster) -> None:
+async def test_stopping_broker_without_a_controller_serves_until_one_is_available(cluster: BrokerCluster) -> None:
     """Scenario 39: a broker has to stop while there is no controller."""
     await create(cluster, 1, 2, 3)
     cluster.controller.node.stop()
@@ -115,7 +115,7 @@ async def test_a_broker_that_is_to_stop_while_no_controller_is_there_serves_on_u
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now(cluster: BrokerCluster) -> None:
+async def test_broker_that_lost_its_disk_reports_its_replicas_new_directory(cluster: BrokerCluster) -> None:
     """KIP-858, scenarios 19 and 36: a replica in a directory that the controller does not know could never lead."""
     await create(cluster, 1, 2, 3)
     await produce(cluster, 1, b"a")
@@ -133,7 +133,7 @@ async def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now(clus
 
 
 @played_by(in_a_cluster)
-async def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads(cluster: BrokerCluster) -> None:
+async def test_broker_exits_when_its_disk_rejects_a_write_and_another_leads(cluster: BrokerCluster) -> None:
     """Otherwise its partitions would have a leader that rejects all writes, for as long as it sends heartbeats."""
     await create(cluster, 1, 2, 3)
     member = cluster.members[1]

@@ -56,7 +56,7 @@ def print_seconds(name: str, seconds: Sequence[float]) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
-def test_a_module_starts_it_and_a_client_produces_and_consumes(module: Module) -> None:
+def test_testcontainers_module_starts_the_image_and_a_client_produces_and_consumes(module: Module) -> None:
     try:
         module.language.ensure_built()
     except ToolchainMissing as missing:
@@ -130,7 +130,7 @@ def through(client: dict[str, Any], topic: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("path", COMPOSE_FILES, ids=lambda path: path.stem)
-def test_a_compose_file_comes_up_healthy_and_its_services_end_well(path: Path, tmp_path: Path) -> None:
+def test_compose_file_becomes_healthy_and_its_services_exit_successfully(path: Path, tmp_path: Path) -> None:
     command = compose_command()
     if command is None:
         pytest.skip("neither docker compose nor docker-compose is installed")

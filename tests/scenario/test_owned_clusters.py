@@ -33,7 +33,7 @@ async def produce(cluster: OwnedCluster, node: int, value: bytes, topic: str = "
 
 
 @played_by(in_an_owned_cluster)
-async def test_what_is_acknowledged_by_all_is_on_every_member(cluster: OwnedCluster) -> None:
+async def test_record_acknowledged_with_acks_all_is_on_every_cluster_broker(cluster: OwnedCluster) -> None:
     await create(cluster)
     leader = cluster.controller_host.partition("t").leader
     answers = [await produce(cluster, leader, bytes([n])) for n in range(3)]
@@ -41,7 +41,7 @@ async def test_what_is_acknowledged_by_all_is_on_every_member(cluster: OwnedClus
     assert len({member.records_of("t") for member in cluster.members.values()}) == 1
 
 
-def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cordoned_broker_gets_no_new_replica_until_it_is_uncordoned(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)  # the brokers' disks are in memory
 
@@ -68,7 +68,7 @@ def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more
 
 
 @pytest.mark.parametrize("release", ["3.3", "3.6", "3.7", "3.9", "4.0", None])
-def test_a_leader_that_dies_is_missed_and_another_leads_with_all_that_was_acknowledged(release: str | None) -> None:
+def test_crashed_leader_is_replaced_by_one_with_every_acknowledged_record(release: str | None) -> None:
     async def body(cluster: OwnedCluster) -> None:
         await create(cluster)
         leader = cluster.controller_host.partition("t").leader
@@ -86,7 +86,7 @@ def test_a_leader_that_dies_is_missed_and_another_leads_with_all_that_was_acknow
 
 
 @played_by(run_owned, 3, release="3.6")
-async def test_a_cluster_is_raised_to_the_newest_level_while_it_serves(cluster: OwnedCluster) -> None:
+async def test_cluster_is_upgraded_to_the_newest_feature_levels_while_it_serves(cluster: OwnedCluster) -> None:
     await create(cluster)
     update = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 30), FeatureUpdateKey(ELR_VERSION, 1)])
     answer = await cluster.ask(1, update)

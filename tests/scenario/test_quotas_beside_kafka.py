@@ -66,14 +66,14 @@ STEPS = (
 )
 
 
-def test_kafka_configs_sets_and_tells_the_same_quotas(tools: Tools, brokers: tuple[Bootstrap, Bootstrap]) -> None:
+def test_kafka_configs_sets_and_describes_the_same_quotas_as_at_kafka(tools: Tools, brokers: tuple[Bootstrap, Bootstrap]) -> None:
     for step in STEPS:
         kafkas, ours = (sorted(run(tools, broker, "kafka-configs", *step).splitlines()) for broker in brokers)
         assert kafkas == ours, step
     assert ours == ["Quota configs for user-principal 'alice', the default client-id are producer_byte_rate=5.0"]
 
 
-def test_kafka_configs_refuses_the_same_quotas(tools: Tools, brokers: tuple[Bootstrap, Bootstrap]) -> None:
+def test_kafka_configs_rejects_the_same_quotas_as_at_kafka(tools: Tools, brokers: tuple[Bootstrap, Bootstrap]) -> None:
     for wrong in ("producer_byte_rate=0", "consumer_byte_rate=1.5"):
         kafkas, ours = (refused(tools, broker, "kafka-configs", "--alter", *ALICE, "--add-config", wrong) for broker in brokers)
         assert _reason(kafkas) == _reason(ours)
@@ -158,7 +158,7 @@ def throttled(broker: Bootstrap) -> list[int]:
     return waits
 
 
-def test_the_same_load_has_to_wait_as_long(brokers: tuple[Bootstrap, Bootstrap]) -> None:
+def test_same_load_is_throttled_as_long_as_at_kafka(brokers: tuple[Bootstrap, Bootstrap]) -> None:
     kafkas, ours = map(throttled, brokers)
     assert kafkas[:3] == ours[:3]
     assert min(ours) > 0

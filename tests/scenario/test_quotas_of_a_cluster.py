@@ -25,7 +25,7 @@ async def set_quota(cluster: OwnedCluster, target: Target, **values: float | Non
 
 
 @played_by(in_an_owned_cluster, size=2)
-async def test_the_controller_charges_for_partitions_and_the_broker_reads_no_more(cluster: OwnedCluster) -> None:
+async def test_topic_creation_at_any_broker_is_charged_to_the_quota_at_the_controller(cluster: OwnedCluster) -> None:
     await set_quota(cluster, ANYBODY, controller_mutation_rate=1.0)
     for node in (1, 2):
         response = await cluster.ask(node, DescribeClientQuotasRequest())

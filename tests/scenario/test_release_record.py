@@ -11,7 +11,7 @@ from client_compat.kafka.release_record import record
 from ottla.broker.releases.table import table_of
 
 
-def test_a_real_broker_answers_what_its_table_says(tmp_path: Path) -> None:
+def test_recording_a_real_broker_gives_its_stored_release_table(tmp_path: Path) -> None:
     table = table_of("3.9")
     try:
         recorded = record(table.version, tmp_path)

@@ -35,7 +35,7 @@ async def list_offsets(cluster: Cluster, node: int, timestamp: int, version: int
 
 
 @played_by(run)
-async def test_a_follower_has_byte_for_byte_what_its_leader_has_and_acks_all_waits_for_that(cluster: Cluster) -> None:
+async def test_follower_log_equals_the_leaders_byte_for_byte_and_acks_all_waits_for_it(cluster: Cluster) -> None:
     await cluster.elect(1)
     answer = await cluster.produce(1, b"a", b"b", acks=-1)
     await cluster.pass_time(1_000)
@@ -46,7 +46,7 @@ async def test_a_follower_has_byte_for_byte_what_its_leader_has_and_acks_all_wai
 
 
 @played_by(run)
-async def test_acks_all_is_not_answered_without_the_follower_and_times_out(cluster: Cluster) -> None:
+async def test_acks_all_without_the_follower_times_out(cluster: Cluster) -> None:
     await cluster.elect(1)
     await cluster[2].crash()
     answer = await cluster.produce(1, b"a", acks=-1)
@@ -58,7 +58,7 @@ async def test_acks_all_is_not_answered_without_the_follower_and_times_out(clust
 
 
 @played_by(run)
-async def test_a_follower_reaches_a_leader_that_was_away_and_one_that_has_moved(cluster: Cluster) -> None:
+async def test_follower_fetches_from_a_leader_that_was_unreachable_or_has_moved(cluster: Cluster) -> None:
     cluster.unreachable.add(1)
     await cluster.elect(1)
     await cluster.produce(1, b"a")
@@ -78,7 +78,7 @@ async def test_a_follower_reaches_a_leader_that_was_away_and_one_that_has_moved(
 
 
 @played_by(run)
-async def test_a_follower_that_restarts_does_not_cut_what_it_has_above_its_high_watermark(cluster: Cluster) -> None:
+async def test_restarted_follower_does_not_truncate_records_above_its_high_watermark(cluster: Cluster) -> None:
     """KIP-101, scenario 1: the last records were acknowledged, and the restarted follower itself becomes the next leader."""
     await cluster.elect(1)
     answer = await cluster.produce(1, b"a", acks=-1)
@@ -93,7 +93,7 @@ async def test_a_follower_that_restarts_does_not_cut_what_it_has_above_its_high_
 
 
 @played_by(run)
-async def test_the_high_watermark_of_a_restarted_broker_is_the_checkpoints(cluster: Cluster) -> None:
+async def test_restarted_brokers_high_watermark_is_the_checkpointed_one(cluster: Cluster) -> None:
     await cluster.elect(1)
     for value in (b"a", b"b"):
         await cluster.produce(1, value)
@@ -108,7 +108,7 @@ async def test_the_high_watermark_of_a_restarted_broker_is_the_checkpoints(clust
 
 
 @played_by(run)
-async def test_two_logs_that_went_apart_are_one_again_after_a_power_cut_of_both(cluster: Cluster) -> None:
+async def test_two_diverged_logs_converge_after_both_brokers_lost_power(cluster: Cluster) -> None:
     """KIP-101, scenario 2: each of both brokers has led once and loses its unsynced records."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
@@ -133,7 +133,7 @@ async def test_two_logs_that_went_apart_are_one_again_after_a_power_cut_of_both(
 
 
 @played_by(run)
-async def test_a_log_of_epochs_that_its_leader_never_saw_is_cut_in_several_rounds(cluster: Cluster) -> None:
+async def test_log_with_epochs_unknown_to_the_leader_is_truncated_in_several_rounds(cluster: Cluster) -> None:
     """KIP-279, scenario 3 (KAFKA-6361): fast unclean elections give a follower epochs that its leader never saw."""
     cluster.unreachable.update((1, 2))
     for leader, other in ((1, 2), (2, 1), (1, 2), (2, 1), (1, 2)):
@@ -150,7 +150,7 @@ async def test_a_log_of_epochs_that_its_leader_never_saw_is_cut_in_several_round
 
 
 @played_by(run)
-async def test_a_new_epoch_of_the_same_leader_is_followed_anew(cluster: Cluster) -> None:
+async def test_follower_truncates_and_fetches_again_for_a_new_epoch_of_the_same_leader(cluster: Cluster) -> None:
     """KAFKA-7164, scenario 4: the follower compares its log with the leader's again."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
@@ -163,7 +163,7 @@ async def test_a_new_epoch_of_the_same_leader_is_followed_anew(cluster: Cluster)
 
 
 @played_by(run)
-async def test_the_epoch_of_a_leader_that_wrote_nothing_is_known(cluster: Cluster) -> None:
+async def test_epoch_of_a_leader_without_records_is_known_to_followers(cluster: Cluster) -> None:
     """KAFKA-7415, scenario 6, and KAFKA-10706, scenario 5: the follower learns where the epoch ended, and one without it does not loop."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
@@ -181,7 +181,7 @@ async def test_the_epoch_of_a_leader_that_wrote_nothing_is_known(cluster: Cluste
 
 
 @played_by(run)
-async def test_a_follower_that_is_far_behind_the_log_start_begins_there(cluster: Cluster) -> None:
+async def test_follower_behind_the_leaders_log_start_restarts_there(cluster: Cluster) -> None:
     """Scenario 16: retention has deleted the next records; the epochs begin at the new start."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
@@ -214,7 +214,7 @@ async def test_a_new_replica_of_a_log_that_begins_inside_a_batch_has_the_whole_b
 
 
 @played_by(run)
-async def test_an_unclean_election_takes_what_only_the_others_had_and_their_high_watermark(cluster: Cluster) -> None:
+async def test_unclean_election_truncates_the_others_logs_and_high_watermarks(cluster: Cluster) -> None:
     """Scenario 15: followers truncate to the new leader's log, and its high watermark counts."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
@@ -236,7 +236,7 @@ async def test_an_unclean_election_takes_what_only_the_others_had_and_their_high
 
 
 @played_by(run)
-async def test_a_retry_is_answered_by_the_next_leader_with_the_offsets_that_it_had(cluster: Cluster) -> None:
+async def test_new_leader_answers_a_retry_with_the_original_offsets(cluster: Cluster) -> None:
     """Scenario 14: a follower has its leader's producer state, also after a truncation."""
     ours = {"producer_id": 9, "producer_epoch": 0}
     await cluster.elect(1)
@@ -263,7 +263,7 @@ async def test_a_retry_is_answered_by_the_next_leader_with_the_offsets_that_it_h
 
 
 @played_by(run)
-async def test_a_follower_that_knows_the_new_epoch_first_asks_again(cluster: Cluster) -> None:
+async def test_follower_that_learns_a_new_epoch_before_the_leader_retries_its_fetch(cluster: Cluster) -> None:
     """KAFKA-14078, scenario 26: the fetch gets NOT_LEADER_OR_FOLLOWER, because the leader does not know its election yet."""
     await cluster.elect(1, notified=(2,))
     await cluster.pass_time(2_000)
@@ -278,7 +278,7 @@ async def test_a_follower_that_knows_the_new_epoch_first_asks_again(cluster: Clu
 
 @pytest.mark.parametrize("version", [12, 15, 17])
 @played_by(run)
-async def test_only_the_leader_serves_a_follower_and_an_epoch_is_checked_before_that(cluster: Cluster, version: int) -> None:
+async def test_only_the_leader_serves_a_follower_and_the_epoch_is_checked_first(cluster: Cluster, version: int) -> None:
     await cluster.elect(1)
     assert (await cluster.fetch(2, 0, replica=1, version=version)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     fenced = await cluster.fetch(2, 0, replica=1, version=version, current_leader_epoch=0)
@@ -287,7 +287,7 @@ async def test_only_the_leader_serves_a_follower_and_an_epoch_is_checked_before_
 
 
 @played_by(run)
-async def test_a_fetch_that_diverges_tells_the_leader_nothing_and_one_out_of_range_does_not_diverge(cluster: Cluster) -> None:
+async def test_diverging_fetch_is_no_follower_progress_and_an_out_of_range_fetch_does_not_diverge(cluster: Cluster) -> None:
     """KAFKA-13141, scenario 8: a diverging fetch is no progress of the follower. KAFKA-12996, scenario 7: a fetch below the log's start
     restarts there."""
     await cluster[2].crash()
@@ -306,7 +306,7 @@ async def test_a_fetch_that_diverges_tells_the_leader_nothing_and_one_out_of_ran
 
 
 @played_by(run)
-async def test_an_incarnation_that_has_been_replaced_is_not_served(cluster: Cluster) -> None:
+async def test_fetch_of_a_replaced_incarnation_is_rejected(cluster: Cluster) -> None:
     """KIP-903, scenario 19: the leader rejects fetches with an old broker epoch."""
     await cluster[2].crash()
     await cluster.elect(1)
@@ -320,7 +320,7 @@ async def test_an_incarnation_that_has_been_replaced_is_not_served(cluster: Clus
 
 
 @played_by(run)
-async def test_who_lags_leaves_the_in_sync_set_and_joins_it_again_when_it_has_all(cluster: Cluster) -> None:
+async def test_lagging_follower_leaves_the_isr_and_rejoins_when_it_has_caught_up(cluster: Cluster) -> None:
     """Scenario 33, and KAFKA-13091, scenario 21: the high watermark advances when the controller has agreed."""
     await cluster.elect(1)
     await cluster.pass_time(1_000)
@@ -341,7 +341,7 @@ async def test_who_lags_leaves_the_in_sync_set_and_joins_it_again_when_it_has_al
 
 
 @played_by(run)
-async def test_an_idle_partition_keeps_its_in_sync_set(cluster: Cluster) -> None:
+async def test_idle_partition_keeps_its_isr(cluster: Cluster) -> None:
     """Scenario 32: without writes, fetches of caught-up followers keep them in the ISR."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
@@ -350,7 +350,7 @@ async def test_an_idle_partition_keeps_its_in_sync_set(cluster: Cluster) -> None
 
 
 @played_by(run)
-async def test_a_leader_that_slept_through_an_election_fails_what_waits_and_cuts_its_log(cluster: Cluster) -> None:
+async def test_leader_paused_during_an_election_fails_pending_requests_and_truncates_its_log(cluster: Cluster) -> None:
     """Scenario 31: the leader is paused during the election, and resumes with pending requests and records of its old epoch."""
     await cluster.elect(1)
     cluster.unreachable.add(1)
@@ -368,7 +368,7 @@ async def test_a_leader_that_slept_through_an_election_fails_what_waits_and_cuts
 
 
 @played_by(run, nodes=(1, 2, 3), config=LogConfig(min_insync_replicas=2))
-async def test_too_few_in_sync_refuse_acks_all_alone(cluster: Cluster) -> None:
+async def test_too_small_an_isr_rejects_only_acks_all(cluster: Cluster) -> None:
     """Scenario 70: the rest of the ISR is cut off."""
     for node in (2, 3):
         await cluster[node].crash()
@@ -383,7 +383,7 @@ async def test_too_few_in_sync_refuse_acks_all_alone(cluster: Cluster) -> None:
 
 
 @played_by(run)
-async def test_a_consumer_reads_committed_records_of_any_replica_and_before_version_11_of_the_leader_alone(cluster: Cluster) -> None:
+async def test_consumer_reads_committed_records_from_any_replica_but_before_version_11_only_from_the_leader(cluster: Cluster) -> None:
     """KIP-392; KAFKA-9835 and KAFKA-9838, scenario 13: a read never passes the high watermark."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
@@ -399,7 +399,7 @@ async def test_a_consumer_reads_committed_records_of_any_replica_and_before_vers
 
 
 @played_by(run, nodes=(1, 2, 3))
-async def test_a_consumer_of_another_rack_is_sent_to_the_follower_there_that_has_what_it_asks_for(cluster: Cluster) -> None:
+async def test_consumer_in_another_rack_is_redirected_to_the_follower_there_that_has_its_offset(cluster: Cluster) -> None:
     """KIP-392: the leader names a follower in the consumer's rack as preferred read replica if it has the fetch offset."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
@@ -418,7 +418,7 @@ async def test_a_consumer_of_another_rack_is_sent_to_the_follower_there_that_has
 
 
 @played_by(run)
-async def test_a_consumer_that_waits_at_a_follower_is_answered_when_that_hears_of_the_commit(cluster: Cluster) -> None:
+async def test_consumer_waiting_at_a_follower_is_answered_when_the_follower_learns_of_the_commit(cluster: Cluster) -> None:
     await cluster.elect(1)
     await cluster.pass_time(600)
     topics = [FetchTopic(TOPIC, TOPIC_ID, [FetchPartition(0, partition_max_bytes=1 << 20)])]
@@ -429,7 +429,7 @@ async def test_a_consumer_that_waits_at_a_follower_is_answered_when_that_hears_o
 
 
 @played_by(run)
-async def test_until_a_new_leader_knows_what_is_committed_it_tells_no_end(cluster: Cluster) -> None:
+async def test_new_leader_answers_offset_not_available_until_it_knows_the_committed_end(cluster: Cluster) -> None:
     """KIP-207: until its high watermark has reached its epoch's start, a new leader answers ListOffsets with OFFSET_NOT_AVAILABLE (before
     version 5 LEADER_NOT_AVAILABLE)."""
     await cluster.elect(1)
@@ -451,7 +451,7 @@ async def test_until_a_new_leader_knows_what_is_committed_it_tells_no_end(cluste
 
 
 @played_by(run)
-async def test_records_are_deleted_when_the_followers_have_deleted_them_or_the_time_is_up(cluster: Cluster) -> None:
+async def test_delete_records_waits_for_the_followers_or_times_out(cluster: Cluster) -> None:
     await cluster.elect(1)
     await cluster.produce(1, b"a", b"b")
     await cluster.pass_time(1_000)

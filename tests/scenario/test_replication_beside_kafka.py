@@ -77,7 +77,7 @@ def leaders(cluster: Cluster, node: Node, topic: str) -> set[int]:
     return {one.leader_id for each in cluster.seen_by(node).topics if each.name == topic for one in each.partitions}
 
 
-def test_what_was_acknowledged_survives_a_rolling_restart_and_leaders_are_back_where_they_were(cluster: Cluster) -> None:
+def test_acknowledged_records_survive_a_rolling_restart_and_preferred_leaders_return(cluster: Cluster) -> None:
     """Scenario 38: all brokers are restarted one after the other under load."""
     with loaded(cluster, "rolling") as served:
         for broker in cluster.brokers:
@@ -88,7 +88,7 @@ def test_what_was_acknowledged_survives_a_rolling_restart_and_leaders_are_back_w
     nothing_is_lost(cluster, "rolling")
 
 
-def test_a_tail_that_only_its_leader_had_is_cut_and_what_was_acknowledged_is_not(cluster: Cluster) -> None:
+def test_tail_that_only_a_leader_had_is_truncated_and_acknowledged_records_are_kept(cluster: Cluster) -> None:
     """KIP-101, scenarios 1 and 2: each broker in turn appends records that its followers do not get, is killed, and restarts."""
     with loaded(cluster, "tails") as served:
         for broker in cluster.brokers:
@@ -98,7 +98,7 @@ def test_a_tail_that_only_its_leader_had_is_cut_and_what_was_acknowledged_is_not
     nothing_is_lost(cluster, "tails")
 
 
-def test_a_broker_that_stood_still_for_longer_than_its_session_wakes_up_fenced_and_comes_back(cluster: Cluster) -> None:
+def test_broker_paused_longer_than_its_session_resumes_fenced_and_rejoins(cluster: Cluster) -> None:
     """KIP-841, scenarios 18 and 31: others lead its partitions, and its fetches do not bring it back into the ISR while it is fenced."""
     with loaded(cluster, "asleep") as served:
         for broker in cluster.brokers:
@@ -112,7 +112,7 @@ def test_a_broker_that_stood_still_for_longer_than_its_session_wakes_up_fenced_a
 
 
 @pytest.mark.parametrize("node", [1, 3], ids=["kafka", "ottla"])
-def test_a_broker_that_comes_back_with_an_empty_disk_is_in_sync_only_with_everything_and_leads_again(cluster: Cluster, node: int) -> None:
+def test_broker_restarted_with_an_empty_disk_is_in_sync_only_with_every_record_and_leads_again(cluster: Cluster, node: int) -> None:
     """KIP-903 and KIP-858, scenario 19: its directory also has a new id."""
     topic, broker = f"empty-{node}", cluster.broker(node)
     with loaded(cluster, topic) as served:
@@ -125,7 +125,7 @@ def test_a_broker_that_comes_back_with_an_empty_disk_is_in_sync_only_with_everyt
     nothing_is_lost(cluster, topic)
 
 
-def test_who_stopped_cleanly_before_the_last_replica_was_killed_may_lead_and_lacks_nothing(cluster: Cluster) -> None:
+def test_broker_stopped_cleanly_before_the_last_replica_was_killed_may_lead_and_lacks_nothing(cluster: Cluster) -> None:
     """KIP-966, scenario 34: one is stopped, then another, and the last one is killed; the second is the first to restart."""
     with loaded(cluster, "standing"):
         pass

@@ -34,7 +34,7 @@ def send(client: Client, number: int) -> PartitionProduceResponse:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_five_batches_whose_answers_were_not_read_are_recognized_after_a_restart(tmp_path: Path, number: signal.Signals) -> None:
+def test_five_batches_with_unread_responses_are_deduplicated_after_a_restart(tmp_path: Path, number: signal.Signals) -> None:
     with ServeProcess(tmp_path / "data") as running:
         with running.client() as watcher, running.client() as producer:
             create(watcher, "t")

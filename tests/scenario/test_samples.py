@@ -49,7 +49,7 @@ def verify(client: str, role: Role, scenarios: list[str], mistake: str | None = 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("client", CLIENTS_OF_ALL_ROLES)
-def test_a_right_program_outlives_lost_acks_and_a_kill(client: str, role: Role) -> None:
+def test_correct_sample_holds_under_lost_acks_and_a_crash(client: str, role: Role) -> None:
     report = verify(client, role, ["lost-ack", "crash-restart"])
     assert {name: (each["standing"], each["breaches"]) for name, each in report.items()} == {
         name: ("held", []) for name in ("calm", "lost-ack", "crash-restart")
@@ -57,7 +57,7 @@ def test_a_right_program_outlives_lost_acks_and_a_kill(client: str, role: Role) 
 
 
 @pytest.mark.parametrize(("client", "role"), [("confluent-kafka", "producer"), ("aiokafka", "stream"), ("kafka-python", "consumer")])
-def test_a_right_program_outlives_its_leader_and_a_zombie(client: str, role: Role) -> None:
+def test_correct_sample_holds_under_a_killed_leader_and_a_zombie_leader(client: str, role: Role) -> None:
     report = verify(client, role, ["leader-killed-before-ack", "zombie-leader"])
     assert {name: (each["standing"], each["breaches"]) for name, each in report.items()} == {
         name: ("held", []) for name in ("calm", "leader-killed-before-ack", "zombie-leader")
@@ -72,7 +72,7 @@ def test_a_right_program_outlives_its_leader_and_a_zombie(client: str, role: Rol
     ],
     ids=[mistake.name for mistake in MISTAKES],
 )
-def test_a_mistake_breaks_what_the_table_says_where_it_says(mistake: Mistake, client: str) -> None:
+def test_sample_mistake_breaks_the_listed_guarantee_in_the_listed_scenario(mistake: Mistake, client: str) -> None:
     report = verify(client, mistake.role, ["lost-ack" if mistake.scenario == "calm" else mistake.scenario], mistake.name)
     assert mistake.breaks in {breach["guarantee"] for breach in report[mistake.scenario]["breaches"]}
 
@@ -84,7 +84,7 @@ def test_a_mistake_breaks_what_the_table_says_where_it_says(mistake: Mistake, cl
         (JAVA, ["poison-record", "leader-moved"]),
     ],
 )
-def test_a_right_worker_of_a_share_group_loses_nothing(client: str, names: list[str]) -> None:
+def test_correct_share_group_sample_holds_in_its_scenarios(client: str, names: list[str]) -> None:
     if client == JAVA:
         jars_or_skip()
     report = verify(client, "share-consumer", names)
@@ -94,6 +94,6 @@ def test_a_right_worker_of_a_share_group_loses_nothing(client: str, names: list[
 
 
 @pytest.mark.parametrize(("client", "role"), [*product(CLIENTS_OF_ALL_ROLES, ROLES), ("confluent-kafka", "share-consumer")])
-def test_a_program_knows_the_mistakes_of_its_role_and_no_others(client: str, role: Role) -> None:
+def test_sample_offers_exactly_the_mistakes_of_its_role(client: str, role: Role) -> None:
     output = subprocess.run([*command_of(client, role), "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
     assert {mistake.name for mistake in MISTAKES if mistake.name in output} == set(names(role))

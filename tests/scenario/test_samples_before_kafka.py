@@ -35,7 +35,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceBroker]
         ("aiokafka", "producer", (), "random-transactional-id"),
     ],
 )
-def test_a_sample_gets_the_verdict_that_it_deserves(
+def test_sample_gets_its_expected_verdict_against_kafka(
     kafka: ReferenceBroker, client: str, role: Role, scenarios: tuple[str, ...], mistake: str | None
 ) -> None:
     wrong = next((each for each in MISTAKES if each.name == mistake), None)

@@ -86,7 +86,7 @@ def test_kafka_python_produces_and_consumes_with_the_printed_properties(broker: 
     consumer.close()
 
 
-def test_a_log_in_is_renewed_while_records_flow(tmp_path: Path) -> None:
+def test_session_is_reauthenticated_while_records_flow(tmp_path: Path) -> None:
     settings = {"connections.max.reauth.ms": "1500"}
     with InProcessBroker(tmp_path / "data", settings, tls=True, users=USERS) as broker:
         topic = broker.topics.create("t")
@@ -102,7 +102,7 @@ def test_a_log_in_is_renewed_while_records_flow(tmp_path: Path) -> None:
         assert broker.topics.end_offset(topic) == sent > 50
 
 
-def test_certificates_of_clients_let_in_librdkafka_and_nobody_without(tmp_path: Path) -> None:
+def test_librdkafka_authenticates_only_with_a_client_certificate(tmp_path: Path) -> None:
     made = Certificates(tmp_path / "tls")
     given = {
         **made.pem_settings(),
@@ -122,7 +122,7 @@ def test_certificates_of_clients_let_in_librdkafka_and_nobody_without(tmp_path: 
         assert any("certificate required" in error for error in errors), errors
 
 
-def test_kafkas_own_tools_come_in_and_make_users(broker: InProcessBroker, tmp_path: Path) -> None:
+def test_kafkas_tools_authenticate_and_create_users(broker: InProcessBroker, tmp_path: Path) -> None:
     jars_or_skip()
     tools = Tools()
 

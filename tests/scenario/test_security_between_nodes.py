@@ -98,7 +98,7 @@ def cluster_of(directory: Path, controller: Kind) -> Cluster:
     )
 
 
-def test_records_and_transactions_survive_their_leader_under_kafkas_controller(tmp_path: Path) -> None:
+def test_records_and_transactions_survive_their_leader_in_a_secured_cluster_under_kafkas_controller(tmp_path: Path) -> None:
     with running(cluster_of(tmp_path, Kind.KAFKA)) as cluster:
         acknowledged: dict[str, list[tuple[int, bytes]]] = {}
         for topic, config in TOPICS.items():
@@ -118,7 +118,7 @@ def test_records_and_transactions_survive_their_leader_under_kafkas_controller(t
             assert read(cluster, topic) == sorted(values)
 
 
-def test_kafkas_broker_and_ottlas_replicate_under_ottlas_controller(tmp_path: Path) -> None:
+def test_kafkas_and_ottlas_brokers_replicate_securely_under_ottlas_controller(tmp_path: Path) -> None:
     with running(cluster_of(tmp_path, Kind.OTTLA)) as cluster:
         cluster.create_topic("plain", PARTITIONS)
         acknowledged = written(cluster, "plain", {})

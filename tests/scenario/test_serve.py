@@ -24,7 +24,7 @@ def process(tmp_path: Path) -> Iterator[ServeProcess]:
         yield running
 
 
-def test_the_start_up_line_says_where_to_connect_and_where_the_data_is(process: ServeProcess) -> None:
+def test_start_up_line_names_the_address_and_the_data_directory(process: ServeProcess) -> None:
     with process.client() as client:
         metadata = client.call(MetadataRequest(None))
     assert f"listening on {process.bootstrap} (data in {process.data_dir}, cluster id {metadata.cluster_id}," in process.start_line
@@ -32,12 +32,12 @@ def test_the_start_up_line_says_where_to_connect_and_where_the_data_is(process: 
 
 
 @needs_ipv6
-def test_an_ipv6_address_in_the_start_up_line_can_be_dialled_as_it_stands(tmp_path: Path) -> None:
+def test_ipv6_address_in_the_start_up_line_is_in_brackets(tmp_path: Path) -> None:
     with ServeProcess(tmp_path / "data", "--host", "::1") as running:
         assert f"listening on [::1]:{running.port} (data" in running.start_line
 
 
-def test_the_port_file_has_the_port(tmp_path: Path) -> None:
+def test_port_file_contains_the_port(tmp_path: Path) -> None:
     port_file = tmp_path / "port"
     with ServeProcess(tmp_path / "data", f"--port-file={port_file}") as running:
         assert running.start_line
@@ -46,7 +46,7 @@ def test_the_port_file_has_the_port(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly(process: ServeProcess, number: signal.Signals) -> None:
+def test_signal_stops_the_broker_cleanly(process: ServeProcess, number: signal.Signals) -> None:
     with process.client() as client:
         create(client, "t")
         process.signal(number)
@@ -71,7 +71,7 @@ sys.exit(main(["--port", "0", "--data-dir", sys.argv[1]]))
 """
 
 
-def test_sigterm_ends_a_start_also_where_the_broker_is_a_containers_first_process(tmp_path: Path) -> None:
+def test_sigterm_ends_a_start_even_as_a_containers_first_process(tmp_path: Path) -> None:
     """Without a handler the exit code would be the signal's, and process 1 of a container would ignore the signal."""
     data = str(tmp_path / "data")
     ended = subprocess.run([sys.executable, "-c", SIGNALLED_IN_ITS_START, data], capture_output=True, text=True, timeout=30, check=False)
@@ -80,7 +80,7 @@ def test_sigterm_ends_a_start_also_where_the_broker_is_a_containers_first_proces
         assert again.start_line
 
 
-def test_after_sigkill_what_was_acknowledged_is_there(process: ServeProcess) -> None:
+def test_acknowledged_records_survive_sigkill(process: ServeProcess) -> None:
     with process.client() as client:
         create(client, "t")
         assert [produce(client, "t", b"x") for _ in range(10)] == list(range(10))
@@ -121,7 +121,7 @@ MAP = "listener.security.protocol.map=SECURE:{}"
         ),
     ],
 )
-def test_what_cannot_be_had_is_one_line_without_a_trace(tmp_path: Path, options: tuple[str, ...], code: int, says: str) -> None:
+def test_unusable_option_prints_one_line_without_a_traceback(tmp_path: Path, options: tuple[str, ...], code: int, says: str) -> None:
     (tmp_path / "file").touch()
     with socket.create_server((HOST, 0)) as taken:
         given = {"there": tmp_path, "taken": taken.getsockname()[1]}
@@ -139,7 +139,7 @@ def test_a_second_broker_on_the_same_directory_is_refused_by_name(process: Serve
         ServeProcess(process.data_dir).start()
 
 
-def test_a_taken_port_is_refused_before_the_directory_is_touched(process: ServeProcess, tmp_path: Path) -> None:
+def test_port_in_use_is_rejected_before_the_directory_is_touched(process: ServeProcess, tmp_path: Path) -> None:
     second = ServeProcess(tmp_path / "other")
     second.port = process.port
     with pytest.raises(RuntimeError, match=f"cannot listen on PLAINTEXT://{HOST}:{process.port}"):
@@ -156,7 +156,7 @@ def test_a_taken_port_is_refused_before_the_directory_is_touched(process: ServeP
         ("--set=listener.security.protocol.map=PLAINTEXT:SSL", "a listener with TLS needs a key and a certificate"),
     ],
 )
-def test_a_mistake_in_the_settings_stops_the_start_with_exit_code_2(tmp_path: Path, option: str, words: str) -> None:
+def test_invalid_setting_stops_the_start_with_exit_code_2(tmp_path: Path, option: str, words: str) -> None:
     with pytest.raises(RuntimeError, match=f"ended with 2: .*{words}"):
         ServeProcess(tmp_path / "data", option).start()
 
@@ -178,7 +178,7 @@ def listeners_from(source: str, directory: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("lock", ["--tls", "--user=alice:secret", "OTTLA_USERS"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_lock_of_its_own_does_not_pass_over_listeners_that_were_asked_for(
+def test_security_options_are_rejected_beside_configured_listeners(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lock: str, source: str
 ) -> None:
     options = ["--data-dir", str(tmp_path / "data"), "--port", "0"]
@@ -198,7 +198,7 @@ def test_a_lock_of_its_own_does_not_pass_over_listeners_that_were_asked_for(
 
 @pytest.mark.parametrize("opener", ["--port=0", "--host=127.0.0.1", "--brokers=3"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_an_address_does_not_pass_over_listeners_that_were_asked_for(
+def test_address_options_are_rejected_beside_configured_listeners(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], opener: str, source: str
 ) -> None:
     options = ["--data-dir", str(tmp_path / "data"), "--fault=none", *listeners_from(source, tmp_path, monkeypatch)]
@@ -209,7 +209,7 @@ def test_an_address_does_not_pass_over_listeners_that_were_asked_for(
     assert "listeners" not in capsys.readouterr().err  # alone they may be given: what stops the start now is the fault
 
 
-def test_an_address_does_not_pass_over_the_listeners_of_kafkas_variables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_address_options_are_rejected_beside_the_listeners_of_kafkas_variables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     in_place = KafkaReplacement({"listeners": "PLAINTEXT://127.0.0.1:0"}, variables={"listeners": "KAFKA_LISTENERS"})
     assert main(["--data-dir", str(tmp_path / "data"), "--fault=none", "--port=0"], in_place) == 2
     output = capsys.readouterr().err
@@ -227,7 +227,7 @@ CLUSTER = (
 )
 
 
-def test_a_node_whose_locks_are_no_good_leaves_its_new_directory_unformatted(tmp_path: Path) -> None:
+def test_node_with_invalid_security_leaves_its_new_directory_unformatted(tmp_path: Path) -> None:
     starts = {
         "broker": (
             "process.roles=broker",
@@ -248,7 +248,7 @@ def test_a_node_whose_locks_are_no_good_leaves_its_new_directory_unformatted(tmp
         assert not (tmp_path / name).exists()
 
 
-def test_dropped_acknowledgements_are_appended_and_counted(tmp_path: Path) -> None:
+def test_requests_with_dropped_acks_are_appended_and_counted(tmp_path: Path) -> None:
     with ServeProcess(tmp_path / "data", "--fault=drop-ack:api=Produce,share=1") as running:
         with running.client() as client:
             create(client, "t")

@@ -58,7 +58,7 @@ def produce_to(port: int, value: bytes, connect: Connect = lambda port: Client(H
                 return answer.error_code, answer.base_offset
 
 
-def test_three_brokers_of_one_command_replicate_and_have_it_all_after_a_restart(tmp_path: Path) -> None:
+def test_three_brokers_of_one_command_replicate_and_keep_everything_after_a_restart(tmp_path: Path) -> None:
     admin = ("--console", "--admin-port=0", f"--admin-token={ADMIN_TOKEN}")
     process = ServeProcess(tmp_path / "data", "--brokers=3", "--set=broker.heartbeat.interval.ms=200", *admin)
     with process as running:

@@ -111,7 +111,7 @@ def test_explicit_acknowledgements_accept_release_and_reject(harness: Harness) -
 
 
 @every_client
-def test_implicit_acknowledgements_accept_what_was_polled_before(harness: Harness) -> None:
+def test_implicit_acknowledgement_accepts_the_previously_polled_records(harness: Harness) -> None:
     with harness.member("implicit") as member:
         assert everything(member) == ALL.split()
         assert member.send_command("poll 1500") == "nothing"
@@ -122,7 +122,7 @@ def test_implicit_acknowledgements_accept_what_was_polled_before(harness: Harnes
 
 
 @every_client
-def test_a_member_that_crashes_leaves_its_records_to_the_next(harness: Harness) -> None:
+def test_crashed_share_members_records_are_delivered_to_the_next(harness: Harness) -> None:
     with harness.member() as member:
         assert everything(member) == ALL.split()
         member.kill()
@@ -130,7 +130,7 @@ def test_a_member_that_crashes_leaves_its_records_to_the_next(harness: Harness) 
         assert everything(member) == [f"{offset}:{offset}:2" for offset in range(6)]
 
 
-def test_a_lock_that_is_not_renewed_expires(harness: Harness) -> None:
+def test_share_lock_that_is_not_renewed_expires(harness: Harness) -> None:
     harness.configure(share__record__lock__duration__ms=SHORT_LOCK_MS)
     with harness.member() as member:
         assert everything(member) == ALL.split()
@@ -144,7 +144,7 @@ def test_a_lock_that_is_not_renewed_expires(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("client", [JAVA, "franz-go"])
-def test_a_renewed_lock_keeps_the_records_from_others_beyond_its_first_end(harness: Harness) -> None:
+def test_renewed_share_lock_keeps_the_records_beyond_its_first_expiry(harness: Harness) -> None:
     harness.configure(share__record__lock__duration__ms=str(RENEWED_LOCK_MS))
     with harness.member() as member:
         assert everything(member) == ALL.split()
@@ -208,7 +208,7 @@ def test_the_share_groups_tool_describes_resets_and_deletes_a_group(harness: Har
     assert harness.group not in share_groups("--list").split()
 
 
-def test_the_console_share_consumer_and_the_share_groups_tool_see_the_group(harness: Harness, tools: Tools) -> None:
+def test_console_share_consumer_reads_and_the_share_groups_tool_describes_the_group(harness: Harness, tools: Tools) -> None:
     command = ("--topic", harness.topic, "--group", harness.group, "--max-messages", "6", "--timeout-ms", "20000")
     read = good(tools.run("kafka-console-share-consumer", "--bootstrap-server", harness.bootstrap, *command))
     assert read.split() == ["0", "1", "2", "3", "4", "5"]
@@ -223,7 +223,7 @@ def tools() -> Tools:
     return Tools()
 
 
-def test_the_brokers_clock_expires_locks_and_a_restart_keeps_the_state(tmp_path: Path) -> None:
+def test_advancing_the_clock_expires_share_locks_and_a_restart_keeps_the_state(tmp_path: Path) -> None:
     jars_or_skip()
     with RunningBroker(tmp_path / "data", clock=MovableClock()) as broker:
         harness = Harness(broker.bootstrap, broker.port, "clock")

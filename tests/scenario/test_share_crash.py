@@ -14,20 +14,20 @@ SEED = 20_261_124
 FIRST, SECOND, THIRD = (0, 1), (0, 2), (0, 3)
 
 
-def test_after_sigkills_no_accepted_record_is_delivered_again_and_none_is_lost(tmp_path: Path) -> None:
+def test_no_accepted_record_is_redelivered_and_none_is_lost_after_sigkills(tmp_path: Path) -> None:
     run = share_crash(tmp_path, KILLS, SEED)
     assert run.kills.done >= KILLS
     assert run.good, run
 
 
 @pytest.mark.slow
-def test_sigkills_of_a_clusters_brokers_lose_no_record_and_deliver_no_accepted_one_again(tmp_path: Path) -> None:
+def test_killed_cluster_brokers_lose_no_record_and_redeliver_no_accepted_one(tmp_path: Path) -> None:
     run = share_crash(tmp_path, KILLS, SEED, brokers=3)
     assert run.kills.done >= KILLS
     assert run.good, run
 
 
-def test_the_verdict_names_lost_records_and_those_delivered_after_their_acceptance() -> None:
+def test_verdict_names_lost_records_and_those_delivered_after_acceptance() -> None:
     deliveries = [
         Delivery(FIRST, sent=1.0, accepts=True, accepted=2.0),
         Delivery(FIRST, sent=1.5, accepts=True),
@@ -40,5 +40,5 @@ def test_the_verdict_names_lost_records_and_those_delivered_after_their_acceptan
     assert verdict.samples == ["partition 0, offset 3: lost", "partition 0, offset 2: delivered after its acceptance"]
 
 
-def test_a_record_whose_acceptance_was_not_answered_is_not_lost() -> None:
+def test_record_whose_acceptance_was_not_answered_does_not_count_as_lost() -> None:
     assert judge({FIRST, SECOND}, [Delivery(FIRST, 1.0, accepts=True), Delivery(SECOND, 1.0, accepts=True, accepted=2.0)]).good

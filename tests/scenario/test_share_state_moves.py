@@ -93,7 +93,7 @@ def queue() -> Iterator[Queue]:
         yield Queue(cluster)
 
 
-def test_accepted_records_stay_accepted_and_counts_go_on_wherever_leader_and_coordinator_are(queue: Queue) -> None:
+def test_share_state_and_delivery_counts_survive_moves_and_crashes_of_leader_and_coordinator(queue: Queue) -> None:
     cluster = queue.cluster
     queue.work()
     cluster.move_leader(SHARE_GROUP_STATE, queue.state_index, queue.coordinator % len(cluster.brokers) + 1)
@@ -109,7 +109,7 @@ def test_accepted_records_stay_accepted_and_counts_go_on_wherever_leader_and_coo
     assert queue.counts == {6: 7, 7: 7}
 
 
-def test_dead_letters_reach_the_leader_of_their_queue_wherever_it_is_and_when_it_crashes(queue: Queue) -> None:
+def test_dead_letters_reach_their_queues_leader_after_moves_and_crashes(queue: Queue) -> None:
     cluster, name = queue.cluster, "dlq.q"
     with queue.client() as client:
         configure(client, "g", errors__deadletterqueue__topic__name=name, errors__deadletterqueue__copy__record__enable="true")

@@ -67,7 +67,7 @@ def leads_nowhere(site: dict[Path, Page], here: Path, link: str) -> bool:
     return not there.is_file() or bool(known and parts.fragment and unquote(parts.fragment) not in known.anchors)
 
 
-def test_every_link_leads_to_a_page_and_an_anchor_and_nothing_comes_from_another_host(site: dict[Path, Page]) -> None:
+def test_every_link_of_the_site_resolves_and_nothing_is_loaded_from_another_host(site: dict[Path, Page]) -> None:
     assert len(site) > 40
     assert [(path.name, link) for path, page in site.items() for link in page.links if leads_nowhere(site, path, link)] == []
     assert [(path.name, link) for path, page in site.items() for link in page.fetched if urlsplit(link).netloc] == []

@@ -19,7 +19,7 @@ def test_a_cluster_holds_no_more_after_a_second_day_than_after_the_first(caplog:
     assert list(grown(first, last, GROWTH, FEW)) == [], lines
 
 
-def test_growth_is_more_than_a_few_pieces_and_more_than_a_twentieth() -> None:
+def test_growth_counts_only_above_both_five_objects_and_five_percent() -> None:
     first = {"broker 1": {"tasks": 5, "producers": 100, "objects": 1000}}
     assert list(grown(first, {"broker 1": {"tasks": 10, "producers": 105, "objects": 1050}})) == []
     assert list(grown(first, {"broker 1": {"tasks": 11, "producers": 106, "objects": 900}})) == [

@@ -139,7 +139,7 @@ def test_the_streams_groups_tool_describes_resets_and_deletes_a_group(bootstrap:
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_a_group_goes_on_without_a_rebalance_when_kafka_takes_over_the_directory_and_when_it_comes_back(tmp_path: Path, kill: bool) -> None:
+def test_streams_group_continues_without_a_rebalance_over_a_takeover_by_kafka_and_back(tmp_path: Path, kill: bool) -> None:
     settings = {**SETTINGS, "group.streams.session.timeout.ms": "60000"}
     kafka = ReferenceBroker(tmp_path / "data", settings=settings, static_voters=True)
     ours = RunningBroker(tmp_path / "data", {**settings, "listeners": f"PLAINTEXT://{HOST}:{kafka.port}"})

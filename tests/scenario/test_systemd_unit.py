@@ -44,7 +44,7 @@ def command(service: configparser.SectionProxy, **variables: Path) -> list[str]:
     return shlex.split(re.sub(r"\$\{(\w+)\}", lambda found: str(variables[found[1]]), service["ExecStart"]))
 
 
-def test_its_command_is_one_that_ottla_takes_and_its_limits_are_the_brokers(service: configparser.SectionProxy) -> None:
+def test_systemd_units_command_parses_and_its_limits_are_the_brokers(service: configparser.SectionProxy) -> None:
     program, name, *options = command(service, CREDENTIALS_DIRECTORY=Path("/credentials"), STATE_DIRECTORY=Path("/state"))
     assert (Path(program).name, name) == ("ottla", "serve")
     parsed = parser().parse_args(options)
@@ -54,7 +54,7 @@ def test_its_command_is_one_that_ottla_takes_and_its_limits_are_the_brokers(serv
     assert int(service["RestartPreventExitStatus"]) == EXIT_USAGE
 
 
-def test_systemd_finds_nothing_wrong_with_it_and_little_exposed(tmp_path: Path) -> None:
+def test_systemd_analyze_accepts_the_unit_and_rates_its_exposure_low(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed (Debian: systemd)")
     unit = tmp_path / UNIT.name

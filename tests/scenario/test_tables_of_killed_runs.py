@@ -76,7 +76,7 @@ def grow(logs: Sequence[PartitionWriter], turn: int) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("table_format", TableFormat)
-def test_each_committed_record_is_in_the_table_once_though_runs_are_killed(table_format: TableFormat, tmp_path: Path) -> None:
+def test_each_committed_record_is_in_the_table_once_after_killed_runs(table_format: TableFormat, tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -49,7 +49,7 @@ def until(port: int, is_there: Callable[[dict[str, Any]], bool], meanwhile: Call
     raise AssertionError(f"not among {clients}")
 
 
-def test_java_and_librdkafka_push_what_they_are_asked_for(tmp_path: Path) -> None:
+def test_java_and_librdkafka_push_the_subscribed_metrics(tmp_path: Path) -> None:
     jars_or_skip()
     clock = MovableClock()
     with InProcessBroker(tmp_path / "data", {"client.telemetry.enable": "true"}, clock=clock) as running:

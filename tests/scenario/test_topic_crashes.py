@@ -97,7 +97,7 @@ def check_whole(opened: TopicDir) -> None:
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power loss"])
 @pytest.mark.parametrize("operation", [create, create_and_write, grow, delete, delete_and_create_again])
-async def test_a_crash_at_any_point_leaves_a_topic_whole_or_gone(tmp_path: Path, operation: Operation, power: bool) -> None:
+async def test_crash_at_any_disk_operation_leaves_a_topic_complete_or_absent(tmp_path: Path, operation: Operation, power: bool) -> None:
     outcomes = set()
     for calls in range(CALLS_MAX):
         succeeded, died, opened = await crash_after(tmp_path, operation, calls, power=power)
@@ -142,7 +142,7 @@ def check_outcome(opened: TopicDir, operation: Operation, succeeded: bool) -> st
     return "after" if after else "before"
 
 
-async def test_a_topic_that_is_deleted_and_created_again_forgets_where_the_older_one_began(tmp_path: Path) -> None:
+async def test_recreated_topic_does_not_use_the_old_topics_log_start(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     await opened.decisions.create_topics([NewTopic("old", 1)])
     for _ in range(5):

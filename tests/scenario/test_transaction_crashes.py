@@ -151,7 +151,9 @@ def check_life_goes_on(opened: TxnDir, observed: Observed, outcome: str, *, comm
 @pytest.mark.parametrize("version", [0, 2], ids=["V1", "V2"])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
-async def test_a_kill_at_any_step_ends_in_the_same_outcome_everywhere(tmp_path: Path, torn: bool, commit: bool, version: int) -> None:
+async def test_kill_at_any_step_leaves_the_same_transaction_outcome_on_every_partition(
+    tmp_path: Path, torn: bool, commit: bool, version: int
+) -> None:
     outcomes: dict[str, int] = {}
     for steps in itertools.count():
         assert steps < STEPS_MAX
@@ -172,7 +174,7 @@ async def test_a_kill_at_any_step_ends_in_the_same_outcome_everywhere(tmp_path: 
 
 @pytest.mark.parametrize("version", [0, 2], ids=["V1", "V2"])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-async def test_a_kill_at_any_step_of_the_recovery_itself_changes_nothing(tmp_path: Path, commit: bool, version: int) -> None:
+async def test_kill_at_any_step_of_the_recovery_keeps_the_transactions_outcome(tmp_path: Path, commit: bool, version: int) -> None:
     """The first kill comes right after the decision; then each step of the recovery is tried as the last one."""
     for first in itertools.count():
         assert first < STEPS_MAX

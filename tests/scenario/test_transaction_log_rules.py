@@ -71,7 +71,7 @@ def aborted(client: Client, offset: int) -> list[tuple[int, int]]:
 
 
 @every_way
-def test_the_last_stable_offset_is_the_first_of_all_open_transactions(broker: RunningBroker, between: Between) -> None:
+def test_last_stable_offset_is_the_first_offset_of_all_open_transactions(broker: RunningBroker, between: Between) -> None:
     first, second = Transactional(broker, "first").init(), Transactional(broker, "second").init()
     with broker.client() as client:
         first.produce(client, 0, b"a")
@@ -87,7 +87,7 @@ def test_the_last_stable_offset_is_the_first_of_all_open_transactions(broker: Ru
         assert committed_values(client) == [b"a", b"b", b"c"]
 
 
-def test_a_reader_of_uncommitted_records_sees_everything_and_is_told_of_no_aborts(broker: RunningBroker) -> None:
+def test_read_uncommitted_returns_everything_and_a_null_list_of_aborted_transactions(broker: RunningBroker) -> None:
     producer = Transactional(broker).init()
     with broker.client() as client:
         producer.produce(client, 0, b"a")
@@ -98,7 +98,7 @@ def test_a_reader_of_uncommitted_records_sees_everything_and_is_told_of_no_abort
         assert (after.aborted_transactions, after.last_stable_offset, after.high_watermark) == (None, 2, 2)
 
 
-def test_a_reader_of_committed_records_is_told_of_no_aborts_with_an_empty_list(broker: RunningBroker) -> None:
+def test_read_committed_returns_an_empty_list_without_aborted_transactions(broker: RunningBroker) -> None:
     producer = Transactional(broker).init()
     with broker.client() as client:
         producer.produce(client, 0, b"a")
@@ -107,7 +107,7 @@ def test_a_reader_of_committed_records_is_told_of_no_aborts_with_an_empty_list(b
         assert fetch(client).aborted_transactions == []
 
 
-def test_a_search_by_time_does_not_find_what_is_not_committed(broker: RunningBroker) -> None:
+def test_read_committed_timestamp_search_finds_no_uncommitted_record(broker: RunningBroker) -> None:
     def at(client: Client, *, committed: bool) -> int:
         request = ListOffsetsRequest(-1, int(committed), [ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, 0)])])
         offset: int = client.call(request).topics[0].partitions[0].offset
@@ -122,7 +122,7 @@ def test_a_search_by_time_does_not_find_what_is_not_committed(broker: RunningBro
 
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_a_waiting_reader_of_committed_records_is_woken_by_the_end_of_the_transaction(broker: RunningBroker, commit: bool) -> None:
+def test_waiting_read_committed_fetch_is_completed_by_the_transactions_end(broker: RunningBroker, commit: bool) -> None:
     producer = Transactional(broker).init()
     with broker.client() as client:
         producer.produce(client, 0, b"x" * 10_000)
@@ -140,7 +140,7 @@ def test_a_waiting_reader_of_committed_records_is_woken_by_the_end_of_the_transa
 
 
 @every_way
-def test_each_reader_is_told_of_the_aborts_that_touch_what_it_reads(broker: RunningBroker, between: Between) -> None:
+def test_fetch_lists_only_the_aborted_transactions_of_its_range(broker: RunningBroker, between: Between) -> None:
     one, other = Transactional(broker, "one").init(), Transactional(broker, "other").init()
     one_id, other_id = one.producer_id, other.producer_id
     with broker.client() as client:
@@ -161,7 +161,7 @@ def test_each_reader_is_told_of_the_aborts_that_touch_what_it_reads(broker: Runn
 
 
 @every_way
-def test_an_abort_is_told_to_readers_of_older_segments(broker: RunningBroker, between: Between) -> None:
+def test_aborted_transaction_is_listed_to_fetches_of_older_segments(broker: RunningBroker, between: Between) -> None:
     producer = Transactional(broker).init()
     with broker.client() as client:
         producer.produce(client, 0, b"aborted")
@@ -177,7 +177,7 @@ def test_an_abort_is_told_to_readers_of_older_segments(broker: RunningBroker, be
         assert [len(aborted(client, offset)) for offset in (0, 1, 2, 3)] == [1, 1, 1, 0]
 
 
-def test_an_open_transaction_survives_segments_being_rolled_and_a_kill_and_can_go_on(broker: RunningBroker) -> None:
+def test_open_transaction_survives_a_roll_and_a_kill_and_can_be_committed(broker: RunningBroker) -> None:
     producer = Transactional(broker).init()
     with broker.client() as client:
         producer.produce(client, 0, b"a")
@@ -189,7 +189,7 @@ def test_an_open_transaction_survives_segments_being_rolled_and_a_kill_and_can_g
         assert committed_values(client) == [b"a", b"b"]
 
 
-def test_open_transactions_are_described_where_they_are_open(broker: RunningBroker) -> None:
+def test_describe_producers_shows_open_transactions_only_on_their_partitions(broker: RunningBroker) -> None:
     producer = Transactional(broker).init()
     with broker.client() as client:
         producer.produce(client, 0, b"a", index=1)

@@ -81,7 +81,7 @@ def test_a_producer_id_is_never_given_twice_over_kills(broker: RunningBroker, cl
 
 
 @VERSIONS
-def test_initialising_again_fences_the_old_producer_everywhere(broker: RunningBroker, client: Client, version: int) -> None:
+def test_init_producer_id_fences_the_old_producer_in_every_api(broker: RunningBroker, client: Client, version: int) -> None:
     client.call(FindCoordinatorRequest("g"), version=3)
     zombie = begin(broker, client, version)
     producer(broker, version)
@@ -92,7 +92,9 @@ def test_initialising_again_fences_the_old_producer_everywhere(broker: RunningBr
 
 
 @VERSIONS
-def test_initialising_again_aborts_what_was_open_and_asks_to_come_again(broker: RunningBroker, client: Client, version: int) -> None:
+def test_init_producer_id_aborts_an_open_transaction_and_first_answers_concurrent_transactions(
+    broker: RunningBroker, client: Client, version: int
+) -> None:
     zombie = begin(broker, client, version, b"half")
     first = client.call(InitProducerIdRequest("tx", TIMEOUT_MS))
     assert (first.error_code, first.producer_id) == (ErrorCode.CONCURRENT_TRANSACTIONS, -1)
@@ -102,7 +104,7 @@ def test_initialising_again_aborts_what_was_open_and_asks_to_come_again(broker: 
     assert committed_values(client) == []
 
 
-def test_a_producer_that_was_answered_late_gets_the_same_epoch_again_until_a_restart(broker: RunningBroker, client: Client) -> None:
+def test_retried_init_producer_id_gets_the_same_epoch_until_a_restart(broker: RunningBroker, client: Client) -> None:
     held = init(client)
     bump = InitProducerIdRequest("tx", TIMEOUT_MS, held.producer_id, held.epoch)
     assert [client.call(bump).producer_epoch for _ in range(2)] == [held.epoch + 1] * 2
@@ -111,7 +113,7 @@ def test_a_producer_that_was_answered_late_gets_the_same_epoch_again_until_a_res
         assert again.call(bump).error_code == ErrorCode.PRODUCER_FENCED, "the epoch before is not persisted, as in Kafka"
 
 
-def test_the_new_timeout_counts(broker: RunningBroker, client: Client) -> None:
+def test_init_producer_id_updates_the_transaction_timeout(broker: RunningBroker, client: Client) -> None:
     init(client)
     assert init(client, timeout_ms=5_000).describe().transaction_timeout_ms == 5_000
 
@@ -119,19 +121,19 @@ def test_the_new_timeout_counts(broker: RunningBroker, client: Client) -> None:
 # --- 4.3, 3.5: partitions and offsets of a transaction ------------------------------------------------------------------------------
 
 
-def test_version_1_writes_only_where_it_has_added(broker: RunningBroker, client: Client) -> None:
+def test_transaction_version_1_rejects_writes_to_partitions_that_were_not_added(broker: RunningBroker, client: Client) -> None:
     opened = begin(broker, client, 0)
     assert opened.produce(client, 0, index=1).error_code == ErrorCode.TRANSACTION_ABORTABLE
 
 
-def test_version_2_adds_what_it_writes_to(broker: RunningBroker, client: Client) -> None:
+def test_transaction_version_2_adds_written_partitions_implicitly(broker: RunningBroker, client: Client) -> None:
     opened = begin(broker, client, 2)
     assert opened.produce(client, 0, index=1).error_code == 0
     (topic,) = holder(opened, client).describe().topics
     assert (topic.topic, topic.partitions) == ("t", [0, 1])
 
 
-def test_the_clock_of_a_transaction_starts_with_its_first_partition(broker: RunningBroker, client: Client) -> None:
+def test_transaction_start_time_is_that_of_its_first_partition(broker: RunningBroker, client: Client) -> None:
     opened = init(client)
     broker.clock.advance(1)
     opened.add(T0)
@@ -146,7 +148,9 @@ def test_the_clock_of_a_transaction_starts_with_its_first_partition(broker: Runn
 
 @VERSIONS
 @pytest.mark.parametrize("commit", [True, False])
-def test_an_end_reaches_every_partition_and_readers_at_once(broker: RunningBroker, client: Client, version: int, commit: bool) -> None:
+def test_end_txn_is_visible_on_every_partition_and_to_readers_at_once(
+    broker: RunningBroker, client: Client, version: int, commit: bool
+) -> None:
     opened = producer(broker, version)
     if version < 2:
         opened.add(T0, T1)
@@ -160,7 +164,7 @@ def test_an_end_reaches_every_partition_and_readers_at_once(broker: RunningBroke
 
 
 @VERSIONS
-def test_a_commit_that_was_not_heard_is_answered_alike_when_it_is_sent_again(broker: RunningBroker, client: Client, version: int) -> None:
+def test_retried_commit_gets_the_same_response_even_after_a_restart(broker: RunningBroker, client: Client, version: int) -> None:
     opened = holder(begin(broker, client, version, b"x"), client)
     request = 5 if version else 4
     first, second = opened.end(commit=True, version=request), opened.end(commit=True, version=request)
@@ -173,14 +177,14 @@ def test_a_commit_that_was_not_heard_is_answered_alike_when_it_is_sent_again(bro
 
 
 @VERSIONS
-def test_a_retry_that_changed_its_mind_is_refused(broker: RunningBroker, client: Client, version: int) -> None:
+def test_retry_of_a_commit_as_an_abort_is_rejected(broker: RunningBroker, client: Client, version: int) -> None:
     opened = holder(begin(broker, client, version), client)
     request = 5 if version else 4
     opened.end(commit=True, version=request)
     assert opened.end(commit=False, version=request).error_code == ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_late_commit_tears_the_next_transaction_of_version_1(broker: RunningBroker, client: Client) -> None:
+def test_late_commit_ends_the_next_transaction_in_version_1(broker: RunningBroker, client: Client) -> None:
     """Kafka does the same: the request does not name its transaction, which is why there is version 2."""
     opened = begin(broker, client, 0, b"first")
     opened.end(commit=True)
@@ -190,7 +194,7 @@ def test_a_late_commit_tears_the_next_transaction_of_version_1(broker: RunningBr
     assert committed_values(client) == [b"first", b"second"]
 
 
-def test_a_late_commit_cannot_touch_the_next_transaction_of_version_2(broker: RunningBroker, client: Client) -> None:
+def test_late_commit_is_fenced_and_keeps_the_next_transaction_open_in_version_2(broker: RunningBroker, client: Client) -> None:
     opened = begin(broker, client, 2, b"first")
     late = holder(opened, client)
     opened.end(commit=True)
@@ -200,7 +204,7 @@ def test_a_late_commit_cannot_touch_the_next_transaction_of_version_2(broker: Ru
     assert state(client) == "Ongoing"
 
 
-def test_a_batch_that_comes_after_its_transactions_end_is_fenced_in_version_2(broker: RunningBroker, client: Client) -> None:
+def test_batch_after_its_transactions_end_is_fenced_in_version_2(broker: RunningBroker, client: Client) -> None:
     opened = begin(broker, client, 2)
     late = opened.batch(1)
     opened.end(commit=True)
@@ -208,14 +212,14 @@ def test_a_batch_that_comes_after_its_transactions_end_is_fenced_in_version_2(br
     assert latest(client, committed=True) == 2
 
 
-def test_version_2_may_abort_what_it_never_began(broker: RunningBroker, client: Client) -> None:
+def test_transaction_version_2_allows_abort_without_a_transaction(broker: RunningBroker, client: Client) -> None:
     opened = init(client)
     answer = opened.end(commit=False, version=5)
     assert (answer.error_code, answer.producer_epoch) == (0, opened.epoch + 1)
     assert opened.end(commit=True, version=4).error_code == ErrorCode.PRODUCER_FENCED
 
 
-def test_epochs_that_run_out_go_on_with_a_new_producer_id(broker: RunningBroker, client: Client) -> None:
+def test_exhausted_producer_epochs_rotate_to_a_new_producer_id(broker: RunningBroker, client: Client) -> None:
     old = init(client)
 
     def age(running: Broker) -> None:
@@ -238,7 +242,7 @@ def test_epochs_that_run_out_go_on_with_a_new_producer_id(broker: RunningBroker,
 
 
 @VERSIONS
-def test_a_marker_carries_the_epoch_that_its_version_promises(broker: RunningBroker, client: Client, version: int) -> None:
+def test_marker_has_the_epoch_of_its_transaction_version(broker: RunningBroker, client: Client, version: int) -> None:
     opened = begin(broker, client, version)
     written_with = opened.epoch
     opened.end(commit=True)
@@ -248,7 +252,7 @@ def test_a_marker_carries_the_epoch_that_its_version_promises(broker: RunningBro
     assert (entry.current_txn_start_offset, entry.coordinator_epoch) == (-1, 0)
 
 
-def test_a_topic_deleted_in_mid_transaction_does_not_stop_its_end(broker: RunningBroker, client: Client) -> None:
+def test_topic_deleted_during_a_transaction_does_not_block_its_end(broker: RunningBroker, client: Client) -> None:
     create(client, "gone")
     opened = begin(broker, client, 2)
     opened.produce(client, 0, topic="gone")
@@ -261,7 +265,7 @@ def test_a_topic_deleted_in_mid_transaction_does_not_stop_its_end(broker: Runnin
 
 
 @VERSIONS
-def test_a_producer_that_died_holds_nobody_up_for_longer_than_its_timeout(broker: RunningBroker, client: Client, version: int) -> None:
+def test_dead_producers_transaction_is_aborted_after_its_timeout(broker: RunningBroker, client: Client, version: int) -> None:
     begin(broker, client, version, b"half")
     produce(client, "t", b"plain")
     assert fetch(client).last_stable_offset == 0
@@ -279,7 +283,7 @@ def test_a_transaction_survives_a_kill_and_is_committed_afterwards(broker: Runni
         assert committed_values(again) == [b"before", b"after"]
 
 
-def test_an_unused_id_expires_and_begins_anew(broker: RunningBroker, client: Client) -> None:
+def test_unused_transactional_id_expires_and_gets_a_new_producer_id(broker: RunningBroker, client: Client) -> None:
     before = init(client)
     broker.clock.advance(timedelta(days=7, hours=1))
     with broker.client() as again:  # the old connection has exceeded its idle time
@@ -296,7 +300,7 @@ def test_an_unused_id_expires_and_begins_anew(broker: RunningBroker, client: Cli
 # --- malicious or many clients ------------------------------------------------------------------------------------------------------
 
 
-def test_ids_of_30_kb_work_like_any_other(broker: RunningBroker, client: Client) -> None:
+def test_transactional_ids_of_30_kb_work(broker: RunningBroker, client: Client) -> None:
     long = [letter * 30_000 for letter in "ab"]
     for name in long:
         opened = init(client, name)

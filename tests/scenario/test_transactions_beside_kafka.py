@@ -59,7 +59,7 @@ class Writer:
         return self._cluster.broker(found.node_id)
 
 
-def test_a_coordinator_of_either_kind_that_is_killed_as_soon_as_it_has_decided_leaves_every_transaction_whole(cluster: Cluster) -> None:
+def test_killed_coordinator_of_kafka_or_ottla_leaves_every_transaction_complete(cluster: Cluster) -> None:
     writers = [Writer(cluster, f"tx{number}") for number in range(8)]
     cluster.settle()
     for writer in writers:

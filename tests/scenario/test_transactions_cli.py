@@ -136,7 +136,7 @@ def test_a_transaction_that_its_coordinator_knows_does_not_hang_and_is_not_abort
     wait_until(lambda: committed_values(client, topic, index=1) == [b"v"], "the commit is readable")
 
 
-def test_what_wrote_of_late_may_still_be_alive(bootstrap: str, client: Client, topic: str) -> None:
+def test_recent_writes_are_not_reported_as_a_hanging_transaction(bootstrap: str, client: Client, topic: str) -> None:
     write(client, topic, topic, producer(bootstrap, topic))
     assert json_of(bootstrap, "find-hanging", "--topic", topic, "--max-transaction-timeout", "90") == []
     assert len(json_of(bootstrap, "find-hanging", "--topic", topic, "--max-transaction-timeout", "30", code=1)) == 1
@@ -162,7 +162,7 @@ def test_transactions_are_listed_and_described(bootstrap: str, client: Client, t
     assert json_of(bootstrap, "describe", topic)["running ms"] is None
 
 
-def test_what_does_not_exist_is_said(bootstrap: str, topic: str) -> None:
+def test_unknown_transactional_ids_partitions_and_states_are_reported(bootstrap: str, topic: str) -> None:
     assert "TRANSACTIONAL_ID_NOT_FOUND" in refused(bootstrap, "describe", "nobody")
     assert "no open transaction" in refused(bootstrap, "abort", topic, "0", "--start-offset", "5", "--yes")
     assert "no partition 9" in refused(bootstrap, "abort", topic, "9", "--start-offset", "5", "--yes")

@@ -93,7 +93,7 @@ def java_read(java: Client, topic: str) -> list[bytes | None]:
     return found
 
 
-def test_java_takes_an_epoch_for_each_transaction_where_the_broker_finalizes_version_2(
+def test_java_gets_a_new_epoch_for_each_transaction_only_with_transaction_version_2(
     broker: RunningBroker, topic: str, java: Client
 ) -> None:
     java_transactions(java, topic)
@@ -101,7 +101,7 @@ def test_java_takes_an_epoch_for_each_transaction_where_the_broker_finalizes_ver
     assert epoch == (3 if broker.settings["transaction.version"] == "2" else 0)
 
 
-def test_what_one_client_commits_all_others_read(broker: RunningBroker, topic: str, java: Client) -> None:
+def test_committed_records_of_one_client_are_read_by_all_others(broker: RunningBroker, topic: str, java: Client) -> None:
     java_transactions(java, topic)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"{topic}-c", "log_level": 0})
     producer.init_transactions(DEADLINE_S)
@@ -112,7 +112,7 @@ def test_what_one_client_commits_all_others_read(broker: RunningBroker, topic: s
     assert java_read(java, topic) == [b"first", b"second", b"third"]
 
 
-def test_java_goes_on_when_each_broker_of_a_cluster_dies_in_the_midst_of_a_transaction(program: Program) -> None:
+def test_java_transactions_continue_when_each_broker_of_a_cluster_dies_during_one(program: Program) -> None:
     """Each broker dies once: that includes the partition's leader, the transaction coordinator and the group coordinator."""
     values = [b"order-%d" % number for number in range(9)]
     with InProcessCluster(settings={"min.insync.replicas": 2}).record() as cluster:

@@ -113,7 +113,7 @@ class Run:
         return sha256(repr((self.frames, self.files)).encode()).hexdigest()
 
 
-def test_the_same_seed_is_the_same_run_to_the_last_byte_and_another_seed_is_another() -> None:
+def test_equal_seeds_give_byte_identical_runs_and_another_seed_differs() -> None:
     threads = threading.active_count()
     first, again, other = Run(7), Run(7), Run(8)
     assert sum(map(len, first.frames)) > STEPS / 2
@@ -126,13 +126,13 @@ def test_the_same_seed_is_the_same_run_to_the_last_byte_and_another_seed_is_anot
     assert threading.active_count() == threads
 
 
-def test_two_brokers_of_one_run_differ_in_what_they_draw() -> None:
+def test_two_brokers_of_one_run_draw_different_random_values() -> None:
     run = Run(7)
     metas = [files[Path(f"/node{number}/meta.properties")] for number, files in enumerate(run.files, 1)]
     assert metas[0] != metas[1]
 
 
-def test_a_run_is_the_same_in_a_process_that_hashes_otherwise() -> None:
+def test_run_does_not_depend_on_the_hash_seed() -> None:
     code = "from tests.scenario.test_two_brokers_in_one_loop import Run; print(Run(7).digest)"
     digests = {
         subprocess.run(
@@ -143,7 +143,7 @@ def test_a_run_is_the_same_in_a_process_that_hashes_otherwise() -> None:
     assert len(digests) == 1
 
 
-def test_both_of_two_brokers_that_share_a_clock_wake_when_it_moves() -> None:
+def test_advancing_a_shared_clock_wakes_both_brokers() -> None:
     clock, network = VirtualClock(), MemoryNetwork()
     nodes = [Node(number, clock, network, number) for number in (1, 2)]
 

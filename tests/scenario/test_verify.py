@@ -33,7 +33,7 @@ def verify(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_a_program_that_holds_ends_with_0(tmp_path: Path) -> None:
+def test_verify_of_a_correct_program_exits_with_0(tmp_path: Path) -> None:
     names = ("lost-ack", "leader-unavailable", "rebalance")
     scenarios = [word for name in names for word in ("--scenario", name)]
     done = verify(*scenarios, "--junit", str(tmp_path / "verify.xml"), "--", *PROGRAM, "idempotent")
@@ -48,7 +48,7 @@ def test_a_program_that_holds_ends_with_0(tmp_path: Path) -> None:
     ]
 
 
-def test_a_broken_guarantee_ends_with_1_and_is_told(tmp_path: Path) -> None:
+def test_verify_reports_a_broken_guarantee_and_exits_with_1(tmp_path: Path) -> None:
     done = verify("--scenario", "lost-ack", "--junit", str(tmp_path / "verify.xml"), "--", *PROGRAM, "plain", code=1)
     assert "enable idempotence" in done.stdout
     assert "1 held, 1 broken" in done.stdout
@@ -56,7 +56,7 @@ def test_a_broken_guarantee_ends_with_1_and_is_told(tmp_path: Path) -> None:
     assert (suite.tests, suite.failures) == (2, 1)
 
 
-def test_json_is_all_of_standard_output() -> None:
+def test_verify_with_json_prints_only_json_to_standard_output() -> None:
     done = verify("--json", "--scenario", "lost-ack", "--", *PROGRAM, "plain", code=1)
     result = json.loads(done.stdout)
     assert (result["role"], result["command"][-1]) == ("producer", "plain")
@@ -64,26 +64,26 @@ def test_json_is_all_of_standard_output() -> None:
     assert not result["scenarios"][1]["guarantees"]["once"]
 
 
-def test_a_consumer_is_judged_by_its_result_command() -> None:
+def test_verify_judges_a_consumer_by_its_result_command() -> None:
     result = " ".join([*MEMBER, "consumer", "--result"])
     words = ("--role", "consumer", "--scenario", "crash-restart", "--records", "40", "--result", result, "--", *MEMBER, "consumer")
     broken = verify(*words, "--append", code=1)
     assert "effects occur twice" in broken.stdout
 
 
-def test_exposed_is_broken_only_when_that_is_asked_for() -> None:
+def test_verify_counts_exposed_as_broken_only_with_strict() -> None:
     words = ("--scenario", "delayed-end-txn", "--", *PROGRAM, "transactional", "--v1")
     assert "1 exposed" in verify(*words).stdout
     assert "1 exposed" in verify("--strict", *words, code=1).stdout
 
 
-def test_skipped_scenarios_do_not_run() -> None:
+def test_verify_does_not_run_skipped_scenarios() -> None:
     skipped = [word for each in SCENARIOS if each.name != "leader-unavailable" for word in ("--skip", each.name)]
     result = json.loads(verify("--json", *skipped, "--", *PROGRAM, "plain").stdout)
     assert [each["name"] for each in result["scenarios"]] == ["calm", "leader-unavailable"]
 
 
-def test_the_number_of_records_is_what_the_program_is_asked_for(tmp_path: Path) -> None:
+def test_verify_requests_the_given_number_of_records(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     verify("--records", "31", "--scenario", "rebalance", "--keep", str(kept), "--", *PROGRAM, "plain")
     with InProcessBroker(kept / "calm" / "data") as again:
@@ -101,18 +101,18 @@ def test_the_number_of_records_is_what_the_program_is_asked_for(tmp_path: Path) 
         (("--timeout", "1", "--", *PROGRAM, "hangs"), "did not end within 1 s"),
     ],
 )
-def test_what_cannot_be_judged_ends_with_2_and_says_why(words: tuple[str, ...], why: str) -> None:
+def test_verify_exits_with_2_and_the_reason_if_it_cannot_judge(words: tuple[str, ...], why: str) -> None:
     assert why in " ".join(verify(*words, code=2).stderr.split())
 
 
-def test_what_was_shown_before_it_could_not_be_judged_is_told() -> None:
+def test_verify_reports_earlier_scenarios_when_it_cannot_judge() -> None:
     result = json.loads(verify("--timeout", "1", "--json", "--", *PROGRAM, "hangs", code=2).stdout)
     assert "did not end within 1 s" in result["could_not_judge"]
     assert [(each["name"], each["standing"]) for each in result["scenarios"]] == [("calm", "broken")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_exam_that_is_ended_leaves_no_process_and_no_directory(tmp_path: Path, number: signal.Signals) -> None:
+def test_verify_ended_by_a_signal_leaves_no_process_and_no_directory(tmp_path: Path, number: signal.Signals) -> None:
     before = signal.signal(number, signal.SIG_DFL)  # tests that a shell runs in the background, or nohup, inherit ignored signals
     running = subprocess.Popen(command("--", *PROGRAM, "hangs"), env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.DEVNULL)
     signal.signal(number, before)
@@ -126,7 +126,7 @@ def test_an_exam_that_is_ended_leaves_no_process_and_no_directory(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nohup_keeps_an_exam_from_the_end_of_its_terminal(tmp_path: Path) -> None:
+def test_nohup_keeps_verify_running_after_its_terminal_ends(tmp_path: Path) -> None:
     words = ["nohup", *command("--timeout", "2", "--keep", str(tmp_path / "kept"), "--", *PROGRAM, "hangs")]
     running = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not list(tmp_path.glob("kept/calm/work/pids")):
@@ -136,14 +136,14 @@ def test_nohup_keeps_an_exam_from_the_end_of_its_terminal(tmp_path: Path) -> Non
     assert running.wait(TIMEOUT_S) == 2
 
 
-def test_what_a_program_leaves_behind_ends_with_its_exam(tmp_path: Path) -> None:
+def test_processes_that_a_program_leaves_behind_end_with_the_verification(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     verify("--scenario", "rebalance", "--keep", str(kept), "--", *PROGRAM, "leaves-a-child")
     left = int((kept / "calm" / "work" / "pids").read_text())
     assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_cluster_is_verified_on_topics_and_groups_that_are_deleted_unless_kept(tmp_path: Path) -> None:
+def test_verify_on_a_cluster_deletes_its_topics_and_groups_unless_kept(tmp_path: Path) -> None:
     with InProcessBroker() as broker:
 
         def left() -> list[str]:
@@ -161,6 +161,6 @@ def test_a_cluster_is_verified_on_topics_and_groups_that_are_deleted_unless_kept
         assert f"their names begin with {prefix}." in " ".join(done.stderr.split())
 
 
-def test_a_cluster_that_cannot_be_reached_is_named() -> None:
+def test_verify_names_an_unreachable_cluster() -> None:
     assert "127.0.0.1:1" in verify("--bootstrap", "127.0.0.1:1", "--", *PROGRAM, "plain", code=2).stderr
     assert "names no broker" in verify("--bootstrap", "nowhere:port", "--", *PROGRAM, "plain", code=2).stderr

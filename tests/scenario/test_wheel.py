@@ -103,7 +103,7 @@ def names(wheel: Path) -> set[str]:
         return set(archive.namelist())
 
 
-def test_the_wheel_has_one_name_at_its_top(wheel: Path) -> None:
+def test_wheel_has_one_top_level_name(wheel: Path) -> None:
     tops = {name.partition("/")[0] for name in names(wheel)}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"ottla"}
 
@@ -115,14 +115,16 @@ def test_the_wheel_has_the_packages_their_data_and_their_types_but_no_test_data(
     assert [name for name in found if "corpus" in name] == []
 
 
-def test_the_sdist_makes_the_same_wheel(sources: Path, wheel: Path, tmp_path: Path) -> None:
+def test_sdist_builds_the_same_wheel(sources: Path, wheel: Path, tmp_path: Path) -> None:
     again = build_wheel(build_sdist(sources, tmp_path), tmp_path / "again")
     assert names(again) == names(wheel)
 
 
 @pytest.mark.parametrize("suite", ["", WITH], ids=["without Ottla", "with a broker"])
 @pytest.mark.parametrize("application", APPLICATIONS, ids=str)
-def test_modules_of_somebodys_own_keep_their_names(application: Application, suite: str, environment: Path, tmp_path: Path) -> None:
+def test_applications_modules_with_ottlas_folder_names_are_importable(
+    application: Application, suite: str, environment: Path, tmp_path: Path
+) -> None:
     application.write(tmp_path, suite)
     command = [str(environment / application.command[0]), *application.command[1:], "-q", "-p", "no:cacheprovider"]
     unset = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
@@ -131,7 +133,7 @@ def test_modules_of_somebodys_own_keep_their_names(application: Application, sui
     assert f"{1 + bool(suite)} passed" in done.stdout
 
 
-def test_the_installed_package_is_its_command_too(environment: Path, tmp_path: Path) -> None:
+def test_python_m_ottla_runs_the_installed_command(environment: Path, tmp_path: Path) -> None:
     (tmp_path / "broker.py").write_text("raise RuntimeError('mine')\n")
     words = [[str(environment / "python"), "-m", "ottla"], [str(environment / "ottla")]]
     versions = [subprocess.run([*each, "--version"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout for each in words]

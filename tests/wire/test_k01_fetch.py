@@ -57,7 +57,7 @@ def partitions_of(response: FetchResponse) -> Sequence[int]:
 MANY = limits.FETCHED_AT_ONCE + 20
 
 
-def test_very_many_partitions_are_read_in_their_order_and_the_first_with_records_gives_a_batch(client: Client) -> None:
+def test_very_many_partitions_are_read_in_order_and_the_first_with_records_returns_a_batch(client: Client) -> None:
     create(client, "t", MANY)
     for index in (3, MANY - 1):
         produce(client, "t", b"of %d" % index, partition=index)
@@ -82,7 +82,7 @@ def test_a_fetch_of_very_many_partitions_waits_for_an_append_and_ends_at_its_dea
 
 
 @pytest.mark.parametrize("between", [0, 5_000], ids=["one after the other", "far apart"])
-def test_of_a_partition_that_is_named_twice_the_last_counts(client: Client, between: int) -> None:
+def test_last_occurrence_of_a_duplicate_partition_counts(client: Client, between: int) -> None:
     create(client, "t")
     produce(client, "t", b"a", b"b")
     produce(client, "t", b"c")
@@ -96,7 +96,7 @@ def test_of_a_partition_that_is_named_twice_the_last_counts(client: Client, betw
     [request(part(), isolation_level=2), request(part(), max_bytes=-1), request(part(max_bytes=-1))],
     ids=["level", "all", "one"],
 )
-def test_an_isolation_level_or_a_size_that_means_nothing_is_refused(client: Client, fetch_request: FetchRequest) -> None:
+def test_invalid_isolation_level_or_size_is_rejected(client: Client, fetch_request: FetchRequest) -> None:
     create(client, "t")
     produce(client, "t", b"a")
     (data,) = fetch(client, fetch_request).responses[0].partitions
@@ -111,7 +111,7 @@ def test_a_negative_leader_epoch_is_none(client: Client, epoch: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 13))
-def test_every_version_by_name_reads_what_was_produced(client: Client, version: int) -> None:
+def test_every_version_by_name_reads_produced_records(client: Client, version: int) -> None:
     create(client, "t")
     produce(client, "t", b"a", b"b")
     response = fetch(client, request(part()), version)
@@ -221,7 +221,7 @@ def test_a_long_poll_ends_by_the_append_that_it_waits_for(broker: RunningBroker,
 
 
 @pytest.mark.parametrize("later", [[0], [1], [0, 1], [1, 0]])
-def test_a_long_poll_of_several_partitions_tells_what_each_has_when_it_ends(
+def test_long_poll_of_several_partitions_returns_each_ones_records_when_it_ends(
     broker: RunningBroker, client: Client, later: list[int]
 ) -> None:
     create(client, "t", partitions=2)
@@ -247,7 +247,7 @@ def test_a_long_poll_waits_for_min_bytes(broker: RunningBroker, client: Client) 
         assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"a" * 50, b"b" * 50]
 
 
-def test_a_long_poll_waits_for_no_more_than_the_broker_gives_in_one_answer(tmp_path: Path) -> None:
+def test_long_poll_waits_for_at_most_fetch_max_bytes(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", {"fetch.max.bytes": "1024"}) as broker, broker.client() as client:
         create(client, "t")
         produce(client, "t", b"x" * 1024)
@@ -255,7 +255,9 @@ def test_a_long_poll_waits_for_no_more_than_the_broker_gives_in_one_answer(tmp_p
 
 
 @pytest.mark.parametrize("later", [[], [b"new"]])
-def test_a_read_that_ends_with_an_older_segment_waits_for_no_bytes(broker: RunningBroker, client: Client, later: list[bytes]) -> None:
+def test_read_that_ends_with_an_older_segment_does_not_wait_for_min_bytes(
+    broker: RunningBroker, client: Client, later: list[bytes]
+) -> None:
     create(client, "t")
     produce(client, "t", b"old")
     broker.call(lambda running: running.services.partitions.get("t", 0).log.roll(running.clock.now_ms()))
@@ -305,7 +307,7 @@ def test_the_long_polls_of_a_connection_wait_one_after_the_other(broker: Running
         assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"later"]
 
 
-def test_what_a_request_sees_is_never_older_than_the_answer_before_it(broker: RunningBroker, client: Client) -> None:
+def test_response_is_never_older_than_the_response_before_it_on_the_connection(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     with broker.client() as reader:
         end = ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=-1)])])
@@ -318,7 +320,7 @@ def test_what_a_request_sees_is_never_older_than_the_answer_before_it(broker: Ru
         assert (fetched.high_watermark, listed.offset) == (1, 1)
 
 
-def test_the_long_poll_of_a_connection_that_closes_is_taken_back_with_requests_behind_it_too(broker: RunningBroker, client: Client) -> None:
+def test_long_poll_of_a_closed_connection_is_cancelled_with_the_requests_behind_it(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     with broker.client() as reader:
         for _ in range(2):
@@ -327,7 +329,7 @@ def test_the_long_poll_of_a_connection_that_closes_is_taken_back_with_requests_b
     broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 0 and running.connection_count == 1)
 
 
-def test_a_long_poll_of_a_connection_that_closes_is_taken_back(broker: RunningBroker, client: Client) -> None:
+def test_long_poll_of_a_closed_connection_is_cancelled(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     with broker.client() as reader:
         reader.send(request(part(), max_wait_ms=60_000), 12)
@@ -335,7 +337,7 @@ def test_a_long_poll_of_a_connection_that_closes_is_taken_back(broker: RunningBr
     broker.call_until(lambda running: running.services.fetch_purgatory.waiting == 0)
 
 
-def test_long_polls_of_many_readers_all_see_one_append(broker: RunningBroker, client: Client) -> None:
+def test_one_append_completes_the_long_polls_of_many_readers(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     seen: list[bytes] = []
 
@@ -353,7 +355,7 @@ def test_long_polls_of_many_readers_all_see_one_append(broker: RunningBroker, cl
     assert seen == [b"all"] * 5
 
 
-def test_a_session_answers_only_what_changed_and_remembers_the_rest(client: Client) -> None:
+def test_session_returns_only_changed_partitions(client: Client) -> None:
     create(client, "t", partitions=3)
     opened = fetch(client, request(part(0), part(1), part(2), session_epoch=0))
     assert opened.session_id > 0
@@ -388,7 +390,7 @@ def test_a_session_of_names_is_refused_by_topic_id(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", [12, 16])
-def test_an_old_or_unknown_leader_epoch_is_refused_and_the_leader_named_to_who_can_go_there(broker: RunningBroker, version: int) -> None:
+def test_old_or_unknown_leader_epoch_is_rejected_with_the_current_leader(broker: RunningBroker, version: int) -> None:
     with broker.client() as client:
         topic_id = create(client, "t").topic_id
     broker.restart(kill=True)
@@ -403,7 +405,7 @@ def test_an_old_or_unknown_leader_epoch_is_refused_and_the_leader_named_to_who_c
         assert new.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_a_reader_whose_log_went_another_way_is_told_where_they_part(broker: RunningBroker) -> None:
+def test_diverging_fetch_gets_the_diverging_epoch_and_its_end_offset(broker: RunningBroker) -> None:
     with broker.client() as client:
         create(client, "t")
         produce(client, "t", b"a")
@@ -417,7 +419,7 @@ def test_a_reader_whose_log_went_another_way_is_told_where_they_part(broker: Run
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (0, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-def test_a_replica_that_does_not_exist_reads_nothing(client: Client, epoch: int, error: ErrorCode) -> None:
+def test_fetch_of_an_unknown_replica_is_rejected(client: Client, epoch: int, error: ErrorCode) -> None:
     create(client, "t")
     produce(client, "t", b"a")
     (data,) = fetch(client, request(part(current_leader_epoch=epoch), replica_id=7)).responses[0].partitions

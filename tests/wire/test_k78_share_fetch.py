@@ -75,7 +75,7 @@ def test_record_limit_mode_acquires_exactly_as_many_records_as_asked_for(client:
         assert acquired(ShareMember(other, "n").fetch(max_records=3)) == [(3, 3, 1)]
 
 
-def test_the_batch_optimized_mode_splits_what_is_acquired_by_the_batch_size(client: Client) -> None:
+def test_batch_optimized_mode_splits_acquired_records_by_the_batch_size(client: Client) -> None:
     for _ in range(3):
         produce(client, "t", b"a", b"b")
     assert acquired(ShareMember(client, "m").fetch(batch_size=3)) == [(0, 3, 1), (4, 5, 1)]
@@ -112,14 +112,14 @@ def test_a_fetch_ends_at_its_deadline_without_records(client: Client) -> None:
     assert acquired(member.fetch(max_wait_ms=10)) == []
 
 
-def test_what_a_closed_connection_had_acquired_is_available_to_others(client: Client, broker: RunningBroker) -> None:
+def test_records_acquired_by_a_closed_connection_are_available_to_others(client: Client, broker: RunningBroker) -> None:
     produce(client, "t", b"a")
     with broker.client() as other:
         assert acquired(ShareMember(other, "n").fetch()) == [(0, 0, 1)]
     assert acquired(ShareMember(client, "m").fetch(max_wait_ms=20_000)) == [(0, 0, 2)]
 
 
-def test_the_last_request_of_a_session_releases_what_the_member_has(client: Client) -> None:
+def test_final_share_fetch_of_a_session_releases_the_members_records(client: Client) -> None:
     produce(client, "t", b"a", b"b")
     member = ShareMember(client, "m")
     assert acquired(member.fetch()) == [(0, 1, 1)]

@@ -60,7 +60,7 @@ def test_a_refused_acknowledgement_changes_no_record(member: ShareMember) -> Non
     assert acknowledged(member.acknowledge((0, 4, [ACCEPT]))) == [0]
 
 
-def test_a_member_cannot_acknowledge_what_another_has(member: ShareMember, broker: RunningBroker) -> None:
+def test_member_cannot_acknowledge_another_members_records(member: ShareMember, broker: RunningBroker) -> None:
     with broker.client() as client:
         other = ShareMember(client, "n")
         other.fetch()

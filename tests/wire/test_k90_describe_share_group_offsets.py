@@ -14,7 +14,7 @@ pytestmark = pytest.mark.broker_settings(AT_ONCE)
 
 
 @pytest.mark.parametrize(("version", "lag"), [(0, -1), (1, 3)])
-def test_the_lag_is_what_is_not_yet_delivered_for_good(client: Client, version: int, lag: int) -> None:
+def test_lag_counts_records_whose_delivery_is_not_complete(client: Client, version: int, lag: int) -> None:
     topic_id = prepare(client)
     for _ in range(5):
         produce(client, "t", b"x")

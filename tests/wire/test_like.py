@@ -85,7 +85,7 @@ def produced(client: Client, batch: bytes) -> PartitionProduceResponse:
 
 
 @pytest.mark.parametrize("release", releases())
-def test_what_is_offered_is_what_the_release_and_ottla_have(release: str) -> None:
+def test_offered_versions_are_those_common_to_the_release_and_ottla(release: str) -> None:
     table, implemented = table_of(release), {api.key.camel_case: api for api in APIS if ListenerType.BROKER in api.listeners}
     with InProcessBroker(like=release) as broker:
         answer = offered(broker)
@@ -132,7 +132,7 @@ def test_settings_and_defaults_are_the_releases() -> None:
     assert "share.coordinator.write.timeout.ms" not in settings
 
 
-def test_lists_are_those_of_4_2_and_later() -> None:
+def test_list_configs_are_normalised_since_4_2() -> None:
     topic = CreatableTopic("twice", 1, 1, configs=[CreatableTopicConfig("cleanup.policy", "compact,compact")])
     subscription = AlterConfigsResource(CLIENT_METRICS, "m", [AlterableConfig("metrics", 0, "a,,b")])
     with InProcessBroker(like="3.9") as broker, asking(broker) as client:
@@ -207,7 +207,7 @@ def test_the_case_of_a_state_filter_is_ignored_since_3_8(release: str, listed: l
 
 
 @pytest.mark.parametrize(("release", "code"), [("3.8", ErrorCode.TOPIC_AUTHORIZATION_FAILED), ("3.9", ErrorCode.INVALID_REQUEST)])
-def test_nobody_can_create_the_metadata_topic(release: str, code: ErrorCode) -> None:
+def test_metadata_topic_cannot_be_created_by_clients(release: str, code: ErrorCode) -> None:
     with InProcessBroker(like=release) as broker, asking(broker) as client:
         (answer,) = client.call(CreateTopicsRequest(topics=[CreatableTopic("__cluster_metadata", 1, 1)])).topics
     assert answer.error_code == code
@@ -273,7 +273,7 @@ def test_groups_have_operations_of_their_settings_since_4_0(release: str, operat
 
 
 @pytest.mark.parametrize(("release", "code"), [("3.9", ErrorCode.ILLEGAL_GENERATION), ("4.0", ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_a_commit_of_a_member_of_an_unknown_group(release: str, code: ErrorCode) -> None:
+def test_offset_commit_of_a_member_of_an_unknown_group_gets_the_releases_error(release: str, code: ErrorCode) -> None:
     with InProcessBroker(like=release) as broker, asking(broker) as client:
         find_coordinator(client)
         client.call(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]))
@@ -338,7 +338,7 @@ def test_a_share_groups_epoch_is_bumped_again_for_a_leavers_partitions_before_4_
 
 
 @pytest.mark.parametrize(("release", "code"), [("4.3", ErrorCode.INVALID_REQUEST), ("4.4", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)])
-def test_a_change_of_another_brokers_settings_without_the_right_to_it(release: str, code: ErrorCode) -> None:
+def test_unauthorized_change_of_another_brokers_configs_gets_the_releases_error(release: str, code: ErrorCode) -> None:
     change = AlterConfigsResource(BROKER, "7", [AlterableConfig("log.cleaner.threads", 0, "1")])
     with InProcessBroker(settings={"authorizer.class.name": STANDARD_AUTHORIZER}, like=release) as broker, asking(broker) as client:
         (answer,) = client.call(IncrementalAlterConfigsRequest([change])).responses

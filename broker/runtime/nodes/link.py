@@ -23,9 +23,7 @@ class UnsupportedByPeer(Exception):
 
 
 class Link(Protocol):
-    """A connection to one address of another node. A call opens it if necessary, and then fetches the peer's API versions first. Responses
-    arrive in the order of the calls.
-    """
+    """A connection to one address of another node, opened by a call if it is closed. Responses arrive in the order of the calls."""
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
         """Return the response, in the highest version that both nodes know and that is not above `version`. If a response takes longer than

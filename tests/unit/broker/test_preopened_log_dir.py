@@ -132,7 +132,7 @@ def test_a_rewind_succeeds_after_one_whose_start_failed(broker: RunningBroker) -
     broker.stop()
 
 
-def test_the_copy_is_opened_under_the_name_that_it_will_have_and_the_directory_in_use_stays(broker: RunningBroker, tmp_path: Path) -> None:
+def test_copy_is_opened_under_its_final_name_and_the_directory_in_use_is_kept(broker: RunningBroker, tmp_path: Path) -> None:
     broker.stop()
     fork(tmp_path / "data", tmp_path / "copy")
     before = contents(tmp_path / "data")
@@ -153,7 +153,7 @@ def test_the_copy_is_opened_under_the_name_that_it_will_have_and_the_directory_i
     environment.files.lock(tmp_path / "data").release()
 
 
-def test_a_mark_that_is_open_no_more_needs_no_recovery_either(
+def test_evicted_preopened_mark_needs_no_recovery(
     broker: RunningBroker, marks: Marks[PreopenedLogDir], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.broker.storage.marks.OPENED_MAX", 1)

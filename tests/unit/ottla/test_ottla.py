@@ -42,12 +42,12 @@ def run(example: str, **names: object) -> None:
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
-def test_every_public_name_is_there_and_on_the_page(face: ModuleType) -> None:
+def test_every_public_name_exists_and_is_on_the_page(face: ModuleType) -> None:
     assert [name for name in face.__all__ if getattr(getattr(face, name), "__name__", name) != name] == []
     assert [name for name in face.__all__ if f"`{name}`" not in PAGE] == []
 
 
-def test_every_module_and_name_of_the_protocol_that_the_page_lists_is_there() -> None:
+def test_every_protocol_module_and_name_on_the_page_exists() -> None:
     rows = re.findall(r"^\| `(ottla\.protocol\.[a-z_.]+)` \| ((?:`\w+`(?:, )?)+)", PAGE, re.MULTILINE)
     listed = [(module, name) for module, names in rows for name in re.findall(r"\w+", names)]
     assert [f"{module}.{name}" for module, name in listed if not hasattr(import_module(module), name)] == []
@@ -61,7 +61,7 @@ def test_every_public_name_is_listed_and_in_the_help(face: ModuleType) -> None:
     assert [name for name in face.__all__ if name not in text] == []
 
 
-def test_a_name_whose_extra_is_missing_says_which_and_the_others_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_with_a_missing_extra_names_the_extra_and_the_others_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("testcontainers", "testcontainers.core.config"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "ottla.broker.testing.container", raising=False)
@@ -72,12 +72,12 @@ def test_a_name_whose_extra_is_missing_says_which_and_the_others_are_listed(monk
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
-def test_another_name_is_an_attribute_error_that_names_both(face: ModuleType) -> None:
+def test_unknown_name_is_an_attribute_error_with_module_and_name(face: ModuleType) -> None:
     with pytest.raises(AttributeError, match=rf"module '{face.__name__}' has no attribute 'Broker'"):
         _ = face.Broker
 
 
-def test_importing_the_public_modules_imports_nothing_that_they_name() -> None:
+def test_importing_the_public_modules_loads_nothing_else() -> None:
     code = "import sys; old = {*sys.modules}; import ottla.testing, ottla.audit, ottla.protocol; print(*sorted({*sys.modules} - old))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     ours = {name for name in loaded if name.startswith("ottla")}

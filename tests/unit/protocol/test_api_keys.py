@@ -4,13 +4,13 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.registry import declared_keys, request_class, response_class
 
 
-def test_keys_are_called_as_in_kio() -> None:
+def test_api_keys_have_the_names_of_kio() -> None:
     from kio.schema.index import api_key_map
 
     assert {int(key): key.name.lower() for key in ApiKey if key in api_key_map} == dict(api_key_map)
 
 
-def test_every_declared_message_knows_its_key_and_its_partner() -> None:
+def test_every_request_and_response_pair_shares_key_versions_and_flexible_version() -> None:
     for key in declared_keys():
         request, response = request_class(key), response_class(key)
         assert request.API_KEY == response.API_KEY == key

@@ -60,7 +60,7 @@ def broker(frame: bytes) -> bytes:
     return reply_to(frame, MetadataResponse(cluster_id="c") if isinstance(body, MetadataRequest) else api_versions())
 
 
-def test_a_call_uses_the_highest_version_that_both_sides_know() -> None:
+def test_call_uses_the_highest_common_version() -> None:
     seen = []
 
     def answer(frame: bytes) -> bytes:
@@ -74,7 +74,7 @@ def test_a_call_uses_the_highest_version_that_both_sides_know() -> None:
     assert seen == [(ApiKey.API_VERSIONS, 4, "me"), (ApiKey.METADATA, 9, "me"), (ApiKey.METADATA, 4, "me")]
 
 
-def test_a_broker_that_refuses_our_api_versions_is_asked_again_in_its_version() -> None:
+def test_rejected_api_versions_request_is_repeated_in_the_brokers_version() -> None:
     seen = []
 
     def answer(frame: bytes) -> bytes:
@@ -91,27 +91,27 @@ def test_a_broker_that_refuses_our_api_versions_is_asked_again_in_its_version() 
 
 
 @pytest.mark.parametrize("message", [HeartbeatRequest, ProduceRequest])
-def test_an_api_without_a_common_version_is_not_asked(message: type[HeartbeatRequest]) -> None:
+def test_api_without_a_common_version_is_not_sent(message: type[HeartbeatRequest]) -> None:
     with peer(broker) as port, Client("127.0.0.1", port) as client, pytest.raises(UnsupportedVersion):
         client.call(message())
 
 
-def test_a_produce_without_acks_does_not_wait() -> None:
+def test_produce_with_acks_0_does_not_wait() -> None:
     with peer(lambda frame: b"") as port, Client("127.0.0.1", port) as client:
         assert client.call(ProduceRequest(acks=0), version=9) is None
 
 
-def test_a_connection_that_the_peer_closes_is_a_connection_error() -> None:
+def test_closed_connection_is_a_connection_error() -> None:
     with peer(lambda frame: None) as port, Client("127.0.0.1", port) as client, pytest.raises(ConnectionError, match="closed"):
         client.call(HeartbeatRequest(), version=4)
 
 
-def test_a_peer_that_is_silent_is_a_timeout() -> None:
+def test_silent_peer_is_a_timeout() -> None:
     with peer(lambda frame: b"") as port, Client("127.0.0.1", port, timeout_s=0.05) as client, pytest.raises(TimeoutError):
         client.call(HeartbeatRequest(), version=4)
 
 
-def test_an_answer_to_another_request_is_a_protocol_error() -> None:
+def test_response_to_another_request_is_a_protocol_error() -> None:
     def answer(frame: bytes) -> bytes:
         return reply_to(frame, HeartbeatResponse(), shift=1)
 
@@ -119,18 +119,18 @@ def test_an_answer_to_another_request_is_a_protocol_error() -> None:
         client.call(HeartbeatRequest(), version=4)
 
 
-def test_a_peer_that_speaks_something_else_is_a_protocol_error() -> None:
+def test_peer_with_another_protocol_is_a_protocol_error() -> None:
     with peer(lambda frame: b"HTTP/1.1 400 Bad Request\r\n") as port, Client("127.0.0.1", port) as client, pytest.raises(FrameTooLarge):
         client.call(HeartbeatRequest(), version=4)
 
 
-def test_pipelined_requests_are_answered_in_order() -> None:
+def test_client_reads_pipelined_responses_in_order() -> None:
     with peer(broker) as port, Client("127.0.0.1", port) as client:
         sent = [client.send(MetadataRequest(), 9) for _ in range(5)]
         assert [int.from_bytes(client.read_frame()[:4], "big") for _ in sent] == sent
 
 
-def test_nobody_listening_is_an_os_error() -> None:
+def test_refused_connection_is_an_os_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(OSError, match="refused"):

@@ -37,7 +37,7 @@ def test_a_request_is_one_frame_with_its_size_first() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 12, 18])
-def test_fetched_records_stand_in_the_response_as_they_are(version: int) -> None:
+def test_fetched_records_are_encoded_without_a_copy(version: int) -> None:
     records = memoryview(LARGE)
     response = FetchResponse(
         responses=[FetchableTopicResponse(partitions=[PartitionData(records=records), PartitionData(1, records=records)])]
@@ -49,7 +49,7 @@ def test_fetched_records_stand_in_the_response_as_they_are(version: int) -> None
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_the_first_fields_of_a_response_are_replaced_and_the_bytes_after_them_stay(version: int) -> None:
+def test_response_head_is_replaced_and_the_following_bytes_are_kept(version: int) -> None:
     response = MetadataResponse(7, [MetadataResponseBroker(1, "a", 9092)], topics=[MetadataResponseTopic(name="t")])
     frame = memoryview(b"".join(encode_response(ApiKey.METADATA, version, 9, response))[4:])
     head, pos = decode_response_head(ApiKey.METADATA, version, frame, "brokers")
@@ -59,13 +59,13 @@ def test_the_first_fields_of_a_response_are_replaced_and_the_bytes_after_them_st
     assert b"".join(buffers) == b"".join(encode_response(ApiKey.METADATA, version, 9, response))
 
 
-def test_the_first_fields_of_a_response_are_checked_like_all_of_it() -> None:
+def test_response_head_is_validated_like_the_whole_response() -> None:
     frame = b"".join(encode_response(ApiKey.METADATA, 12, 9, MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 9092)])))[4:]
     with pytest.raises(MalformedMessage, match="brokers"):
         decode_response_head(ApiKey.METADATA, 12, frame[:15], "brokers")
 
 
-def test_no_empty_buffer_ends_a_response_whose_records_come_last() -> None:
+def test_response_ending_in_records_has_no_empty_buffer_at_the_end() -> None:
     response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[PartitionData(records=LARGE)])])
     assert all(encode_response(ApiKey.FETCH, 4, 9, response))
 
@@ -77,7 +77,7 @@ def test_the_response_to_api_versions_never_has_a_flexible_header(version: int) 
 
 
 @pytest.mark.parametrize(("key", "version"), [(ApiKey.API_VERSIONS, 6), (ApiKey.PRODUCE, 2), (ApiKey.FETCH, -1), (4, 0), (999, 0), (-1, 0)])
-def test_an_api_or_version_without_a_class_is_refused_with_what_its_header_said(key: int, version: int) -> None:
+def test_unknown_api_or_version_is_rejected_with_its_header_fields(key: int, version: int) -> None:
     frame = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7\0\2me" + b"whatever"
     with pytest.raises(UnsupportedVersion) as caught:
         decode_request(frame)
@@ -97,7 +97,7 @@ def test_classes_are_found_by_key() -> None:
         request_class(ApiKey.LEADER_AND_ISR)
 
 
-def test_bytes_behind_a_request_are_not_looked_at() -> None:
+def test_bytes_after_a_request_are_ignored() -> None:
     """A request for all topics by librdkafka 2.16: after the null array (-1) one byte of another four-byte count follows."""
     frame = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
     request = decode_request(frame)

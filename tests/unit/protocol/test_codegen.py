@@ -25,19 +25,19 @@ class Outer(Message, versions="0-2", flexible="2+"):
     many: list[Inner] = array(Inner)
 
 
-def test_fields_of_a_version_are_those_in_order_the_tagged_ones_by_tag_and_the_absent() -> None:
+def test_fields_of_a_version_are_ordered_fields_then_tagged_by_tag_then_absent() -> None:
     names = [[field.name for field in group] for group in fields_at(Outer, 2)]
     assert names == [["number", "inner", "maybe", "blob", "many"], ["early", "late"], []]
     assert [field.name for field in fields_at(Outer, 0)[2]] == ["late", "early", "inner", "maybe"]
 
 
 @pytest.mark.parametrize(("version", "size"), [(0, 4 + 4 + 4), (1, 4 + 10 + 1 + 4 + 4), (2, 4 + 10 + 1 + 1 + 1 + 1)])
-def test_the_smallest_message_is_as_small_as_its_defaults_make_it(version: int, size: int) -> None:
+def test_minimal_size_of_a_message_is_that_of_its_defaults(version: int, size: int) -> None:
     assert minimal_size(Outer, version, version >= 2) == size
     assert len(encode(Outer(), version)) == size
 
 
-def test_a_trace_through_compiled_code_shows_its_lines() -> None:
+def test_traceback_through_compiled_code_shows_source_lines() -> None:
     decode = decoder(Outer, 0)
     with pytest.raises(TypeError) as caught:
         decode(None, 0, 0)  # type: ignore[arg-type] # a bug of a caller, to see its trace

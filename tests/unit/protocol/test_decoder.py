@@ -98,7 +98,7 @@ def test_the_error_names_the_nested_field_that_breaks_off() -> None:
     assert (caught.value.message, caught.value.field, caught.value.offset) == ("Sample v1", "partitions[].index", 20)
 
 
-def test_in_a_run_of_fixed_fields_the_one_that_breaks_off_is_named() -> None:
+def test_malformed_run_of_fixed_fields_names_the_field() -> None:
     with pytest.raises(MalformedMessage) as caught:
         decode(Sample, b"\0\0", 1)
     assert (caught.value.field, caught.value.offset) == ("epoch", 1)
@@ -132,12 +132,12 @@ def test_a_count_that_the_bytes_cannot_back_is_refused_before_anything_is_built(
         tracemalloc.stop()
 
 
-def test_of_a_tag_that_comes_twice_the_last_counts() -> None:
+def test_last_occurrence_of_a_duplicate_tag_counts() -> None:
     msg = decode(Sample, with_tags(b"\2" + b"\3\4\0\0\0\1" + b"\3\4\0\0\0\2"), 1)
     assert msg.extra == 2
 
 
-def test_tags_may_come_in_any_order_and_unknown_ones_are_skipped() -> None:
+def test_tags_are_accepted_in_any_order_and_unknown_ones_skipped() -> None:
     msg = decode(Sample, with_tags(b"\3" + b"\3\4\0\0\0\1" + b"\x63\2ab" + b"\0\5\0\0\0\7\0"), 1)
     assert (msg.extra, msg.leader) == (1, Leader(7))
 

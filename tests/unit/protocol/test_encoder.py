@@ -30,7 +30,7 @@ class Sample(Message, versions="0-1", flexible="1+"):
     nodes: list[Node] = array(Node, "1+", tag=1)
 
 
-def test_large_records_are_not_copied_but_stand_between_what_goes_before_and_after() -> None:
+def test_large_records_are_separate_uncopied_buffers() -> None:
     large = memoryview(bytes(SEPARATE_MIN))
     parts: list[Buffer] = []
     last = encoder(Sample, 1)(Sample(1, "n", [Part(1, records=large), Part(2, records=b"small")]), bytearray(b"head"), parts)

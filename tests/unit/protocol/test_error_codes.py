@@ -15,21 +15,21 @@ def test_numbers_names_and_retriability_are_those_of_kio() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS])
-def test_what_a_client_may_repeat_is_retriable(code: ErrorCode) -> None:
+def test_error_that_a_client_may_retry_is_retriable(code: ErrorCode) -> None:
     assert code.retriable
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.PRODUCER_FENCED])
-def test_what_a_client_must_not_repeat_is_not_retriable(code: ErrorCode) -> None:
+def test_error_that_a_client_must_not_retry_is_not_retriable(code: ErrorCode) -> None:
     assert not code.retriable
 
 
-def test_a_number_that_kafka_does_not_know_is_refused() -> None:
+def test_unknown_error_number_raises() -> None:
     with pytest.raises(ValueError, match="9999"):
         ErrorCode(9999)
 
 
-def test_a_number_that_only_a_newer_node_knows_is_an_unknown_error() -> None:
+def test_error_number_of_a_newer_node_is_unknown_server_error() -> None:
     assert [ErrorCode.of(number) for number in (0, 87, 9999)] == [
         ErrorCode.NONE,
         ErrorCode.INVALID_RECORD,

@@ -15,7 +15,7 @@ def framed(*frames: bytes) -> bytes:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), max_size=200))
-def test_frames_are_the_same_however_the_stream_is_cut(frames: list[bytes], sizes: list[int]) -> None:
+def test_frames_do_not_depend_on_how_the_stream_is_split(frames: list[bytes], sizes: list[int]) -> None:
     stream, reader, found = framed(*frames), FrameReader(40), []
     for size in [*sizes, len(stream) + 1]:
         chunk, stream = stream[:size], stream[size:]
@@ -23,13 +23,13 @@ def test_frames_are_the_same_however_the_stream_is_cut(frames: list[bytes], size
     assert found == frames
 
 
-def test_a_stream_may_come_byte_by_byte() -> None:
+def test_stream_can_arrive_byte_by_byte() -> None:
     reader = FrameReader(10)
     found = [bytes(frame) for byte in framed(b"abc", b"", b"defghijklm") for frame in reader.feed(bytes([byte]))]
     assert found == [b"abc", b"", b"defghijklm"]
 
 
-def test_a_frame_that_arrives_whole_is_not_copied() -> None:
+def test_complete_frame_is_not_copied() -> None:
     data = framed(b"abc", b"de")
     frames = FrameReader(10).feed(data)
     assert [frame.obj is data for frame in frames] == [True, True]
@@ -37,7 +37,7 @@ def test_a_frame_that_arrives_whole_is_not_copied() -> None:
 
 @pytest.mark.parametrize("size", [11, 2**31 - 1, -1])
 @pytest.mark.parametrize("cut", [0, 2])
-def test_a_size_beyond_the_limit_is_refused_with_the_frames_before_it(size: int, cut: int) -> None:
+def test_frame_above_the_limit_is_rejected_together_with_the_frames_before_it(size: int, cut: int) -> None:
     reader = FrameReader(10)
     stream = framed(b"good") + size.to_bytes(4, "big", signed=True)
     kept = list(reader.feed(stream[:cut]))
@@ -46,11 +46,11 @@ def test_a_size_beyond_the_limit_is_refused_with_the_frames_before_it(size: int,
     assert (kept, list(caught.value.frames), caught.value.size) == ([], [b"good"], size)
 
 
-def test_a_frame_of_the_limit_is_accepted() -> None:
+def test_frame_at_the_limit_is_accepted() -> None:
     assert FrameReader(10).feed(framed(b"0123456789")) == [b"0123456789"]
 
 
-def test_memory_grows_with_the_bytes_that_came_not_with_the_size_announced() -> None:
+def test_memory_grows_with_the_received_bytes_and_not_with_the_announced_size() -> None:
     reader = FrameReader(100_000_000)
     tracemalloc.start()
     try:

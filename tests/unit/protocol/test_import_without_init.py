@@ -18,19 +18,19 @@ assert javaproperties.Properties
 """
 
 
-def test_a_module_is_imported_without_the_packages_init_and_the_package_can_still_be_imported() -> None:
+def test_module_is_imported_without_its_packages_init_and_the_package_stays_importable() -> None:
     subprocess.run([sys.executable, "-c", TAKEN], check=True)
 
 
-def test_a_module_is_imported_once() -> None:
+def test_module_is_imported_once() -> None:
     assert module_of("crc32c", "_crc32c") is module_of("crc32c", "_crc32c")
 
 
-def test_an_import_error_names_a_package_that_is_not_installed() -> None:
+def test_missing_package_is_named() -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
         module_of("no_such_package", "part")
 
 
-def test_a_module_that_the_package_lacks_raises_an_import_error() -> None:
+def test_missing_module_of_a_package_is_an_import_error() -> None:
     with pytest.raises(ModuleNotFoundError):
         module_of("crc32c", "no_such_module")

@@ -11,21 +11,21 @@ from ottla.protocol.login import NotTrusted
 pytest.importorskip("gssapi", reason="python-gssapi is not installed ('make kerberos')")
 
 
-def test_without_a_ticket_nobody_is_asked_and_the_library_says_why(tmp_path: Path) -> None:
+def test_missing_ticket_is_reported_without_contacting_the_kdc(tmp_path: Path) -> None:
     from ottla.protocol.kerberos import Initiator
 
     with pytest.raises(NotTrusted, match="No credentials cache found"):
         next(Initiator("kafka", cache=f"FILE:{tmp_path / 'none'}").tokens("localhost"))
 
 
-def test_a_keytab_that_is_not_there_is_no_key(tmp_path: Path) -> None:
+def test_missing_keytab_raises_no_key(tmp_path: Path) -> None:
     from ottla.protocol.kerberos import Initiator, NoKey
 
     with pytest.raises(NoKey, match="none"):
         Initiator("kafka", "ann@HERE", keytab=str(tmp_path / "none")).check_key()
 
 
-def test_what_an_error_says_is_one_line_that_a_log_can_hold() -> None:
+def test_error_text_is_one_line_of_limited_length() -> None:
     from ottla.protocol.kerberos import error_text
 
     assert error_text(OSError("one\nINFO broker: all is well\x1b[2K")) == "one INFO broker: all is well?[2K"

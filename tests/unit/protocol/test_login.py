@@ -24,7 +24,7 @@ def scram(ask: Callable[[bytes], bytes]) -> None:
     log_in("SCRAM-SHA-512", "a=b,c", "secret", ask, Random(1).randbytes)
 
 
-def test_who_knows_the_password_is_let_in_and_knows_that_the_server_does() -> None:
+def test_scram_client_authenticates_with_the_password_and_verifies_the_server() -> None:
     there = server()
     scram(there.evaluate)
     assert (there.complete, there.user) == (True, "a=b,c")
@@ -44,7 +44,7 @@ def test_who_knows_the_password_is_let_in_and_knows_that_the_server_does() -> No
         ("nothing", "", "not valid SCRAM"),
     ],
 )
-def test_a_server_that_does_not_know_the_password_is_not_trusted(first: str, last: str, words: str) -> None:
+def test_server_without_the_password_is_not_trusted(first: str, last: str, words: str) -> None:
     def answer(token: bytes) -> bytes:
         nonce = token.rpartition(b"r=")[2].decode()
         return (first.format(nonce=nonce, salt=base64.b64encode(SALT).decode()) if token.startswith(b"n,,") else last).encode()
@@ -54,7 +54,7 @@ def test_a_server_that_does_not_know_the_password_is_not_trusted(first: str, las
 
 
 @pytest.mark.parametrize("mechanism", SCRAM_KINDS)
-def test_a_token_is_told_to_be_one_and_that_is_signed_too(mechanism: str) -> None:
+def test_delegation_token_authentication_sends_the_tokenauth_extension(mechanism: str) -> None:
     kind, lookups = SCRAM_KINDS[mechanism], list[tuple[str, bool]]()
     kept = credential_of(kind, salted_password(kind, "hmac", SALT, 4096), SALT, 4096)
     there = Scram(kind, lambda name, by_token: lookups.append((name, by_token)) or kept, Random(2).getrandbits)
@@ -62,7 +62,7 @@ def test_a_token_is_told_to_be_one_and_that_is_signed_too(mechanism: str) -> Non
     assert (there.complete, there.by_token, lookups) == (True, True, [("id", True)])
 
 
-def test_a_refused_bearer_acknowledges_why_and_one_that_is_taken_says_nothing_more() -> None:
+def test_rejected_bearer_token_is_acknowledged_and_an_accepted_one_ends_the_exchange() -> None:
     refused, taken = bearer_tokens("a.b."), bearer_tokens("a.b.")
     assert next(refused) == next(taken) == b"n,,\x01auth=Bearer a.b.\x01\x01"
     assert refused.send(b'{"status":"invalid_token"}') == b"\x01"
@@ -70,7 +70,7 @@ def test_a_refused_bearer_acknowledges_why_and_one_that_is_taken_says_nothing_mo
         taken.send(b"")
 
 
-def test_no_other_mechanism_is_there() -> None:
+def test_unsupported_mechanism_is_rejected_with_the_supported_ones() -> None:
     with pytest.raises(ValueError, match=f"GSSAPI: allowed are PLAIN, {', '.join(SCRAM_KINDS)}"):
         tokens_of("GSSAPI", "a", "b", Random(1).randbytes)
     with pytest.raises(ValueError, match=f"PLAIN: allowed are {', '.join(SCRAM_KINDS)}"):

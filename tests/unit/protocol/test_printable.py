@@ -16,11 +16,11 @@ from ottla.protocol.printable import printable, printable_name, reason_of
         ("Grüße, 世界 🚀", "Grüße, 世界 🚀"),
     ],
 )
-def test_characters_that_command_a_terminal_are_escaped_and_all_others_stay(text: str, shown: str) -> None:
+def test_terminal_control_characters_are_escaped_and_others_unchanged(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
-def test_a_name_stays_on_one_line() -> None:
+def test_printable_name_is_a_single_line() -> None:
     assert printable_name("a\nb\tc\x1b") == r"a\nb\tc\u001b"
 
 
@@ -32,5 +32,5 @@ def test_a_name_stays_on_one_line() -> None:
         (ValueError("not a port"), "not a port"),
     ],
 )
-def test_the_reason_of_an_error_has_no_number_and_no_file_name(error: Exception, text: str) -> None:
+def test_reason_of_an_os_error_has_no_number_and_no_file_name(error: Exception, text: str) -> None:
     assert reason_of(error) == text

@@ -15,7 +15,7 @@ def snapshot(body: bytes, version: int = 1) -> bytes:
     return struct.pack(">hI", version, crc32c(body)) + body
 
 
-def test_entries_are_given_as_they_stand() -> None:
+def test_snapshot_entries_are_returned_unchanged() -> None:
     assert bytes(entries_of(snapshot(struct.pack(">i", 2) + ROW + ROW))) == ROW + ROW
     assert len(entries_of(snapshot(struct.pack(">i", 0)))) == 0
 
@@ -30,6 +30,6 @@ def test_entries_are_given_as_they_stand() -> None:
         (snapshot(struct.pack(">i", -1)), "-1 entries"),
     ],
 )
-def test_anything_else_is_refused_with_the_reason(data: bytes, reason: str) -> None:
+def test_invalid_snapshot_is_rejected_with_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason):
         entries_of(data)

@@ -38,7 +38,7 @@ class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
     topic_id: bytes = uuid("4+", tag=0)
 
 
-def test_the_key_of_an_internal_topic_is_its_type_and_then_plain_fields() -> None:
+def test_internal_topics_key_is_its_type_and_fixed_encoding_fields() -> None:
     key = OffsetCommitKey("g", "topic", 3)
     data = encode_prefixed(key, 1, prefix=1)
     assert data == b"\0\1" + b"\0\1g" + b"\0\5topic" + b"\0\0\0\3"
@@ -46,7 +46,7 @@ def test_the_key_of_an_internal_topic_is_its_type_and_then_plain_fields() -> Non
     assert (record_type, decode(OffsetCommitKey, body, 1)) == (1, key)
 
 
-def test_the_value_of_an_internal_topic_begins_with_its_version() -> None:
+def test_internal_topics_value_starts_with_its_version() -> None:
     value = OffsetCommitValue(7, 2, "m", 1000, topic_id=b"t" * 16)
     data = encode_prefixed(value, 4)
     assert data == b"\0\4" + b"\0\0\0\0\0\0\0\7" + b"\0\0\0\2" + b"\2m" + (1000).to_bytes(8, "big") + b"\1\0\x10" + b"t" * 16
@@ -54,26 +54,26 @@ def test_the_value_of_an_internal_topic_begins_with_its_version() -> None:
     assert decode(OffsetCommitValue, body, version) == value
 
 
-def test_what_a_version_lacks_is_left_out_and_read_as_its_default() -> None:
+def test_fields_absent_in_a_version_are_omitted_and_decoded_as_defaults() -> None:
     value = OffsetCommitValue(7, 2, "m", 1000, 5, b"t" * 16)
     assert decode(OffsetCommitValue, encode(value, 0), 0) == OffsetCommitValue(7, -1, "m", 1000, -1, ZERO_UUID)
     assert decode(OffsetCommitValue, encode(value, 1), 1) == OffsetCommitValue(7, -1, "m", 1000, 5, ZERO_UUID)
 
 
-def test_a_message_knows_its_versions() -> None:
+def test_message_class_has_its_versions() -> None:
     assert (OffsetCommitValue.MIN_VERSION, OffsetCommitValue.MAX_VERSION, OffsetCommitValue.FLEXIBLE_SINCE) == (0, 4, 4)
     assert OffsetCommitKey.FLEXIBLE_SINCE > OffsetCommitKey.MAX_VERSION
 
 
 @pytest.mark.parametrize("version", [-1, 5])
-def test_a_version_that_the_class_lacks_is_refused(version: int) -> None:
+def test_unsupported_version_is_rejected(version: int) -> None:
     with pytest.raises(ProtocolError, match="OffsetCommitValue has no version"):
         decode(OffsetCommitValue, b"", version)
     with pytest.raises(ValueError, match="OffsetCommitValue has no version"):
         encode(OffsetCommitValue(), version)
 
 
-def test_a_record_without_room_for_its_prefix_is_refused() -> None:
+def test_record_without_a_prefix_is_rejected() -> None:
     with pytest.raises(ProtocolError):
         read_prefix(b"\0")
 
@@ -83,7 +83,7 @@ def test_encoders_and_decoders_are_compiled_once() -> None:
     assert decoder(OffsetCommitValue, 3) is decoder(OffsetCommitValue, 3)
 
 
-def test_an_element_without_bytes_cannot_be_declared() -> None:
+def test_array_of_empty_elements_cannot_be_declared() -> None:
     @wire_struct
     class Nothing:
         pass

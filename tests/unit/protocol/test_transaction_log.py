@@ -11,7 +11,7 @@ def test_states_have_the_numbers_and_names_of_the_coordinator() -> None:
     assert [(state.value, state.wire_name) for state in TxnState] == list(enumerate(TRANSACTION_STATES))
 
 
-def test_a_value_of_version_0_leaves_out_what_only_version_1_can_say() -> None:
+def test_version_0_value_omits_the_fields_of_version_1() -> None:
     value = TransactionLogValue(
         producer_id=1,
         transaction_status=1,

@@ -39,7 +39,7 @@ def test_a_string_of_more_than_32767_bytes_has_no_length() -> None:
         string_length(32769)
 
 
-def test_unknown_tags_are_stepped_over_whatever_their_order() -> None:
+def test_unknown_tags_are_skipped_in_any_order() -> None:
     section = b"\x03" + b"\x07\x02ab" + b"\x01\x00" + b"\x07\x01c"
     assert skip_tags(section + b"rest", 0, len(section) + 4) == len(section)
 

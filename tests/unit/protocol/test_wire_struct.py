@@ -34,45 +34,45 @@ class LikePlain:
     numbers: list[int] = array(int32)
 
 
-def test_fields_are_given_by_place_or_by_name_and_others_have_their_defaults() -> None:
+def test_fields_are_positional_or_keyword_arguments_with_defaults() -> None:
     made = Outer("a", numbers=[1])
     assert (made.name, made.note, made.numbers, made.inner) == ("a", None, [1], Inner(-1))
 
 
-def test_each_instance_has_its_own_lists_and_structs() -> None:
+def test_mutable_defaults_are_not_shared_between_instances() -> None:
     one, other = Outer(), Outer()
     assert one.numbers is not other.numbers
     assert one.inner is not other.inner
 
 
-def test_a_field_that_does_not_exist_is_refused_by_the_first_instance_and_by_later_ones() -> None:
+def test_unknown_field_is_rejected_by_the_first_and_later_instances() -> None:
     for _ in range(2):
         with pytest.raises(TypeError, match="nme"):
             Outer(nme="a")  # type: ignore[call-arg]  # what a typo would be
 
 
-def test_there_is_no_room_for_another_attribute() -> None:
+def test_unknown_attribute_cannot_be_set() -> None:
     with pytest.raises(AttributeError):
         Outer().other = 1  # type: ignore[attr-defined]  # what a typo would be
 
 
-def test_two_are_equal_when_their_class_and_all_their_fields_are() -> None:
+def test_instances_are_equal_if_class_and_fields_are() -> None:
     assert Outer("a", inner=Inner(1)) == Outer("a", inner=Inner(1))
     assert Outer("a", inner=Inner(1)) != Outer("a", inner=Inner(2))
     assert LikePlain("a") != Plain("a")
     assert LikePlain("a") != "a"
 
 
-def test_it_cannot_be_a_key_because_it_changes() -> None:
+def test_wire_struct_is_unhashable() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(Inner())
 
 
-def test_it_is_shown_as_a_dataclass_is() -> None:
+def test_repr_is_that_of_a_dataclass() -> None:
     assert repr(LikePlain("a", [1])) == repr(Plain("a", [1])).replace("Plain", "LikePlain")
 
 
-def test_it_is_a_dataclass_to_those_who_ask() -> None:
+def test_dataclass_functions_work_on_a_wire_struct() -> None:
     made = Outer("a", numbers=[1])
     assert dataclasses.is_dataclass(Outer)
     assert [field.name for field in dataclasses.fields(made)] == ["name", "note", "numbers", "inner"]
@@ -80,16 +80,16 @@ def test_it_is_a_dataclass_to_those_who_ask() -> None:
     assert dataclasses.asdict(made) == {"name": "a", "note": None, "numbers": [1], "inner": {"index": -1}}
 
 
-def test_a_match_takes_its_fields_by_place() -> None:
+def test_match_statement_takes_fields_by_position() -> None:
     match Inner(3):
         case Inner(index):
             assert index == 3
 
 
-def test_one_that_was_only_decoded_can_be_made_and_compared() -> None:
+def test_decoded_class_can_be_constructed_and_compared() -> None:
     data = encode(Outer("a", "n", [1, 2], Inner(5)), 0)
     assert decode(Outer, data, 0) == Outer("a", "n", [1, 2], Inner(5))
 
 
-def test_its_docstring_is_its_own() -> None:
+def test_explicit_docstring_is_kept() -> None:
     assert Outer.__doc__ == "Has a docstring of its own."

@@ -32,7 +32,7 @@ def of(verdict: Verdict, name: str) -> DirectoryVerdict:
     return next(directory for directory in verdict.directories if Path(directory.path).name == name)
 
 
-def test_nothing_to_judge_is_not_clean_and_one_path_and_one_topic_may_stand_alone(tmp_path: Path) -> None:
+def test_audit_without_paths_raises_and_a_single_path_and_topic_can_be_strings(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no log directory to judge"):
         audit([])
     for name in ("t", "u"):
@@ -42,7 +42,7 @@ def test_nothing_to_judge_is_not_clean_and_one_path_and_one_topic_may_stand_alon
         assert (judged.path, judged.topics, judged.problems) == (str(tmp_path), 1, [])
 
 
-def test_a_duplicate_shows_who_wrote_it_and_where_the_first_copy_is(verdict: Verdict) -> None:
+def test_duplicate_finding_names_the_producer_and_the_first_copys_offset(verdict: Verdict) -> None:
     (finding,) = of(verdict, "same_batch_twice").rules["duplicate-sequence"].samples
     assert finding.evidence == {
         "producer_id": 1, "producer_epoch": 0, "base_sequence": 5, "last_sequence": 9, "record_count": 5, "first_offset": 5,
@@ -51,7 +51,7 @@ def test_a_duplicate_shows_who_wrote_it_and_where_the_first_copy_is(verdict: Ver
     assert Path(finding.file).read_bytes()[finding.position : finding.position + 8] == (15).to_bytes(8, "big")
 
 
-def test_a_gap_says_how_many_records_are_missing(verdict: Verdict) -> None:
+def test_gap_finding_has_the_number_of_missing_records(verdict: Verdict) -> None:
     (finding,) = of(verdict, "gap").rules["sequence-gap"].samples
     assert finding.evidence["missing"] == 3
     assert finding.evidence["expected_sequence"] == 5
@@ -65,13 +65,13 @@ def test_counts_cover_every_batch_and_record(verdict: Verdict) -> None:
     assert of(verdict, "gap").retries_absorbed is None
 
 
-def test_directories_passed_over_are_named(verdict: Verdict) -> None:
+def test_skipped_directories_are_named_in_notes(verdict: Verdict) -> None:
     assert [note.split(":")[0] for note in of(verdict, "internal").notes] == [
         "t-0.0123456789abcdef0123456789abcdef-delete", "t-1.0123456789abcdef0123456789abcdef-stray",
     ]  # fmt: skip
 
 
-def test_the_verdict_as_json_holds_findings_and_exit_code(verdict: Verdict) -> None:
+def test_json_verdict_has_findings_and_exit_code(verdict: Verdict) -> None:
     report = json.loads(verdict.to_json())
     assert report["exit_code"] == 1
     assert len(report["directories"]) == len(CASES)
@@ -84,7 +84,7 @@ def run(*args: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_the_command_exits_0_on_a_clean_log_and_1_on_violations(tmp_path: Path) -> None:
+def test_audit_exits_with_0_on_a_clean_log_and_1_on_violations(tmp_path: Path) -> None:
     CASES["sound"].write(tmp_path / "sound")
     CASES["gap"].write(tmp_path / "gap")
     code, out = run(str(tmp_path / "sound"))
@@ -96,7 +96,7 @@ def test_the_command_exits_0_on_a_clean_log_and_1_on_violations(tmp_path: Path) 
     assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == 1
 
 
-def test_the_command_writes_a_table_and_refuses_one_that_it_cannot_write(tmp_path: Path) -> None:
+def test_audit_writes_a_findings_table_and_rejects_invalid_table_options(tmp_path: Path) -> None:
     CASES["gap"].write(tmp_path / "gap")
     for _ in range(2):
         code, out = run(str(tmp_path / "gap"), "--tables", str(tmp_path / "tables"), "--format", "delta")
@@ -118,7 +118,7 @@ def test_a_directory_without_logs_cannot_be_judged(tmp_path: Path) -> None:
     assert "no such directory" in out
 
 
-def test_without_java_the_command_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_audit_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     CASES["gap"].write(tmp_path / "gap")
@@ -127,26 +127,26 @@ def test_without_java_the_command_says_what_to_run(monkeypatch: pytest.MonkeyPat
     assert "Java 17" in out
 
 
-def test_the_verdict_says_which_engine_judged(tmp_path: Path) -> None:
+def test_verdict_names_its_engine(tmp_path: Path) -> None:
     CASES["gap"].write(tmp_path / "gap")
     _, out = run(str(tmp_path / "gap"), "--json", "-")
     assert json.loads(out)["engine"] == "duckdb"
 
 
-def test_where_nothing_was_judged_there_is_no_table_of_rules(tmp_path: Path) -> None:
+def test_output_has_no_table_of_rules_if_nothing_was_judged(tmp_path: Path) -> None:
     code, out = run(str(tmp_path / "missing"))
     assert (code, out.splitlines()[0]) == (2, f"could not judge: {tmp_path / 'missing'}: no such directory")
 
 
 @pytest.mark.parametrize("topics", [["nosuch"], ["t", "nosuch"]])
-def test_a_misspelt_topic_is_not_clean(tmp_path: Path, topics: list[str]) -> None:
+def test_unknown_topic_cannot_be_judged(tmp_path: Path, topics: list[str]) -> None:
     CASES["sound"].write(tmp_path / "sound")
     code, out = run(str(tmp_path / "sound"), *(word for topic in topics for word in ("--topic", topic)))
     assert code == 2
     assert f"{tmp_path / 'sound'}: no partition of nosuch here" in out
 
 
-def test_a_topic_may_be_in_one_of_several_directories_only(tmp_path: Path) -> None:
+def test_topic_may_be_missing_in_one_of_several_directories(tmp_path: Path) -> None:
     CASES["sound"].write(tmp_path / "a")
     CASES["sound"].write(tmp_path / "b")
     (tmp_path / "b" / "t-0").rename(tmp_path / "b" / "other-0")
@@ -155,7 +155,7 @@ def test_a_topic_may_be_in_one_of_several_directories_only(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("option", ["--json", "--html", "--junit", "--parquet"])
-def test_a_report_that_cannot_be_written_is_found_before_the_audit_and_is_no_violation(tmp_path: Path, option: str) -> None:
+def test_unwritable_report_is_reported_before_the_audit_with_exit_code_2(tmp_path: Path, option: str) -> None:
     CASES["gap"].write(tmp_path / "gap")
     code, out = run(str(tmp_path / "gap"), option, str(tmp_path / "no" / "file"))
     assert (code, "Audit" in out) == (2, False)
@@ -166,13 +166,13 @@ def test_a_report_that_cannot_be_written_is_found_before_the_audit_and_is_no_vio
 
 
 @pytest.mark.parametrize("field", ["", "order.", "a..b", 'a"b'])
-def test_what_names_no_key_is_refused(tmp_path: Path, field: str) -> None:
+def test_invalid_key_field_is_rejected(tmp_path: Path, field: str) -> None:
     code, out = run(str(tmp_path), "--key-field", field)
     assert code == 2
     assert "names no key" in out
 
 
-def test_a_reader_that_goes_away_does_not_change_the_exit_code(tmp_path: Path) -> None:
+def test_closed_output_pipe_does_not_change_the_exit_code(tmp_path: Path) -> None:
     CASES["sound"].write(tmp_path / "sound")
     reading, writing = os.pipe()
     os.close(reading)
@@ -184,13 +184,13 @@ def test_a_reader_that_goes_away_does_not_change_the_exit_code(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("field", ["n.id", "$.n.id"])
-def test_a_dotted_field_or_a_path_leads_into_the_value(tmp_path: Path, field: str) -> None:
+def test_key_field_can_be_a_dotted_field_or_a_json_path(tmp_path: Path, field: str) -> None:
     CASES["key_twice"].write(tmp_path / "log")
     judged = audit([tmp_path / "log"], key_field=field)
     assert judged.directories[0].rules["business-key"].violations == 1
 
 
-def test_findings_count_though_no_sample_is_wanted(tmp_path: Path) -> None:
+def test_violations_are_counted_without_samples(tmp_path: Path) -> None:
     CASES["gap"].write(tmp_path / "gap")
     judged = audit([tmp_path / "gap"], samples=0)
     assert (judged.exit_code, judged.directories[0].rules["sequence-gap"].violations) == (1, 1)
@@ -198,7 +198,7 @@ def test_findings_count_though_no_sample_is_wanted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["nn.id", "header:id"])
-def test_a_key_that_no_record_has_is_not_judged(tmp_path: Path, field: str) -> None:
+def test_business_key_that_no_record_has_cannot_be_judged(tmp_path: Path, field: str) -> None:
     CASES["key_twice"].write(tmp_path / "log")
     judged = audit([tmp_path / "log"], key_field=field, engine="duckdb")
     assert judged.exit_code == 2
@@ -213,7 +213,7 @@ def test_a_log_without_records_has_no_duplicate_key(tmp_path: Path) -> None:
     assert audit([tmp_path / "log"], key_field="row", engine="duckdb").exit_code == 0
 
 
-def test_a_file_that_fails_in_reading_is_told_and_ends_with_2(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported_and_exits_with_2(tmp_path: Path) -> None:
     CASES["sound"].write(tmp_path / "log")
     epochs = tmp_path / "log" / "t-0" / "leader-epoch-checkpoint"
     epochs.symlink_to("/proc/self/mem")  # a regular file whose first page is not there

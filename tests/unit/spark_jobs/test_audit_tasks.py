@@ -52,7 +52,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> TaskJudge:
     return judge
 
 
-def test_the_whole_corpus_is_judged_alike_in_tasks_and_in_one_process(
+def test_verdict_of_the_whole_corpus_does_not_depend_on_tasks_and_shares(
     tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(CASES, tmp_path)
@@ -67,7 +67,7 @@ def test_the_whole_corpus_is_judged_alike_in_tasks_and_in_one_process(
 
 
 @pytest.mark.parametrize(("first", "options"), [(0, {"deep": False}), (2, {"deep": True, "key_field": "row"})])
-def test_the_corpus_is_judged_alike_in_slices(
+def test_verdict_of_the_corpus_does_not_depend_on_slices(
     tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch, first: int, options: dict[str, Any]
 ) -> None:
     """Every fourth case's log is split at every batch. `make spark-releases` judges all cases on Spark."""
@@ -99,7 +99,7 @@ def test_copies_in_two_slices_are_found(
     assert asdict(sliced) == asdict(whole)
 
 
-def test_slices_read_headers_for_a_key_in_one(tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_business_key_in_headers_is_found_across_slices(tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for _ in range(2):
         log.batch(build_batch([SimpleRecord(None, b"v", 1, [("id", b"7")])]))
@@ -116,7 +116,7 @@ def _make_each_segment_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_tasks, "UNSPLIT_BYTES_MAX", 1)
 
 
-def test_a_topics_costs_count_its_partitions_without_transactions(
+def test_topics_transaction_costs_include_its_partitions_without_transactions(
     tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_transactions = PartitionWriter(tmp_path, "t", 0)
@@ -149,7 +149,7 @@ def test_a_large_partition_is_read_in_slices_and_judged_by_one_task(tmp_path: Pa
         assert len(plan(found, audit_request).slices) == 4
 
 
-def test_the_picture_of_a_large_partition_shows_its_beginning_and_the_batches_of_findings(
+def test_picture_of_a_large_partition_shows_its_start_and_the_batches_of_findings(
     tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
@@ -177,7 +177,7 @@ def _judged(paths: list[Path]) -> tuple[list[dict[str, object]], dict[str, dict[
 
 @pytest.mark.parametrize("sliced", [False, True])
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.directories])
-def test_replicas_are_compared_alike_in_tasks(
+def test_verdict_on_replicas_does_not_depend_on_tasks(
     tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch, name: str, sliced: bool
 ) -> None:
     write({name: CASES[name]}, tmp_path)
@@ -193,7 +193,7 @@ def test_replicas_are_compared_alike_in_tasks(
 
 
 @pytest.mark.parametrize("topics", [["payments"], ["__consumer_offsets", "payments"]])
-def test_some_topics_are_judged_alike_in_tasks(
+def test_verdict_on_selected_topics_does_not_depend_on_tasks(
     tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch, topics: list[str]
 ) -> None:
     golden = Path(__file__).parents[2] / "golden" / "kafka_log"
@@ -213,7 +213,7 @@ def logs_of(root: Path, *brokers: str) -> list[LogDirectory]:
     return [find_logs(root / broker) for broker in brokers]
 
 
-def test_a_task_has_whole_partitions_and_all_of_a_coordinators_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_has_whole_partitions_and_all_of_an_internal_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = logs_of(tmp_path, "a", "b")
     together = make_tasks(logs, SPEC)
     assert [len(places(task)) for task in together] == [8]
@@ -224,7 +224,7 @@ def test_a_task_has_whole_partitions_and_all_of_a_coordinators_topic(tmp_path: P
     assert apart == sorted([*coordinators, *([(broker, "t", index)] for broker in "ab" for index in (0, 1))])
 
 
-def test_a_cluster_with_more_cores_gets_more_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_cores_give_more_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = logs_of(tmp_path, "a", "b")
     monkeypatch.setattr(audit_tasks, "TASK_BYTES_MIN", 1)
     monkeypatch.setattr(audit_tasks, "TASKS_WANTED", 1)
@@ -232,7 +232,7 @@ def test_a_cluster_with_more_cores_gets_more_tasks(tmp_path: Path, monkeypatch: 
     assert len(one) < len(several) == 6
 
 
-def test_copies_of_a_partition_are_in_one_task_where_they_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_of_a_partition_are_in_one_task_when_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_tasks, "TASK_BYTES_MIN", 1)
     monkeypatch.setattr(audit_tasks, "TASK_BYTES_MAX", 1)
     audit_request = AuditSpec(("t",), None, True, True, 10, SPEC.args)
@@ -240,14 +240,14 @@ def test_copies_of_a_partition_are_in_one_task_where_they_are_compared(tmp_path:
     assert sorted(tasks) == [[("a", "t", 0), ("b", "t", 0)], [("a", "t", 1), ("b", "t", 1)]]
 
 
-def test_a_business_key_takes_more_shuffle_partitions_than_transactions(tmp_path: Path) -> None:
+def test_business_keys_give_more_shares_than_transactions(tmp_path: Path) -> None:
     (found,) = logs_of(tmp_path, "a")
     assert shuffle_partitions_of([found], SPEC) == 1
     large = LogDirectory("a", [replace(found.segments[0], size_bytes=20 << 30)])
     assert (shuffle_partitions_of([large], SPEC), shuffle_partitions_of([large], AuditSpec((), "key", False, False, 10, {}))) == (2, 21)
 
 
-def test_each_shuffle_partition_has_all_columns_even_without_rows(tmp_path: Path) -> None:
+def test_each_share_gets_empty_tables_if_it_has_no_rows(tmp_path: Path) -> None:
     rows = list(judge_tasks(Work(SPEC, 3, 512), iter([(0, serialized(logs_of(tmp_path, "a")))])))
     assert [number for number, _ in rows] == [ANSWER, 0, 1, 2]
     given = [pickle.loads(content) for _, content in rows[1:]]
@@ -255,7 +255,7 @@ def test_each_shuffle_partition_has_all_columns_even_without_rows(tmp_path: Path
 
 
 @pytest.mark.parametrize("failure", [OSError(5, "Input/output error", "a.log"), MemoryError("too little")])
-def test_a_task_that_fails_says_so_in_place_of_an_answer(failure: Exception) -> None:
+def test_failed_task_returns_its_exception(failure: Exception) -> None:
     def failing() -> Iterator[tuple[int, bytes]]:
         yield 0, b""
         raise failure

@@ -35,7 +35,7 @@ def java_with_classes() -> str:
     return java
 
 
-def test_the_first_jvm_writes_the_archive_that_the_next_one_loads_silently(home: Path) -> None:
+def test_first_jvm_writes_the_class_archive_that_the_next_one_loads(home: Path) -> None:
     java = java_with_classes()
     options = archive_options(java, home)
     assert "ArchiveClassesAtExit" in options
@@ -47,7 +47,7 @@ def test_the_first_jvm_writes_the_archive_that_the_next_one_loads_silently(home:
         assert "SharedArchiveFile" in options
 
 
-def test_an_archive_whose_jvm_was_killed_while_writing_is_written_again(home: Path, tmp_path: Path) -> None:
+def test_incomplete_class_archive_of_a_killed_jvm_is_written_again(home: Path, tmp_path: Path) -> None:
     java = java_with_classes()
     subprocess.run([java, *shlex.split(archive_options(java, home)), "--list-modules"], capture_output=True, check=True)
     (archive,) = (tmp_path / "user's cache" / "ottla").iterdir()
@@ -85,20 +85,20 @@ def test_old_archives_are_deleted_when_another_one_is_written(home: Path, tmp_pa
     assert sorted(cache.iterdir()) == archives[: ARCHIVES_MAX - 1]
 
 
-def test_an_archive_in_another_users_directory_is_not_loaded(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_class_archive_in_another_users_directory_is_not_loaded(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = fake_java(tmp_path / "java")
     assert archive_options(java, home)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert not archive_options(java, home)
 
 
-def test_without_a_place_for_the_archive_the_jvm_starts_without_one(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jvm_starts_without_a_class_archive_if_it_cannot_be_stored(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert not archive_options(fake_java(tmp_path / "java"), home)
 
 
-def test_a_java_without_an_archive_of_its_own_classes_gets_none(home: Path, tmp_path: Path) -> None:
+def test_java_without_its_default_class_archive_gets_none(home: Path, tmp_path: Path) -> None:
     java = fake_java(tmp_path / "java")
     (tmp_path / "java" / "lib" / "server" / "classes.jsa").unlink()
     assert not archive_options(java, home)

@@ -13,12 +13,12 @@ def costs(root: Path) -> list[TopicCosts]:
     return directory.costs
 
 
-def test_a_log_without_transactions_has_no_costs(tmp_path: Path) -> None:
+def test_log_without_transactions_has_no_transaction_costs(tmp_path: Path) -> None:
     Partition(tmp_path, "payments", 0).data(1, 0, 0, 0, transactional=False)
     assert costs(tmp_path) == []
 
 
-def test_lengths_lags_and_aborted_bytes_are_those_of_the_log(tmp_path: Path) -> None:
+def test_transaction_lengths_lags_and_aborted_bytes_are_those_of_the_log(tmp_path: Path) -> None:
     log = Partition(tmp_path, "payments", 0)
     log.data(1, 0, 0, 0)  # offsets 0 and 1, aborted by the marker at 4
     log.data(2, -1, -1, 0, transactional=False)
@@ -34,6 +34,6 @@ def test_lengths_lags_and_aborted_bytes_are_those_of_the_log(tmp_path: Path) -> 
     assert 0 < cost.aborted_share < 1
 
 
-def test_internal_topics_are_left_out(tmp_path: Path) -> None:
+def test_internal_topics_have_no_transaction_costs(tmp_path: Path) -> None:
     payments.plant(tmp_path / "log")
     assert [cost.topic for cost in costs(tmp_path / "log")] == ["payments"]

@@ -52,7 +52,7 @@ def double(log: Path, topic: str) -> None:
     file.write_bytes(data + first)
 
 
-def test_only_committed_records_are_written_and_all_are_counted(tmp_path: Path) -> None:
+def test_dedup_writes_only_committed_records_and_counts_all(tmp_path: Path) -> None:
     payments.plant(tmp_path / "log")
     counts = dedup([tmp_path / "log"], tmp_path / "out")
     assert counts == [TopicCount("payments", read=22, written=6, aborted=6, open=10, duplicate=0, added=6)]
@@ -60,7 +60,7 @@ def test_only_committed_records_are_written_and_all_are_counted(tmp_path: Path) 
     assert payments.HANGING not in {row["producer_id"] for row in written(tmp_path / "out")}
 
 
-def test_producers_and_transactions_are_tables(tmp_path: Path) -> None:
+def test_dedup_writes_tables_of_producers_and_transactions(tmp_path: Path) -> None:
     payments.plant(tmp_path / "log")
     dedup([tmp_path / "log"], tmp_path / "out")
     producers = written(tmp_path / "out", "producers")
@@ -71,13 +71,13 @@ def test_producers_and_transactions_are_tables(tmp_path: Path) -> None:
     assert {row["topic"] for row in transactions} == {"payments"}
 
 
-def test_a_key_that_no_record_has_is_refused_because_every_duplicate_would_be_kept(log: Path, tmp_path: Path) -> None:
+def test_business_key_that_no_record_has_is_rejected(log: Path, tmp_path: Path) -> None:
     with pytest.raises(CannotJudge, match=r"no record has the key --key-field order\.id"):
         dedup([log], tmp_path / "out", key_field="order.id")
     assert not (tmp_path / "out").exists()
 
 
-def test_spark_writes_the_same(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+def test_spark_and_duckdb_write_the_same_deduplicated_records(spark: SparkSession, log: Path, tmp_path: Path) -> None:
     assert dedup([log], tmp_path / "spark", key_field="id", engine="spark") == dedup([log], tmp_path / "duckdb", key_field="id")
     places = [
         sorted((row["topic"], row["partition"], row["offset"]) for row in written(tmp_path / name, "unique_records"))
@@ -86,7 +86,7 @@ def test_spark_writes_the_same(spark: SparkSession, log: Path, tmp_path: Path) -
     assert places[0] == places[1]
 
 
-def test_a_sequence_that_stands_twice_is_written_once(tmp_path: Path) -> None:
+def test_record_stored_twice_under_one_sequence_is_written_once(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "data") as broker, Client("127.0.0.1", broker.port) as client:
         create(client, "t")
         produce(client, "t", b"a", producer_id=9, base_sequence=0)
@@ -95,13 +95,13 @@ def test_a_sequence_that_stands_twice_is_written_once(tmp_path: Path) -> None:
     assert [(row["offset"], row["value"], row["sequence"]) for row in written(tmp_path / "out")] == [(0, b"a", 0)]
 
 
-def test_a_batch_that_stands_twice_is_written_once_where_event_times_leap(tmp_path: Path) -> None:
+def test_batch_stored_twice_is_written_once_even_with_unordered_timestamps(tmp_path: Path) -> None:
     CASES["resent_with_old_times"].write(tmp_path / "data")
     assert dedup([tmp_path / "data"], tmp_path / "out") == [TopicCount("t", read=20, written=15, duplicate=5, added=15)]
     assert [row["offset"] for row in written(tmp_path / "out")] == [*range(10), *range(15, 20)]
 
 
-def test_what_the_application_sent_twice_needs_its_business_key(log: Path, tmp_path: Path) -> None:
+def test_records_sent_twice_by_the_application_are_deduplicated_only_by_business_key(log: Path, tmp_path: Path) -> None:
     by_sequence = dedup([log], tmp_path / "by-sequence")
     assert [(count.topic, count.duplicate) for count in by_sequence] == [("idempotent", 0), ("orders", 0)]
     by_key = dedup([log], tmp_path / "by-key", key_field="id")
@@ -111,11 +111,11 @@ def test_what_the_application_sent_twice_needs_its_business_key(log: Path, tmp_p
     assert b"no json" in {row["value"] for row in written(tmp_path / "by-key", "unique_records")}
 
 
-def test_topics_can_be_chosen(log: Path, tmp_path: Path) -> None:
+def test_dedup_can_be_limited_to_topics(log: Path, tmp_path: Path) -> None:
     assert [count.topic for count in dedup([log], tmp_path / "out", topics=["orders"])] == ["orders"]
 
 
-def test_a_directory_with_other_files_and_a_log_that_is_absent_are_refused(log: Path, tmp_path: Path) -> None:
+def test_output_directory_with_other_files_and_a_missing_log_are_rejected(log: Path, tmp_path: Path) -> None:
     (tmp_path / "out" / "records").mkdir(parents=True)
     (tmp_path / "out" / "records" / "mine.parquet").touch()
     for table_format in TableFormat:
@@ -128,7 +128,7 @@ def test_a_directory_with_other_files_and_a_log_that_is_absent_are_refused(log: 
     assert not (tmp_path / "new").exists()
 
 
-def test_a_url_and_two_replicas_of_a_partition_are_refused(log: Path, tmp_path: Path) -> None:
+def test_plain_url_and_two_replicas_of_a_partition_are_rejected(log: Path, tmp_path: Path) -> None:
     with pytest.raises(CannotJudge, match="Add --format delta"):
         dedup([log], "s3://bucket/tables")
     with pytest.raises(CannotJudge, match="give it as a string"):
@@ -164,7 +164,7 @@ def test_a_growing_log_is_added_once_and_open_transactions_wait(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("table_format", TableFormat)
-def test_the_tables_by_key_are_replaced_topic_by_topic(log: Path, tmp_path: Path, table_format: TableFormat) -> None:
+def test_tables_by_business_key_are_replaced_by_topic(log: Path, tmp_path: Path, table_format: TableFormat) -> None:
     out = tmp_path / "out"
     for _ in range(2):
         dedup([log], out, table_format=table_format, key_field="id", topics=["orders"])
@@ -181,7 +181,7 @@ def test_a_log_that_ends_before_the_table_is_refused(tmp_path: Path) -> None:
         dedup([tmp_path / "short"], tmp_path / "out")
 
 
-def test_the_command_prints_the_counts(log: Path, tmp_path: Path) -> None:
+def test_dedup_command_prints_the_counts(log: Path, tmp_path: Path) -> None:
     app = Typer()
     app.command()(dedup_command)
     table = CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "a"), "--key-field", "id"])
@@ -193,7 +193,7 @@ def test_the_command_prints_the_counts(log: Path, tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [str(log / "absent"), "--to", str(tmp_path / "a")]).exit_code == 2
 
 
-def test_what_cannot_be_read_is_counted_and_the_exit_code_says_so(tmp_path: Path) -> None:
+def test_unreadable_records_are_counted_and_change_the_exit_code(tmp_path: Path) -> None:
     for name in ("flipped_bit", "damaged_length", "old_formats"):
         CASES[name].write(tmp_path / name)
     app = Typer()
@@ -205,7 +205,7 @@ def test_what_cannot_be_read_is_counted_and_the_exit_code_says_so(tmp_path: Path
         assert (count["read"], count["written"], count["unreadable"]) == (read, read, unreadable)
 
 
-def test_a_partition_that_cannot_be_opened_is_not_left_out_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_partition_raises_instead_of_being_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     CASES["key_twice"].write(tmp_path / "log")
     monkeypatch.setattr("os.access", lambda path, mode: "t-1" not in str(path))
     with pytest.raises(FileNotFoundError, match="not readable; t-1 is not judged"):

@@ -12,7 +12,7 @@ def deliveries(root: Path) -> list[ShareDeliveries]:
     return directory.deliveries
 
 
-def test_each_record_counts_once_by_its_newest_state(tmp_path: Path) -> None:
+def test_each_share_record_counts_once_by_its_newest_state(tmp_path: Path) -> None:
     queue = Queue(tmp_path)
     queue.snapshot(start=-1)
     queue.update((0, 3, ACCEPTED, 1), (4, 7, AVAILABLE, 1), start=0)
@@ -22,7 +22,7 @@ def test_each_record_counts_once_by_its_newest_state(tmp_path: Path) -> None:
     assert deliveries(tmp_path) == [expected]
 
 
-def test_a_group_that_begins_anew_counts_anew_and_a_deleted_one_not(tmp_path: Path) -> None:
+def test_reinitialized_share_group_counts_from_zero_and_a_deleted_one_not_at_all(tmp_path: Path) -> None:
     begun_anew(tmp_path / "anew")
     assert deliveries(tmp_path / "anew") == [ShareDeliveries("g", "queue", 0, 0, 0, 1, 0, 0, 1, 0, 1)]
     queue = Queue(tmp_path / "deleted")
@@ -32,7 +32,7 @@ def test_a_group_that_begins_anew_counts_anew_and_a_deleted_one_not(tmp_path: Pa
     assert deliveries(tmp_path / "deleted") == []
 
 
-def test_a_group_that_was_delivered_nothing_has_its_start_and_a_topic_without_a_log_its_id(tmp_path: Path) -> None:
+def test_share_group_without_deliveries_is_listed_and_a_topic_without_a_log_by_its_id(tmp_path: Path) -> None:
     queue = Queue(tmp_path)
     queue.snapshot(start=-1)
     (queue.topic.directory / "partition.metadata").unlink()

@@ -57,7 +57,7 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch) -> TaskJudge:
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_the_audit_makes_about_as_many_requests_and_tasks_as_estimated(
+def test_estimate_of_requests_and_tasks_is_close_to_the_audits(
     tmp_path: Path, requests: Counter[str], in_tasks: TaskJudge, deep: bool
 ) -> None:
     logs.big(tmp_path, 80_000_000, partitions=4)
@@ -71,14 +71,14 @@ def test_the_audit_makes_about_as_many_requests_and_tasks_as_estimated(
     assert estimated.requests == pytest.approx(requests.total(), rel=0.02)
 
 
-def test_an_estimate_reads_no_file_but_checkpoints(tmp_path: Path, requests: Counter[str]) -> None:
+def test_estimate_opens_only_checkpoint_files(tmp_path: Path, requests: Counter[str]) -> None:
     logs.big(tmp_path, 1_000_000)
     estimate([find_logs(tmp_path)], SPEC, cores=1)
     assert requests["read_at"] == requests["read_into"] == 0
     assert requests["open"] == 3  # the checkpoints, which this directory does not have
 
 
-def test_records_and_keys_cost_more_than_batches(tmp_path: Path) -> None:
+def test_estimate_for_records_and_keys_exceeds_that_for_batches(tmp_path: Path) -> None:
     logs.big(tmp_path, 1_000_000)
     found = [find_logs(tmp_path)]
     questions = [SPEC, replace(SPEC, deep=True), replace(SPEC, key_place="value", deep=True)]
@@ -86,7 +86,7 @@ def test_records_and_keys_cost_more_than_batches(tmp_path: Path) -> None:
     assert hours == sorted(set(hours))
 
 
-def test_the_command_prints_the_estimate_of_the_topics_asked_for(tmp_path: Path) -> None:
+def test_estimate_option_prints_the_estimate_of_the_requested_topics(tmp_path: Path) -> None:
     logs.big(tmp_path, 1_000_000)
     logs.many_partitions(tmp_path, 5)
     app = typer.Typer()
@@ -98,7 +98,7 @@ def test_the_command_prints_the_estimate_of_the_topics_asked_for(tmp_path: Path)
     assert "over the wire there are none" in CliRunner().invoke(app, ["kafka://h:1", "--estimate"]).stderr
 
 
-def test_the_estimate_is_for_the_masters_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimate_uses_the_masters_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs.many_partitions(tmp_path, 8)
     monkeypatch.setattr(audit_tasks, "TASK_BYTES_MIN", 1)
     monkeypatch.setattr(audit_tasks, "TASKS_WANTED", 1)

@@ -35,11 +35,11 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("payments-0@17", False, "not yet: producer 1002 has had a transaction open since offset 12, and nothing after it is stable"),
     ],
 )
-def test_read_committed_sees_it_or_not_and_why(log: Path, place: str, visible: bool, why: str) -> None:
+def test_explanation_says_whether_and_why_read_committed_sees_the_record(log: Path, place: str, visible: bool, why: str) -> None:
     assert explain(place, log).visible == (visible, why)
 
 
-def test_writer_transaction_and_record_are_told(log: Path) -> None:
+def test_explanation_has_producer_transaction_and_record(log: Path) -> None:
     found = explain("payments-1@9", log)
     assert (found.batch["producer_id"], found.batch["producer_epoch"], found.sequence) == (payments.HANGING, 0, 1)
     assert found.record is not None
@@ -60,18 +60,18 @@ def test_writer_transaction_and_record_are_told(log: Path) -> None:
         ("nobody", "is not TOPIC-PARTITION@OFFSET, such as orders-0@1234"),
     ],
 )
-def test_what_is_not_there_is_said(log: Path, place: str, says: str) -> None:
+def test_missing_record_is_reported_with_the_reason(log: Path, place: str, says: str) -> None:
     with pytest.raises(NotThere, match=says):
         explain(place, log)
 
 
-def test_what_retention_removed_is_before_the_logs_start(tmp_path: Path) -> None:
+def test_record_below_the_log_start_is_reported_with_the_available_offsets(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0, start=100).data(5)
     with pytest.raises(NotThere, match="before the log's start: the log holds offsets 100 to 104"):
         explain("t-0@7", tmp_path)
 
 
-def test_a_record_that_compaction_removed_is_seen_by_nobody(tmp_path: Path) -> None:
+def test_record_removed_by_compaction_is_not_visible(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0).batch(cleaned(build_batch(numbered(5)), 0, 3))
     assert explain("t-0@3", tmp_path).visible == (True, "it was written outside of any transaction")
     found = explain("t-0@2", tmp_path)
@@ -80,12 +80,12 @@ def test_a_record_that_compaction_removed_is_seen_by_nobody(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("at", [2**63 - 1, 1_700_000_000_000_000_000])
-def test_a_time_of_no_calendar_is_told_as_its_number(tmp_path: Path, at: int) -> None:
+def test_timestamp_outside_the_calendar_is_printed_as_a_number(tmp_path: Path, at: int) -> None:
     PartitionWriter(tmp_path, "t", 0).data(1, at=at)
     assert dict(lines(explain("t-0@0", tmp_path)))["time"] == f"{at} ms, which no calendar has (by the producer)"
 
 
-def test_the_checksum_of_an_old_message_is_not_called_wrong_where_it_is_right(tmp_path: Path) -> None:
+def test_valid_checksum_of_a_legacy_message_is_not_called_wrong(tmp_path: Path) -> None:
     CASES["old_formats"].write(tmp_path)
     assert "WRONG" not in dict(lines(explain("t-0@1", tmp_path)))["batch"]
     CASES["flipped_bit"].write(tmp_path / "damaged")
@@ -124,7 +124,7 @@ def test_a_damaged_offset_delta_changes_neither_the_logs_end_nor_the_batch_of_an
         explain(f"t-0@{1 << 40}", tmp_path)
 
 
-def test_groups_that_passed_the_record_are_told(tmp_path: Path) -> None:
+def test_explanation_lists_groups_that_committed_past_the_record(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "data") as broker, Client("127.0.0.1", broker.port) as client:
         create(client, "t")
         produce(client, "t", b"a", b"b", b"c")
@@ -139,7 +139,7 @@ def test_groups_that_passed_the_record_are_told(tmp_path: Path) -> None:
     assert dict(lines(found))["writer"].startswith("no producer id")
 
 
-def test_the_command_prints_text_or_json_and_ends_with_2_where_there_is_nothing(log: Path) -> None:
+def test_explain_command_prints_text_or_json_and_exits_with_2_for_a_missing_record(log: Path) -> None:
     app = Typer()
     app.command()(explain_command)
     text = CliRunner().invoke(app, ["payments-0@0", str(log)])
@@ -154,7 +154,7 @@ def test_the_command_prints_text_or_json_and_ends_with_2_where_there_is_nothing(
     assert (directory.exit_code, directory.stderr) == (2, f"error: {log / 'missing'}: no such directory\n")
 
 
-def test_a_cluster_without_internal_topics_is_explained_like_its_directory(tmp_path: Path) -> None:
+def test_record_of_a_cluster_without_internal_topics_is_explained(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "data") as broker, Client("127.0.0.1", broker.port) as client:
         create(client, "t")
         produce(client, "t", b"a")

@@ -33,7 +33,7 @@ def rows(where: str, level: str) -> list[dict[str, object]]:
     return [{name: value for name, value in row.items() if name not in {"log_dir", "file"}} for row in found]
 
 
-def test_a_log_behind_fsspec_reads_like_the_local_one(tmp_path: Path) -> None:
+def test_log_behind_fsspec_has_the_rows_of_the_local_one(tmp_path: Path) -> None:
     written(tmp_path)
     memory = fsspec.filesystem("memory")
     memory.put(str(tmp_path), "/copied", recursive=True)
@@ -45,19 +45,19 @@ def test_a_log_behind_fsspec_reads_like_the_local_one(tmp_path: Path) -> None:
         memory.rm("/copied", recursive=True)
 
 
-def test_a_file_url_is_the_local_path(tmp_path: Path) -> None:
+def test_file_url_is_read_as_the_local_path(tmp_path: Path) -> None:
     written(tmp_path)
     assert place(f"file://{tmp_path}").is_local
     assert rows(f"file://{tmp_path}", "batches") == rows(str(tmp_path), "batches")
 
 
-def test_a_url_of_no_known_file_system_is_a_problem_and_no_crash() -> None:
+def test_url_of_an_unknown_file_system_is_a_problem() -> None:
     (problem,) = find_logs("gopher://host/logs").problems
     assert "gopher" in problem
 
 
 @pytest.mark.skipif(find_server() is None, reason="versitygw is not built: make object-store")
-def test_a_log_on_an_s3_server_reads_like_the_local_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_on_an_s3_server_has_the_rows_of_the_local_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "bucket" / "logs")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
@@ -75,13 +75,13 @@ def test_a_log_on_an_s3_server_reads_like_the_local_one(tmp_path: Path, monkeypa
         assert [r["offset"] for t in tasks for b in read_task("records", t, columns, filters) for r in b.to_pylist()] == [43, 44]
 
 
-def test_a_url_stays_as_it_is_and_a_path_gets_its_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_path_becomes_absolute_and_a_url_is_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert absolute("data") == absolute(Path("data")) == str(tmp_path / "data")
     assert absolute("s3://bucket/kafka?region=eu") == "s3://bucket/kafka?region=eu"
 
 
-def test_what_is_no_regular_file_does_not_open_and_nobody_waits_for_its_writer(tmp_path: Path) -> None:
+def test_fifo_device_or_directory_is_rejected_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to("/dev/zero")
     here = place(str(tmp_path))
@@ -90,7 +90,7 @@ def test_what_is_no_regular_file_does_not_open_and_nobody_waits_for_its_writer(t
             here.open(f"{tmp_path}/{name}")
 
 
-def test_a_file_that_is_read_as_a_whole_has_a_size_that_it_may_have(tmp_path: Path) -> None:
+def test_file_above_the_size_limit_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12345")
     here = place(str(tmp_path))
     assert here.read(f"{tmp_path}/file", 5) == b"12345"

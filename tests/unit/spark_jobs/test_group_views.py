@@ -21,7 +21,7 @@ def selected(root: Path, query: str) -> list[tuple[object, ...]]:
         return [tuple(row.values()) for row in engine.rows(query, {})]
 
 
-def test_a_life_begins_with_each_initialization_and_each_deletion(tmp_path: Path) -> None:
+def test_share_state_life_starts_with_each_initialization_and_deletion(tmp_path: Path) -> None:
     begun_anew(tmp_path)
     found = selected(tmp_path, "SELECT offset, existence, life, previous_snapshot_epoch FROM share_states ORDER BY offset")
     assert found == [(0, 0, 1, None), (1, 0, 1, 0), (2, 0, 2, 0), (3, 0, 2, 1), (4, 1, 3, None), (5, 1, 4, None), (6, 1, 4, 0)]
@@ -35,7 +35,7 @@ def test_a_state_batch_has_a_row_for_each_record_unless_it_is_too_wide(tmp_path:
     assert selected(tmp_path, "SELECT count(*) AS rows FROM share_records") == [(rows,)]
 
 
-def test_a_record_knows_the_highest_state_and_the_highest_final_one_before(tmp_path: Path) -> None:
+def test_share_record_row_has_the_highest_previous_state_and_final_state(tmp_path: Path) -> None:
     queue = Queue(tmp_path)
     queue.snapshot()
     for state, count in ((AVAILABLE, 1), (ACCEPTED, 2), (AVAILABLE, 3), (AVAILABLE, 4)):
@@ -44,12 +44,12 @@ def test_a_record_knows_the_highest_state_and_the_highest_final_one_before(tmp_p
     assert found == [(8, None, None), (18, 8, None), (24, 18, 18), (32, 24, 18)]
 
 
-def test_the_end_of_a_share_partition_is_that_of_its_present_life(tmp_path: Path) -> None:
+def test_share_partitions_end_state_is_of_its_current_life(tmp_path: Path) -> None:
     begun_anew(tmp_path)
     assert selected(tmp_path, "SELECT offset, start_offset, last_offset FROM share_ends") == [(6, 0, 0)]
 
 
-def test_a_group_that_was_deleted_begins_anew_with_any_epoch(tmp_path: Path) -> None:
+def test_deleted_group_may_restart_with_any_epoch(tmp_path: Path) -> None:
     handed_over(tmp_path)
     found = selected(
         tmp_path, "SELECT DISTINCT life, group_epoch, previous_group_epoch FROM group_records WHERE record = 'group' AND NOT deleted"
@@ -57,7 +57,7 @@ def test_a_group_that_was_deleted_begins_anew_with_any_epoch(tmp_path: Path) -> 
     assert sorted(found, key=str) == [(0, 1, None), (0, 2, 1), (0, 3, 2), (1, 1, None)]
 
 
-def test_the_records_of_a_batch_take_effect_together(tmp_path: Path) -> None:
+def test_group_records_of_one_batch_take_effect_together(tmp_path: Path) -> None:
     log = Streams(tmp_path)
     log.write(current("a", 1, [0]), group(1))
     log.write(current("a", 2, [0]))

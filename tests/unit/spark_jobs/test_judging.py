@@ -15,12 +15,12 @@ from ottla.spark_jobs.judging import BusinessKey
     ("field", "place", "name"),
     [("order.id", "value", "order.id"), ("$.a", "value", "$.a"), ("header:order-id", "header", "order-id"), ("key:", "key", "")],
 )
-def test_a_business_key_is_named_by_its_place(field: str, place: str, name: str) -> None:
+def test_business_key_is_parsed_from_its_field_name(field: str, place: str, name: str) -> None:
     assert BusinessKey.parse(field) == BusinessKey(place, name)
 
 
 @pytest.mark.parametrize("field", ["header:id", "key:", "id"])
-def test_a_duplicate_is_found_by_header_key_or_field_and_says_who_wrote_it(tmp_path: Path, field: str) -> None:
+def test_duplicate_business_key_is_found_by_header_key_or_field_with_both_producers(tmp_path: Path, field: str) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for pid, name in ((1, b"a"), (1, b"b"), (2, b"a"), (-1, b"c")):
         record = SimpleRecord(name, b'{"id": "%s", "by": %d}' % (name, pid), T0, (("id", name), ("other", b"same")))
@@ -32,13 +32,13 @@ def test_a_duplicate_is_found_by_header_key_or_field_and_says_who_wrote_it(tmp_p
     assert (finding.offset, finding.evidence["writer"], finding.evidence["first_offset"]) == (2, "another producer id", 0)
 
 
-def test_a_rule_that_was_not_asked_for_is_not_judged(tmp_path: Path) -> None:
+def test_rule_that_was_not_requested_is_not_judged(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0).data()
     (directory,) = audit([tmp_path], engine="duckdb", deep=False).directories
     assert {name for name, result in directory.rules.items() if not result.judged} == {rule.name for rule in RULES if rule.needs}
 
 
-def test_replicas_without_a_second_copy_are_not_judged(tmp_path: Path) -> None:
+def test_replica_rule_without_a_second_copy_is_not_judged(tmp_path: Path) -> None:
     for broker, topics in (("a", ("t",)), ("b", ("u", "v")), ("c", ("t",))):
         for topic in topics:
             PartitionWriter(tmp_path / broker, topic, 0).data(rows=["same"])
@@ -52,7 +52,7 @@ def test_replicas_without_a_second_copy_are_not_judged(tmp_path: Path) -> None:
     assert audit([tmp_path / name for name in "abc"], topics=["u"], replicas=True, engine="duckdb").exit_code == 2
 
 
-def test_replicas_of_different_topics_of_one_name_are_not_compared(tmp_path: Path) -> None:
+def test_replicas_of_same_named_topics_with_different_ids_are_not_compared(tmp_path: Path) -> None:
     for broker, topic_id, row in (("a", "gxLMJmlBRNqRX4Gwo-xQAQ", "old"), ("b", "n7Rk0bBfRk2J1sQ5yTq1mA", "new")):
         for topic in ("t", "u"):
             log = PartitionWriter(tmp_path / broker, topic, 0)

@@ -10,7 +10,7 @@ from ottla.spark_jobs.log_files import SWAPPING, find_file_logs
 from tests.support.kafka_logs import PartitionWriter, checkpoint
 
 
-def test_a_topic_name_may_hold_dashes_and_the_partition_is_behind_the_last(tmp_path: Path) -> None:
+def test_partition_number_follows_the_last_dash_of_a_directory_name(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "a-1-b", 12)
     (segment,) = find_file_logs(tmp_path).segments
     assert (segment.topic, segment.partition, segment.base_offset) == ("a-1-b", 12, 0)
@@ -23,7 +23,7 @@ def test_only_the_newest_segment_is_the_last(tmp_path: Path) -> None:
     assert [(s.base_offset, s.is_last) for s in find_file_logs(tmp_path).segments] == [(0, False), (5, True)]
 
 
-def test_a_partition_directory_is_read_with_its_parents_checkpoints(tmp_path: Path) -> None:
+def test_single_partition_directory_uses_its_parents_checkpoints(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0)
     PartitionWriter(tmp_path, "t", 1)
     checkpoint(tmp_path, "log-start-offset-checkpoint", [("t", 1, 40)])
@@ -31,7 +31,7 @@ def test_a_partition_directory_is_read_with_its_parents_checkpoints(tmp_path: Pa
     assert (segment.partition, segment.log_start_offset) == (1, 40)
 
 
-def test_topics_that_were_not_asked_for_are_left_out(tmp_path: Path) -> None:
+def test_unrequested_topics_are_omitted(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0)
     PartitionWriter(tmp_path, "u", 0)
     assert [s.topic for s in find_file_logs(tmp_path, ["u"]).segments] == ["u"]
@@ -45,7 +45,7 @@ def test_a_damaged_checkpoint_is_noted_and_not_used(tmp_path: Path) -> None:
     assert found.segments[0].cleaned_to == 0
 
 
-def test_deleted_moving_and_foreign_directories_are_named(tmp_path: Path) -> None:
+def test_deleted_future_and_foreign_directories_are_named_in_notes(tmp_path: Path) -> None:
     for name in ("t-0.0123456789abcdef0123456789abcdef-delete", "t-1.0123456789abcdef0123456789abcdef-future", "lost+found"):
         (tmp_path / name).mkdir()
     found = find_file_logs(tmp_path)
@@ -53,7 +53,7 @@ def test_deleted_moving_and_foreign_directories_are_named(tmp_path: Path) -> Non
     assert found.problems
 
 
-def test_a_partition_that_lost_all_its_segments_is_a_problem(tmp_path: Path) -> None:
+def test_partition_without_segments_but_with_committed_records_is_a_problem(tmp_path: Path) -> None:
     for partition in range(3):
         PartitionWriter(tmp_path, "t", partition).file.unlink()
     checkpoint(tmp_path, "replication-offset-checkpoint", [("t", 0, 5), ("t", 1, 0), ("t", 2, 9)])
@@ -63,7 +63,7 @@ def test_a_partition_that_lost_all_its_segments_is_a_problem(tmp_path: Path) -> 
     assert found.notes == ["t-1: holds no segment", "t-2: holds no segment"]
 
 
-def test_partitions_with_records_and_no_directory_are_named(tmp_path: Path) -> None:
+def test_partitions_in_a_checkpoint_without_a_directory_are_named(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0)
     (tmp_path / "t-3.0123456789abcdef0123456789abcdef-delete").mkdir()
     checkpoint(tmp_path, "replication-offset-checkpoint", [("t", 0, 0), ("t", 1, 5), ("u", 0, 1), ("t", 2, 0), ("t", 3, 7)])
@@ -79,7 +79,7 @@ def test_a_missing_directory_is_a_problem(tmp_path: Path) -> None:
     assert find_file_logs(tmp_path / "file").problems == [f"{tmp_path / 'file'}: is a file; give the log directory that contains it"]
 
 
-def test_a_partition_of_which_a_segment_cannot_be_read_is_a_problem_and_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_with_an_unreadable_segment_is_a_problem_and_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     PartitionWriter(tmp_path, "u", 0)
     monkeypatch.setattr("os.access", lambda path, mode: str(path) != str(log.file))
@@ -88,7 +88,7 @@ def test_a_partition_of_which_a_segment_cannot_be_read_is_a_problem_and_not_judg
     assert [segment.topic for segment in found.segments] == ["u"]
 
 
-def test_an_index_that_cannot_be_read_is_a_problem_and_its_log_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_index_is_a_problem_and_its_log_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     index = log.file.with_suffix(".index")
     index.touch()
@@ -98,7 +98,7 @@ def test_an_index_that_cannot_be_read_is_a_problem_and_its_log_is_judged(tmp_pat
     assert (len(found.segments), found.side_files) == (1, [])
 
 
-def test_a_partition_whose_segments_were_being_swapped_is_a_problem_and_not_judged(tmp_path: Path) -> None:
+def test_partition_with_an_unfinished_segment_swap_is_a_problem_and_not_judged(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(5, pid=1, seq=0)
     log.roll()
@@ -112,7 +112,7 @@ def test_a_partition_whose_segments_were_being_swapped_is_a_problem_and_not_judg
     assert found.segments == []
 
 
-def test_a_partition_behind_a_link_that_leads_nowhere_is_a_problem(tmp_path: Path) -> None:
+def test_dangling_symlink_to_a_partition_is_a_problem(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0)
     (tmp_path / "u-0").symlink_to(tmp_path / "not mounted")
     (problem,) = find_file_logs(tmp_path).problems
@@ -121,6 +121,6 @@ def test_a_partition_behind_a_link_that_leads_nowhere_is_a_problem(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["t-00", "t-99999999999", "t-2147483648", "t-٣"])
-def test_a_number_that_no_partition_has_is_a_foreign_directory(tmp_path: Path, name: str) -> None:
+def test_impossible_partition_number_is_a_foreign_directory(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     assert find_file_logs(tmp_path).notes == [f"{name}: passed over (not a partition's directory)"]

@@ -16,7 +16,7 @@ def answer(partition: int, findings: int, samples: int = 10) -> dict[str, Any]:
     return {"findings": rows, "counts": [{"log_dir": "a", "batches": findings, "records": 2}], "keys": [{"records": 1, "keyed": 1}]}
 
 
-def test_the_first_findings_and_all_counts_are_kept_in_any_order() -> None:
+def test_first_findings_and_all_counts_are_merged_in_any_order() -> None:
     answers = [answer(partition, findings=partition % 3 * 20) for partition in range(300)]
     random.Random(1).shuffle(answers)
     halves = Merged(10), Merged(10)
@@ -32,7 +32,7 @@ def test_the_first_findings_and_all_counts_are_kept_in_any_order() -> None:
     assert len(found["keys"]) == 300
 
 
-def test_the_findings_of_thousands_of_tasks_take_little_memory() -> None:
+def test_merging_findings_of_thousands_of_tasks_takes_little_memory() -> None:
     merged = Merged(10)
     tracemalloc.start()
     try:
@@ -45,7 +45,7 @@ def test_the_findings_of_thousands_of_tasks_take_little_memory() -> None:
     assert {row["total"] for row in merged.answer()["findings"]} == {2000 * 100_000}
 
 
-def test_the_number_of_findings_is_known_without_samples() -> None:
+def test_number_of_findings_is_merged_without_samples() -> None:
     merged = Merged(0)
     merged.add(answer(0, findings=7, samples=1))
     assert [row["total"] for row in merged.answer()["findings"]] == [7]

@@ -42,14 +42,14 @@ def begin(root: Path) -> Callable[[], None]:
     return end
 
 
-def test_a_transaction_that_ends_while_its_log_is_judged_is_open_and_not_torn(tmp_path: Path) -> None:
+def test_transaction_that_ends_during_the_audit_is_open_and_not_torn(tmp_path: Path) -> None:
     end = begin(tmp_path)
     verdict = judge(tmp_path, lambda step: end() if step == "judging" else None)
     assert kinds_of(verdict) == [("hanging-transaction", "info", "open")] * 2
     assert kinds_of(judge(tmp_path)) == []
 
 
-def test_a_transaction_that_ends_while_its_log_is_listed_is_not_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transaction_that_ends_during_the_listing_is_not_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     end, listed = begin(tmp_path), Location.entries
     ends = [end]
 
@@ -64,7 +64,7 @@ def test_a_transaction_that_ends_while_its_log_is_listed_is_not_torn(tmp_path: P
     assert not ends
 
 
-def test_a_directory_that_never_rests_is_judged_with_a_note(tmp_path: Path) -> None:
+def test_constantly_growing_directory_is_judged_with_a_note(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "rows", 0)
 
     def listing() -> LogDirectory:
@@ -76,7 +76,7 @@ def test_a_directory_that_never_rests_is_judged_with_a_note(tmp_path: Path) -> N
     assert log.next_offset == LISTINGS_MAX + 1
 
 
-def test_a_segment_that_retention_removes_meanwhile_is_no_violation(tmp_path: Path) -> None:
+def test_segment_removed_by_retention_during_the_audit_is_no_violation(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "rows", 0)
     log.data(pid=1, seq=0)
     head = log.file
@@ -87,7 +87,7 @@ def test_a_segment_that_retention_removes_meanwhile_is_no_violation(tmp_path: Pa
     assert verdict.batches == 1
 
 
-def test_what_is_pinned_is_what_was_listed_topic_by_topic(tmp_path: Path) -> None:
+def test_pinned_listing_equals_the_original_listing_by_topic(tmp_path: Path) -> None:
     begin(tmp_path / "log")
     path = pin(str(tmp_path / "log"), tmp_path / "pin.json")
     assert pinned(path) == find_logs(tmp_path / "log")

@@ -21,25 +21,25 @@ def directory(path: str) -> DirectoryVerdict:
     return DirectoryVerdict(path, records=1234567, rules={rule.name: RuleResult(judged=True) for rule in RULES})
 
 
-def test_directories_stand_side_by_side_under_their_last_names() -> None:
+def test_directories_are_columns_named_by_their_last_path_component() -> None:
     text = rendered(directory("/x/on"), directory("/x/off"))
     assert "/x/on" not in text
     assert text.count("1,234,567") == 2
 
 
-def test_directories_of_one_name_are_told_apart_by_their_paths() -> None:
+def test_directories_with_equal_names_are_shown_with_their_paths() -> None:
     text = rendered(directory("/x/logs"), directory("/y/logs"))
     assert "/x/logs" in text
     assert "/y/logs" in text
 
 
-def test_a_path_with_brackets_is_a_path() -> None:
+def test_brackets_in_a_path_are_printed_literally() -> None:
     assert "logs[old]" in rendered(directory("/x/logs[old]"))
     text = rendered(directory("/x[/y]/logs"), directory("/z/logs"))
     assert "/x[/y]/logs" in text
 
 
-def test_a_finding_shows_where_it_is_and_a_missing_count_is_not_a_zero() -> None:
+def test_finding_shows_its_place_and_a_missing_count_is_not_zero() -> None:
     bad = directory("/x/on")
     finding = Finding("crc", Severity.VIOLATION, "wrong CRC", "t", 3, 42, "/x/on/t-3/00000000000000000000.log", 777, {"size_bytes": 61})
     bad.rules["crc"] = RuleResult(judged=True, violations=1, samples=[finding])
@@ -52,7 +52,7 @@ def test_a_finding_shows_where_it_is_and_a_missing_count_is_not_a_zero() -> None
     assert "t-3@42" not in rendered(bad, samples=0)
 
 
-def test_deliveries_to_share_groups_have_a_table_of_their_own() -> None:
+def test_share_group_deliveries_have_their_own_table() -> None:
     shared = directory("/x/on")
     assert "Deliveries" not in rendered(shared)
     shared.deliveries = [ShareDeliveries("g\x1b", "queue", 3, 1_000, 1_999, 1_234, 1_111, 22, 101, 333, 5)]

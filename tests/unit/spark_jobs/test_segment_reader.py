@@ -25,14 +25,14 @@ def outline(root: Path, window_bytes: int = 1 << 20, *, bodies: bool = True) -> 
 
 
 @pytest.mark.parametrize("window_bytes", [1, 20, 61, 333, 1 << 20])
-def test_windows_of_any_size_give_the_same_batches(tmp_path: Path, window_bytes: int) -> None:
+def test_batches_do_not_depend_on_the_read_window_size(tmp_path: Path, window_bytes: int) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for count in (1, 30, 2, 7):
         log.data(count)
     assert outline(tmp_path, window_bytes) == [("batch", 0), ("batch", 1), ("batch", 31), ("batch", 33)]
 
 
-def test_every_single_bit_flip_is_noticed_and_costs_one_batch_at_most(tmp_path: Path) -> None:
+def test_every_bit_flip_is_detected_and_costs_at_most_one_batch(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(1)
     start = log.file.stat().st_size
@@ -48,7 +48,7 @@ def test_every_single_bit_flip_is_noticed_and_costs_one_batch_at_most(tmp_path: 
         flip(log.file, position)
 
 
-def test_bytes_cut_off_at_the_end_of_the_last_segment_are_a_torn_tail(tmp_path: Path) -> None:
+def test_truncated_last_batch_of_the_last_segment_is_a_torn_tail(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     start = log.file.stat().st_size
@@ -69,7 +69,7 @@ def test_a_batch_keeps_its_bytes_and_position(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("window_bytes", [1, 70, 200, 1 << 20])
-def test_headers_alone_give_the_same_outline(tmp_path: Path, window_bytes: int) -> None:
+def test_reading_headers_only_gives_the_same_outline(tmp_path: Path, window_bytes: int) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(2)
     log.data(rows=["x" * 1_100_000])
@@ -81,7 +81,7 @@ def test_headers_alone_give_the_same_outline(tmp_path: Path, window_bytes: int) 
     assert outline(tmp_path, window_bytes, bodies=False) == outline(tmp_path) == expected
 
 
-def test_a_length_that_leads_past_the_next_batch_costs_only_its_own(tmp_path: Path) -> None:
+def test_length_beyond_the_next_batch_costs_only_its_own_batch(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     starts = []
     for _ in range(4):
@@ -92,7 +92,7 @@ def test_a_length_that_leads_past_the_next_batch_costs_only_its_own(tmp_path: Pa
         assert outline(tmp_path, bodies=bodies) == [("batch", 0), ("damage", starts[2] - starts[1]), ("batch", 6), ("batch", 9)]
 
 
-def test_a_file_cut_while_it_is_read_ends_where_it_ends_now(tmp_path: Path) -> None:
+def test_file_truncated_during_the_read_ends_at_its_current_end(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     start = log.file.stat().st_size

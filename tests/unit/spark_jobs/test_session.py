@@ -18,7 +18,7 @@ def fake_java(home: Path) -> str:
     return str(java)
 
 
-def test_java_home_comes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     java = fake_java(tmp_path / "jdk")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     monkeypatch.setenv("PATH", str(Path(fake_java(tmp_path / "other")).parent))
@@ -31,7 +31,7 @@ def test_a_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
         require_spark()
 
 
-def test_spark_listens_on_loopback_alone_and_has_its_log_settings() -> None:
+def test_spark_binds_to_loopback_and_uses_its_log_configuration() -> None:
     chosen = settings(0)
     assert (chosen["spark.driver.bindAddress"], chosen["spark.ui.enabled"]) == ("127.0.0.1", "false")
     assert LOG_CONFIG.is_file()
@@ -59,7 +59,7 @@ def test_a_large_log_gets_the_full_compiler_and_more_shuffle_partitions() -> Non
         ("yarn", None),
     ],
 )
-def test_only_local_masters_tell_their_cores(master: str, cores: int | None) -> None:
+def test_number_of_cores_is_known_only_for_local_masters(master: str, cores: int | None) -> None:
     assert cores_of(master) == cores
 
 

@@ -21,7 +21,7 @@ def _registered(spark: SparkSession) -> None:
     spark.dataSource.register(KafkaLogSource)
 
 
-def test_a_batch_is_a_row_of_its_header(spark: SparkSession, tmp_path: Path) -> None:
+def test_batch_row_has_the_header_fields(spark: SparkSession, tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 3)
     log.data(2)
     log.data(5, pid=9, epoch=2, seq=2**31 - 2, codec=Codec.ZSTD)
@@ -31,7 +31,7 @@ def test_a_batch_is_a_row_of_its_header(spark: SparkSession, tmp_path: Path) -> 
     assert (row.codec, row.crc_ok, row.records_found, row.error, row.max_timestamp) == ("zstd", True, 5, None, T0)
 
 
-def test_a_record_is_a_row_with_headers_and_sequence(spark: SparkSession, tmp_path: Path) -> None:
+def test_record_row_has_headers_and_sequence(spark: SparkSession, tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     records = [SimpleRecord(b"k", None, T0), SimpleRecord(None, b"v", T0 + 5, (("h", b"1"), ("h", None)))]
     log.batch(build_batch(records, codec=Codec.LZ4, producer_id=4, producer_epoch=0, base_sequence=2**31 - 1))
@@ -41,7 +41,7 @@ def test_a_record_is_a_row_with_headers_and_sequence(spark: SparkSession, tmp_pa
     assert [(h.key, h.value) for h in second.headers] == [("h", b"1"), ("h", None)]
 
 
-def test_several_directories_topics_and_fewer_columns_can_be_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_directories_topics_and_columns_can_be_selected(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a", "b"):
         for topic in ("t", "u", "v"):
             PartitionWriter(tmp_path / name, topic, 0).data(1)
@@ -50,14 +50,14 @@ def test_several_directories_topics_and_fewer_columns_can_be_asked_for(spark: Sp
     assert sorted((Path(r.log_dir).name, r.topic) for r in rows) == [("a", "t"), ("a", "u"), ("b", "t"), ("b", "u")]
 
 
-def test_columns_that_need_records_are_null_where_walking_is_off(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_that_need_records_are_null_if_walking_is_off(spark: SparkSession, tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0).data(3)
     row = spark.read.format("kafka_log").option("walk", "false").load(str(tmp_path)).first()
     assert row is not None
     assert (row.record_count, row.crc_ok, row.records_found, row.marker) == (3, True, None, None)
 
 
-def test_filters_of_a_query_reach_the_reader_and_change_no_result(spark: SparkSession, tmp_path: Path) -> None:
+def test_query_filters_are_pushed_down_and_do_not_change_the_result(spark: SparkSession, tmp_path: Path) -> None:
     for partition in range(3):
         log = PartitionWriter(tmp_path, "t", partition)
         for _ in range(4):
@@ -70,7 +70,7 @@ def test_filters_of_a_query_reach_the_reader_and_change_no_result(spark: SparkSe
     assert sorted((r.partition, r.offset) for r in found.collect()) == [(p, o) for p in (0, 2) for o in range(6, 12)]
 
 
-def test_a_session_that_pushes_no_filters_reads_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_query_filters_work_without_push_down(spark: SparkSession, tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0).data(5)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
@@ -92,11 +92,11 @@ def test_a_session_that_pushes_no_filters_reads_all_the_same(spark: SparkSession
         (EqualTo(("headers", "offset"), 7), Filters()),
     ],
 )
-def test_a_filter_narrows_what_is_read_where_it_says_something_about_place_or_time(pushed: Filter, expected: Filters) -> None:
+def test_pushed_filter_narrows_the_read_if_it_limits_place_or_time(pushed: Filter, expected: Filters) -> None:
     assert narrowed("records", Filters(), pushed) == expected
 
 
-def test_ranges_can_be_options(tmp_path: Path) -> None:
+def test_offset_and_time_ranges_can_be_options(tmp_path: Path) -> None:
     options = {"path": "x", "topic": "a,b", "partition": "3", "start_offset": "5", "end_timestamp": "9"}
     expected = Filters(frozenset({"a", "b"}), frozenset({3}), start_offset=5, end_timestamp=9)
     assert filters_of(options) == expected
@@ -104,7 +104,7 @@ def test_ranges_can_be_options(tmp_path: Path) -> None:
         filters_of({"start_offset": "soon"})
 
 
-def test_an_unknown_option_is_refused_because_it_would_restrict_nothing() -> None:
+def test_unknown_option_is_rejected() -> None:
     with pytest.raises(ValueError, match="unknown option 'topics': one of path, level, topic,"):
         KafkaLogSource({"topics": "orders", "path": "x"}).reader(StructType([]))
     KafkaLogSource({"Topic": "orders", "security.protocol": "SSL", "path": "x"}).reader(StructType([]))

@@ -39,7 +39,7 @@ def bounds(found: list[Part]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("index", [True, False])
-def test_a_segment_is_cut_at_batches_into_parts_that_cover_it(tmp_path: Path, index: bool) -> None:
+def test_segment_is_split_at_batch_boundaries_into_parts_that_cover_it(tmp_path: Path, index: bool) -> None:
     starts = written(tmp_path, index=index)
     segment = only(tmp_path)
     found = bounds(parts(segment, ALL, 4000))
@@ -50,7 +50,7 @@ def test_a_segment_is_cut_at_batches_into_parts_that_cover_it(tmp_path: Path, in
     assert all(end - start < 4000 + 3 * 1200 for start, end in found)
 
 
-def test_a_place_of_the_index_where_no_batch_begins_is_not_believed(tmp_path: Path) -> None:
+def test_index_entry_that_points_to_no_batch_is_not_used(tmp_path: Path) -> None:
     starts = written(tmp_path, index=False)
     wrong = b"".join(struct.pack(">ii", offset, starts[offset] + 7) for offset in range(3, 40, 3))
     (tmp_path / "t-0" / "00000000000000000000.index").write_bytes(wrong)
@@ -59,7 +59,7 @@ def test_a_place_of_the_index_where_no_batch_begins_is_not_believed(tmp_path: Pa
     assert {start for start, _ in found} <= set(starts)
 
 
-def test_behind_damage_that_no_index_leads_over_all_is_one_part(tmp_path: Path) -> None:
+def test_bytes_after_damage_without_an_index_are_one_part(tmp_path: Path) -> None:
     starts = written(tmp_path, index=False)
     flip((tmp_path / "t-0" / "00000000000000000000.log"), starts[20] + 16)
     found = bounds(parts(only(tmp_path), ALL, 4000))
@@ -67,14 +67,14 @@ def test_behind_damage_that_no_index_leads_over_all_is_one_part(tmp_path: Path) 
     assert all(start <= starts[20] for start, _ in found)
 
 
-def test_parts_outside_of_the_offsets_wanted_are_left_out(tmp_path: Path) -> None:
+def test_parts_outside_the_requested_offsets_are_omitted(tmp_path: Path) -> None:
     starts = written(tmp_path, value="x" * 500_000)
     segment = only(tmp_path)
     assert bounds(parts(segment, Filters(start_offset=20, end_offset=22), 64 << 20)) == [(starts[18], starts[24])]
     assert parts(segment, Filters(start_offset=20), 1 << 20)[-1].end == segment.size_bytes
 
 
-def test_segments_whose_names_lie_outside_of_the_offsets_wanted_are_not_opened(tmp_path: Path) -> None:
+def test_segments_outside_the_requested_offsets_are_not_opened(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for _ in range(3):
         log.data(10)
@@ -85,7 +85,7 @@ def test_segments_whose_names_lie_outside_of_the_offsets_wanted_are_not_opened(t
     assert wanted == [10]
 
 
-def test_parts_share_tasks_evenly_and_none_is_lost(tmp_path: Path) -> None:
+def test_parts_are_distributed_evenly_over_tasks(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for _ in range(40):
         log.data(rows=["x" * 100_000])

@@ -19,16 +19,16 @@ def tables_of(sql: str) -> set[str]:
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.scope is not Scope.PARTITION], ids=lambda rule: rule.name)
-def test_a_rule_across_partitions_reads_only_what_is_handed_on(rule: Rule) -> None:
+def test_rule_across_partitions_reads_only_tables_passed_on(rule: Rule) -> None:
     assert tables_of(rule.sql) <= SHUFFLED.keys() | MADE_ACROSS
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.scope is Scope.PARTITION], ids=lambda rule: rule.name)
-def test_a_rule_of_a_partition_reads_nothing_of_the_others(rule: Rule) -> None:
+def test_rule_within_a_partition_reads_no_tables_of_others(rule: Rule) -> None:
     assert tables_of(rule.sql).isdisjoint(MADE_ACROSS | {"states", "group_commits", "newest_epochs"} - {rule.view})
 
 
-def test_a_rule_without_its_view_or_without_transactions_is_passed_over() -> None:
+def test_rule_without_its_view_or_without_transactions_is_skipped() -> None:
     by_name = {rule.name: rule for rule in RULES}
     available = AvailableViews({"batches", "transactions"})
     assert [available.allows(by_name[name]) for name in ("offsets", "torn-transaction", "producer-snapshots")] == [

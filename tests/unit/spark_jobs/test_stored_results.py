@@ -58,7 +58,7 @@ def results(directory: Path) -> dict[str, int]:
     return {path.name: path.stat().st_ino for path in directory.iterdir()}
 
 
-def test_the_whole_corpus_has_the_same_verdict_from_kept_results(
+def test_resumed_audit_of_the_corpus_reuses_every_result_with_the_same_verdict(
     tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(CASES, tmp_path)
@@ -78,9 +78,7 @@ def three_partitions(root: Path) -> Path:
     return root
 
 
-def test_a_partition_with_a_slice_that_could_not_be_read_leaves_no_result(
-    tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partition_with_an_unreadable_slice_stores_no_result(tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     CASES["planted"].write(tmp_path / "log")
     for segment in list(tmp_path.rglob("*.log")):
         cut_at_every_batch(segment)
@@ -118,14 +116,14 @@ def test_only_a_changed_partition_is_judged_again(tmp_path: Path, shared: TaskJu
     assert changed["rules"]["crc"]["violations"] == 1  # type: ignore[index] # of asdict
 
 
-def test_other_options_judge_everything_again(tmp_path: Path, shared: TaskJudge) -> None:
+def test_other_options_rejudge_every_partition(tmp_path: Path, shared: TaskJudge) -> None:
     log = three_partitions(tmp_path / "log")
     judged(log)
     judged(log, producer_expiration_ms=5)
     assert (len(shared.taken), shared.tasks) == (0, 3)
 
 
-def test_results_of_other_code_are_not_taken_over(tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_other_code_are_not_reused(tmp_path: Path, shared: TaskJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     log = three_partitions(tmp_path / "log")
     judged(log)
     monkeypatch.setattr("ottla.spark_jobs.stored_results.code_digest", lambda: "other")
@@ -168,7 +166,7 @@ class Planted:
         return os.mkdir, (str(self.trace),)
 
 
-def test_code_in_a_result_does_not_run(tmp_path: Path) -> None:
+def test_pickled_code_in_a_stored_result_is_not_executed(tmp_path: Path) -> None:
     stored = StoredResults.open(tmp_path / "kept", SPEC, 1)
     hostile = pickle.dumps(Planted(tmp_path / "trace"))
     with pytest.raises(pickle.UnpicklingError, match="mkdir is not a value"):
@@ -177,7 +175,7 @@ def test_code_in_a_result_does_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "trace").exists()
 
 
-def test_a_task_that_fails_leaves_no_result(tmp_path: Path) -> None:
+def test_failed_task_stores_no_result(tmp_path: Path) -> None:
     stored = StoredResults.open(tmp_path / "kept", SPEC, 1)
 
     def failing() -> Iterator[tuple[int, bytes]]:
@@ -189,13 +187,13 @@ def test_a_task_that_fails_leaves_no_result(tmp_path: Path) -> None:
     assert list((tmp_path / "kept").iterdir()) == []
 
 
-def test_what_killed_tasks_left_is_removed(tmp_path: Path) -> None:
+def test_partial_results_of_killed_tasks_are_removed(tmp_path: Path) -> None:
     (tmp_path / "x.1.partial").touch()
     StoredResults.open(tmp_path, SPEC, 1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_duckdb_and_brokers_cannot_be_resumed(tmp_path: Path) -> None:
+def test_resume_is_rejected_for_duckdb_and_for_brokers(tmp_path: Path) -> None:
     log = three_partitions(tmp_path / "log")
     with pytest.raises(CannotJudge, match="--resume needs --engine spark"):
         audit(log, engine="duckdb", resume=tmp_path / "kept")
@@ -234,7 +232,7 @@ def test_a_killed_audit_is_resumed_with_the_same_verdict(tmp_path: Path) -> None
 
 @pytest.mark.slow  # starts Spark
 @pytest.mark.skipif(sys.platform != "linux", reason="finds Spark's workers in /proc")
-def test_the_verdict_is_right_after_workers_are_killed(tmp_path: Path) -> None:
+def test_verdict_is_unchanged_when_workers_are_killed(tmp_path: Path) -> None:
     log, kept, report = tmp_path / "log", tmp_path / "kept", tmp_path / "verdict.json"
     CASES["planted"].write(log)
     logs.many_partitions(log, 700)

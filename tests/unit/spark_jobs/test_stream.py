@@ -29,7 +29,7 @@ def step(stream: KafkaLogStreamReader, start: Offset, limit: ReadLimit = ALL) ->
     return end, sorted(((row["topic"], row["partition"], None if row["error"] else row["base_offset"]) for row in rows), key=str)
 
 
-def test_each_step_gives_what_was_appended_with_new_segments_and_topics(tmp_path: Path) -> None:
+def test_stream_step_returns_appended_batches_of_old_and_new_segments_and_topics(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     stream = reader(tmp_path)
@@ -45,7 +45,7 @@ def test_each_step_gives_what_was_appended_with_new_segments_and_topics(tmp_path
     assert step(stream, end)[1] == []
 
 
-def test_a_batch_that_is_being_written_waits_until_it_is_whole(tmp_path: Path) -> None:
+def test_partially_written_batch_waits_until_it_is_complete(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     first = log.file.stat().st_size
@@ -61,7 +61,7 @@ def test_a_batch_that_is_being_written_waits_until_it_is_whole(tmp_path: Path) -
     assert step(stream, end)[1] == [("t", 0, 3)]
 
 
-def test_foreign_bytes_are_told_once_a_batch_follows_them(tmp_path: Path) -> None:
+def test_foreign_bytes_are_reported_once_a_batch_follows_them(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     content = log.file.read_bytes()
@@ -74,7 +74,7 @@ def test_foreign_bytes_are_told_once_a_batch_follows_them(tmp_path: Path) -> Non
     assert rows == [("t", 0, 3), ("t", 0, None)]
 
 
-def test_a_step_is_bounded_and_steps_together_give_all(tmp_path: Path) -> None:
+def test_stream_steps_are_limited_and_together_return_everything(tmp_path: Path) -> None:
     for partition in range(3):
         log = PartitionWriter(tmp_path, "t", partition)
         for _ in range(10):
@@ -94,7 +94,7 @@ def test_a_step_is_bounded_and_steps_together_give_all(tmp_path: Path) -> None:
     assert sorted(given) == [("t", p, 5 * i) for p in range(3) for i in range(10)]
 
 
-def test_available_now_ends_where_the_logs_ended_at_its_start(tmp_path: Path) -> None:
+def test_available_now_ends_at_the_log_ends_of_its_start(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     log.data(3)
@@ -111,7 +111,7 @@ def test_available_now_ends_where_the_logs_ended_at_its_start(tmp_path: Path) ->
     assert step(stream, end, ReadMaxBytes(1)) == (end, [])
 
 
-def test_segments_that_retention_removed_are_passed_over(tmp_path: Path) -> None:
+def test_segments_removed_by_retention_are_skipped(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     stream = reader(tmp_path)
@@ -123,7 +123,7 @@ def test_segments_that_retention_removed_are_passed_over(tmp_path: Path) -> None
     assert step(stream, end)[1] == [("t", 0, 3)]
 
 
-def test_a_structured_stream_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+def test_structured_stream_continues_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     spark.dataSource.register(KafkaLogSource)
     log = PartitionWriter(tmp_path / "logs", "t", 0)
 
@@ -140,7 +140,7 @@ def test_a_structured_stream_goes_on_from_its_checkpoint(spark: SparkSession, tm
     assert run() == 3
 
 
-def test_a_level_of_files_that_are_written_anew_is_no_stream(tmp_path: Path) -> None:
+def test_level_of_rewritten_files_cannot_be_streamed(tmp_path: Path) -> None:
     from pyspark.sql.types import StructType
 
     with pytest.raises(ValueError, match="is no stream"):

@@ -21,7 +21,7 @@ from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verd
         (RuleResult(judged=True, violations=1), ["x: not readable"], 1),
     ],
 )
-def test_violations_outweigh_what_could_not_be_judged_and_that_outweighs_clean(result: RuleResult, problems: list[str], code: int) -> None:
+def test_exit_code_ranks_violations_above_unjudged_above_clean(result: RuleResult, problems: list[str], code: int) -> None:
     verdict = Verdict([DirectoryVerdict("clean"), DirectoryVerdict("d", rules={"crc": result}, problems=problems)])
     assert verdict.exit_code == code
 
@@ -34,11 +34,11 @@ def test_violations_outweigh_what_could_not_be_judged_and_that_outweighs_clean(r
         (RuleResult(judged=True, violations=1200, warnings=1), "1,200 violations"),
     ],
 )
-def test_only_what_has_neither_violations_nor_warnings_is_called_clean(result: RuleResult, words: str) -> None:
+def test_headline_says_clean_only_without_violations_and_warnings(result: RuleResult, words: str) -> None:
     assert Verdict([DirectoryVerdict("d", rules={"crc": result})]).headline == words
 
 
-def test_the_document_names_every_field_of_the_json_and_every_rule() -> None:
+def test_audit_page_names_every_json_field_and_rule() -> None:
     document = (Path(__file__).parents[3] / "docs" / "audit.md").read_text()
     fields = [field.name for kind in (Verdict, DirectoryVerdict, RuleResult, Finding, TopicCosts) for field in dataclasses.fields(kind)]
     assert [name for name in fields if not re.search(rf"[`.]{name}[`.\[]", document)] == []

@@ -17,7 +17,7 @@ def batches(spark: SparkSession, root: Path) -> list[Row]:
     return rows
 
 
-def test_an_untrusted_batch_is_left_out_and_counted_before_those_behind_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_untrusted_batch_is_omitted_and_counted_before_later_ones(spark: SparkSession, tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for _ in range(3):
         log.data(5)
@@ -26,7 +26,7 @@ def test_an_untrusted_batch_is_left_out_and_counted_before_those_behind_it(spark
 
 
 @pytest.mark.parametrize(("cleaned_to", "legal"), [(0, 0), (5, 5), (20, 5)])
-def test_a_hole_is_legal_only_where_the_cleaner_has_been(spark: SparkSession, tmp_path: Path, cleaned_to: int, legal: int) -> None:
+def test_hole_is_legal_only_below_the_cleaner_checkpoint(spark: SparkSession, tmp_path: Path, cleaned_to: int, legal: int) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(5)
     log.data(5, offset=10)

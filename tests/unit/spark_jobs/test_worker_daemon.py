@@ -25,7 +25,7 @@ with cluster("local[1]") as context:
 """
 
 
-def test_workers_of_the_audits_own_spark_do_without_pandas_and_pysparks_archive() -> None:
+def test_workers_of_the_audits_spark_import_neither_pandas_nor_the_pyspark_archive() -> None:
     done = subprocess.run([sys.executable, "-c", JOB], stdout=subprocess.PIPE, check=True, text=True, timeout=300)
     ((daemon, pandas, package),) = literal_eval(done.stdout)
     assert (daemon, pandas) == ("ottla.spark_jobs.worker_daemon", False)

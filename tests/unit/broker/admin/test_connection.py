@@ -78,13 +78,13 @@ def wait_until_held(admin: Console, count: int) -> None:
 
 
 @pytest.mark.parametrize("owed", OWED)
-def test_a_connection_without_a_complete_request_is_closed_after_the_timeout(admin: Console, owed: str) -> None:
+def test_connection_that_sends_no_complete_request_in_time_is_closed(admin: Console, owed: str) -> None:
     with connected(admin) as connection:
         connection.sendall(OWED[owed].encode())
         assert read_to_its_end(connection).startswith(b"HTTP/1.1 401" if "nobody" in owed else b"")
 
 
-def test_the_timeout_applies_to_the_next_request_too(admin: Console) -> None:
+def test_time_limit_also_applies_to_the_next_request(admin: Console) -> None:
     with connected(admin) as connection:
         connection.sendall(GET.encode())
         assert connection.recv(12) == b"HTTP/1.1 200"
@@ -92,7 +92,7 @@ def test_the_timeout_applies_to_the_next_request_too(admin: Console) -> None:
         read_to_its_end(connection)
 
 
-def test_single_bytes_do_not_extend_the_timeout(admin: Console) -> None:
+def test_slowly_sent_bytes_do_not_extend_the_time_limit(admin: Console) -> None:
     until = time.monotonic() + TIMEOUT_S
     with connected(admin) as connection, suppress(ConnectionError):
         connection.sendall(POST.encode() + b"x: ")
@@ -102,7 +102,7 @@ def test_single_bytes_do_not_extend_the_timeout(admin: Console) -> None:
     assert time.monotonic() < until
 
 
-def test_a_client_that_reads_no_response_is_disconnected(admin: Console) -> None:
+def test_connection_that_does_not_read_its_response_is_closed(admin: Console) -> None:
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((HOST, admin.port))
@@ -130,7 +130,7 @@ async def serving(app: Callable[[Any, Any, Any], Awaitable[None]]) -> AsyncItera
     server.close()
 
 
-def test_the_timeout_does_not_run_while_a_response_is_pending() -> None:
+def test_connection_that_waits_for_a_response_is_not_closed() -> None:
     async def run() -> bytes:
         requested, go = asyncio.Event(), asyncio.Event()
 
@@ -155,7 +155,7 @@ def test_the_timeout_does_not_run_while_a_response_is_pending() -> None:
     assert asyncio.run(asyncio.wait_for(run(), TIMEOUT_S)) == b"HTTP/1.1 204"
 
 
-def test_a_client_that_does_not_read_the_end_of_the_last_response_is_disconnected() -> None:
+def test_connection_that_does_not_read_the_end_of_the_last_response_is_closed() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
         await send({"type": "http.response.body", "body": bytes(50_000)})  # more than fits into the sockets, less than pauses writing
@@ -171,7 +171,7 @@ def test_a_client_that_does_not_read_the_end_of_the_last_response_is_disconnecte
     asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))
 
 
-def test_a_connection_beyond_the_limit_gets_503_and_is_closed(admin: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_above_the_limit_gets_503_and_is_closed(admin: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ADMIN_PATIENCE_MS", 60_000)
     monkeypatch.setattr(limits, "ADMIN_CONNECTIONS", 2)
     wait_until_held(admin, 0)

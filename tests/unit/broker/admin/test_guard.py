@@ -35,13 +35,13 @@ def first_message(
 
 
 @pytest.mark.parametrize("client", ["10.0.0.9", "192.168.1.1", "::ffff:10.0.0.9", "fe80::1", "a socket", None])
-def test_other_hosts_need_the_token_whatever_their_host_header(client: str | None) -> None:
+def test_remote_hosts_need_the_token_whatever_host_header_they_send(client: str | None) -> None:
     assert first_message(client, {b"host": b"127.0.0.1"})["status"] == 401
     assert first_message(client, {b"host": b"127.0.0.1", b"authorization": b"Bearer a-token"})["type"] == "behind"
 
 
 @pytest.mark.parametrize("client", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
-def test_this_machine_reads_without_the_token_only_with_open_local(client: str) -> None:
+def test_local_reads_need_no_token_if_the_port_is_open_locally(client: str) -> None:
     assert first_message(client, {b"host": b"localhost:1"})["type"] == "behind"
     assert first_message(client, {b"host": b"localhost:1"}, "POST")["status"] == 401
     assert first_message(client, {b"host": b"localhost:1"}, open_local=False)["status"] == 401
@@ -52,7 +52,7 @@ def test_this_machine_reads_without_the_token_only_with_open_local(client: str) 
 
 
 @pytest.mark.parametrize("site", [b"cross-site", b"same-site"])
-def test_requests_of_another_sites_page_are_rejected_unless_it_navigates(site: bytes) -> None:
+def test_cross_site_requests_of_a_browser_are_rejected_even_without_reading_the_response(site: bytes) -> None:
     def status_of(**fetch: bytes) -> Any:
         browser_headers = {b"host": b"localhost:1"} | {f"sec-fetch-{name}".encode(): value for name, value in fetch.items()}
         return first_message("127.0.0.1", browser_headers).get("status", "behind")
@@ -65,7 +65,7 @@ def test_requests_of_another_sites_page_are_rejected_unless_it_navigates(site: b
     assert status_of(site=b"none", mode=b"navigate", dest=b"document") == "behind"
 
 
-def test_a_websocket_needs_the_token() -> None:
+def test_websocket_needs_the_token() -> None:
     assert first_message("127.0.0.1", {b"host": b"localhost"}, kind="websocket")["type"] == "websocket.close"
     shown = {b"host": b"localhost", b"authorization": b"bearer a-token"}
     assert first_message("127.0.0.1", shown, kind="websocket")["type"] == "behind"

@@ -64,17 +64,17 @@ def open_admin() -> Iterator[Admin]:
         yield found
 
 
-def test_health_returns_ok_and_the_listeners(admin: Admin) -> None:
+def test_health_lists_the_listeners(admin: Admin) -> None:
     status, body = admin.ask("GET", "/health")
     assert (status, body["status"], body["listeners"]) == (200, "ok", [f"PLAINTEXT://127.0.0.1:{admin.broker.port}"])
 
 
-def test_without_console_its_paths_are_404(admin: Admin) -> None:
+def test_console_paths_are_404_without_the_console(admin: Admin) -> None:
     for path in ("/", "/console", "/console/topics"):
         assert admin.ask("GET", path)[0] == 404
 
 
-def test_a_rule_is_added_listed_and_deleted(admin: Admin) -> None:
+def test_fault_rule_is_added_read_and_removed(admin: Admin) -> None:
     status, made = admin.ask("POST", "/faults", {"action": "error", "api": "Produce", "code": "NOT_LEADER_OR_FOLLOWER", "times": 2})
     assert (status, made["name"], made["code"], made["consumed"]) == (201, "error-1", "NOT_LEADER_OR_FOLLOWER", False)
     assert admin.ask("GET", "/faults/error-1") == (200, made)
@@ -85,7 +85,7 @@ def test_a_rule_is_added_listed_and_deleted(admin: Admin) -> None:
     assert admin.ask("DELETE", "/faults/app%2Flate") == (204, None)
 
 
-def test_every_field_of_a_rule_can_be_set(admin: Admin) -> None:
+def test_every_field_of_a_fault_rule_is_accepted(admin: Admin) -> None:
     given = {
         "action": "redeliver",
         "api": "OFFSET_FETCH",
@@ -114,18 +114,18 @@ def test_every_field_of_a_rule_can_be_set(admin: Admin) -> None:
         ({"action": "swallow", "name": "there"}, 409),
     ],
 )
-def test_an_invalid_rule_is_rejected_without_a_change(admin: Admin, body: dict[str, Any], status: int) -> None:
+def test_invalid_fault_rule_is_rejected_and_changes_nothing(admin: Admin, body: dict[str, Any], status: int) -> None:
     admin.ask("POST", "/faults", {"action": "swallow", "name": "there", "client_id": "nobody"})
     assert admin.ask("POST", "/faults", body)[0] == status
     assert [rule["name"] for rule in admin.ask("GET", "/faults")[1]] == ["there"]
 
 
-def test_unknown_names_are_404(admin: Admin) -> None:
+def test_unknown_rule_names_are_404(admin: Admin) -> None:
     for method, path in (("GET", "/faults/x"), ("DELETE", "/faults/x"), ("POST", "/held/release?rule=x")):
         assert admin.ask(method, path)[0] == 404
 
 
-def test_held_requests_are_listed_and_released(admin: Admin) -> None:
+def test_held_steps_are_listed_and_released(admin: Admin) -> None:
     rule = admin.broker.faults.add("pause:step=marked,name=p")
     admin.broker.call(lambda _: admin.broker.script.hold(rule, "a step", lambda: None))
     assert admin.ask("GET", "/held") == (200, [{"rule": "p", "what": "a step"}])
@@ -133,14 +133,14 @@ def test_held_requests_are_listed_and_released(admin: Admin) -> None:
     assert admin.ask("GET", "/held") == (200, [])
 
 
-def test_the_clock_can_only_be_advanced(admin: Admin) -> None:
+def test_clock_can_only_be_advanced(admin: Admin) -> None:
     assert admin.ask("POST", "/clock/advance", {"ms": 5_000})[1]["ahead_ms"] == 5_000
     assert admin.ask("POST", "/clock/advance", {"ms": -1})[0] == 422
     assert admin.ask("POST", "/clock/advance", {"ms": 10**19})[0] == 422
     assert admin.ask("GET", "/clock")[1]["ahead_ms"] == 5_000
 
 
-def test_the_api_is_described_by_openapi(admin: Admin) -> None:
+def test_openapi_document_lists_every_path(admin: Admin) -> None:
     status, described = admin.ask("GET", "/openapi.json")
     assert status == 200
     assert {"/faults", "/faults/{name}", "/held", "/held/release", "/clock", "/clock/advance", "/health"} <= set(described["paths"])
@@ -156,7 +156,7 @@ def test_the_api_is_described_by_openapi(admin: Admin) -> None:
         ("POST", "/nothing/that/is/there", None),
     ],
 )
-def test_every_change_needs_the_token(admin: Admin, method: str, path: str, body: Any) -> None:
+def test_every_changing_request_needs_the_token(admin: Admin, method: str, path: str, body: Any) -> None:
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": f"Bearer {TOKEN}x"}):
         status, answer = admin.ask(method, path, body, headers)
         assert (status, "token" in answer["detail"]) == (401, True), headers
@@ -165,7 +165,7 @@ def test_every_change_needs_the_token(admin: Admin, method: str, path: str, body
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9644", "127.0.0.1:1", "[::1]:9644"])
-def test_without_the_token_this_machine_reads_only_health_unless_open_local(admin: Admin, host: str) -> None:
+def test_only_health_is_readable_locally_without_the_token_by_default(admin: Admin, host: str) -> None:
     """A reverse proxy on this machine connects from 127.0.0.1, and nginx sends the proxied address as Host, so neither proves a local
     user."""
     assert admin.read("/health", {"Host": host}) == 200
@@ -174,7 +174,7 @@ def test_without_the_token_this_machine_reads_only_health_unless_open_local(admi
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9644", "127.0.0.1:1", "[::1]:9644"])
-def test_an_open_admin_port_is_read_from_this_machine_under_loopback_names(open_admin: Admin, host: str) -> None:
+def test_open_admin_port_is_readable_locally_under_loopback_names(open_admin: Admin, host: str) -> None:
     for path in ("/health", "/metrics", "/faults", "/openapi.json"):
         assert open_admin.read(path, {"Host": host}) == 200, path
     assert open_admin.ask("POST", "/clock/advance", {"ms": 1}, {"Host": host})[0] == 401
@@ -194,6 +194,6 @@ def test_an_open_admin_port_is_read_from_this_machine_under_loopback_names(open_
         "127.0.0.1:9644:x",
     ],
 )
-def test_a_page_whose_name_resolves_to_this_machine_reads_nothing(open_admin: Admin, host: str) -> None:
+def test_request_with_a_foreign_host_header_needs_the_token(open_admin: Admin, host: str) -> None:
     assert open_admin.read("/health", {"Host": host}) == 401
     assert open_admin.read("/health", {"Host": host, **SHOWN}) == 200

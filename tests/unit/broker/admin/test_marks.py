@@ -80,7 +80,7 @@ def all_answers(served: Marked) -> list[tuple[str, Any]]:
         return answers(client)
 
 
-def test_a_process_returns_to_a_mark_and_keeps_its_port(served: Marked) -> None:
+def test_process_is_rewound_to_a_mark_and_keeps_its_port(served: Marked) -> None:
     assert served.ask("POST", "/marks", {"name": "first"})[0] == 201
     assert served.ask("POST", "/marks/first/rewind")[0] == 200  # its settings show port 0 before
     status, made = served.ask("POST", "/marks", {})
@@ -102,7 +102,7 @@ def test_a_process_returns_to_a_mark_and_keeps_its_port(served: Marked) -> None:
     assert sorted(path.name for path in served.data_dir.parent.iterdir()) == ["data", "data.log"]
 
 
-def test_the_directory_has_the_marks_state_after_a_rewind_and_a_kill(served: Marked) -> None:
+def test_rewound_state_is_that_of_the_directory_even_after_a_kill(served: Marked) -> None:
     assert served.ask("POST", "/marks", {"name": "m"})[0] == 201
     change(served)
     assert served.ask("POST", "/marks/m/rewind")[0] == 200
@@ -116,7 +116,7 @@ def test_the_directory_has_the_marks_state_after_a_rewind_and_a_kill(served: Mar
         assert produce(client, "t", b"b") == 1
 
 
-def test_the_command_adds_lists_rewinds_and_removes_marks(served: Marked) -> None:
+def test_mark_command_adds_lists_rewinds_and_removes(served: Marked) -> None:
     assert served.ottla("add", "seeded/1").stdout == "seeded/1\n"
     change(served)
     assert served.ottla("rewind", "seeded/1").returncode == 0
@@ -129,7 +129,7 @@ def test_the_command_adds_lists_rewinds_and_removes_marks(served: Marked) -> Non
     assert (refused.returncode, refused.stderr) == (1, "error: there is no mark seeded/1\n")
 
 
-def test_invalid_requests_change_nothing(served: Marked) -> None:
+def test_invalid_mark_requests_change_nothing(served: Marked) -> None:
     assert served.ask("POST", "/marks", {"name": "m"})[0] == 201
     assert served.ask("POST", "/marks", {"name": "m"}) == (409, "there is a mark m already")
     assert served.ask("POST", "/marks/none/rewind") == (404, "there is no mark none")

@@ -81,7 +81,7 @@ def fetch(client: Client, topic: str, *, wait_ms: int = 0) -> bytes:
     return bytes(client.call(request, 11).responses[0].partitions[0].records)
 
 
-def test_written_and_read_bytes_are_counted_by_topic_and_in_total(scrape: Scraped, client: Client) -> None:
+def test_records_and_bytes_in_and_out_are_counted_by_topic_and_in_total(scrape: Scraped, client: Client) -> None:
     create(client, "t")
     create(client, "u")
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_waiting_fetches_are_counted(scrape: Scraped, client: Client) -> None:
     assert seen["ottla_requests_waiting", of()] == 1
 
 
-def test_deleted_topics_have_no_samples_and_still_count_in_the_totals(scrape: Scraped, client: Client) -> None:
+def test_deleted_topics_metrics_disappear_but_stay_in_the_totals(scrape: Scraped, client: Client) -> None:
     """A counter that decreases is taken for a restarted process: Prometheus would count its remaining value as new events."""
     names = [f"kafka_server_brokertopicmetrics_{each}_total" for each in ("messagesin", "bytesin", "bytesout")]
     for topic in "t", "u":
@@ -127,7 +127,7 @@ def test_deleted_topics_have_no_samples_and_still_count_in_the_totals(scrape: Sc
     assert all(before[name, of()] == 2 * before[name, of(topic="u")] > 0 for name in names)
 
 
-def test_partitions_and_the_cluster_have_gauges(scrape: Scraped, client: Client) -> None:
+def test_partition_and_cluster_metrics_are_exported(scrape: Scraped, client: Client) -> None:
     create(client, "t", 3, {"min.insync.replicas": "2"})  # of one replica one is enough
     produce(client, "t", b"a", b"b", partition=1)
     seen = scrape()
@@ -146,7 +146,7 @@ def test_partitions_and_the_cluster_have_gauges(scrape: Scraped, client: Client)
     assert seen["process_resident_memory_bytes", of()] > 0
 
 
-def test_share_groups_are_counted(scrape: Scraped, client: Client) -> None:
+def test_share_group_acknowledgements_locks_sessions_and_requests_are_counted(scrape: Scraped, client: Client) -> None:
     create(client, "t")
     initialize(client, "t", start_offset=0)
     member = ShareMember(client, "m")
@@ -177,7 +177,7 @@ def test_share_groups_are_counted_by_state(scrape: Scraped, client: Client) -> N
     assert (seen[name, of(protocol="share")], seen[name, of(state="Stable")], seen[name, of(state="Empty")]) == (1, 1, 0)
 
 
-def test_a_groups_lag_is_exported(scrape: Scraped, client: Client) -> None:
+def test_consumer_group_lag_is_exported(scrape: Scraped, client: Client) -> None:
     create(client, "t", 2)
     produce(client, "t", b"a", b"b", b"c")
     client.call(FindCoordinatorRequest("g", 0, ["g"]), 4)
@@ -191,7 +191,7 @@ def test_a_groups_lag_is_exported(scrape: Scraped, client: Client) -> None:
     assert seen["kafka_coordinator_group_groupmetadatamanager_numgroups", of()] == 1
 
 
-def test_a_topics_lag_is_exported_if_all_partitions_lags_are_known(tmp_path: Path) -> None:
+def test_topic_lag_is_exported_only_if_every_partition_is_known(tmp_path: Path) -> None:
     with InProcessCluster(3, tmp_path / "data", {"offsets.topic.num.partitions": "1"}) as cluster:
         for topic, replicas in (("everywhere", 3), ("spread", 1)):
             cluster.topics.create(topic, 3, replicas=replicas)
@@ -221,7 +221,7 @@ def _add_groups(count: int, broker: Broker, *, as_offsets: bool) -> None:
 
 
 @pytest.mark.parametrize("many", ["partitions", "groups", "offsets"])
-def test_the_event_loop_runs_other_callbacks_during_a_large_scrape(
+def test_scrape_yields_to_other_tasks_while_it_reads_many_partitions(
     scrape: Scraped, client: Client, monkeypatch: pytest.MonkeyPatch, many: str
 ) -> None:
     seen: list[int] = []
@@ -249,7 +249,7 @@ def test_the_event_loop_runs_other_callbacks_during_a_large_scrape(
     assert seen[0] >= 5
 
 
-def test_the_dashboard_queries_only_exported_metrics(scrape: Scraped, client: Client) -> None:
+def test_dashboard_queries_only_exported_metrics(scrape: Scraped, client: Client) -> None:
     create(client, "t")
     client.call(FindCoordinatorRequest("g", 0, ["g"]), 4)
     commit = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 0)])

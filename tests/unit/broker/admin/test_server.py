@@ -12,7 +12,7 @@ from tests.support.loopback import needs_ipv6
 from tests.support.running_broker import ServeProcess
 
 
-def test_the_admin_port_runs_beside_the_broker_and_stops_with_it(tmp_path: Path) -> None:
+def test_admin_port_serves_while_the_broker_runs(tmp_path: Path) -> None:
     port = free_port()
     with ServeProcess(tmp_path / "data", f"--admin-port={port}", "--console") as running:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=20) as answer:
@@ -25,7 +25,7 @@ def test_the_admin_port_runs_beside_the_broker_and_stops_with_it(tmp_path: Path)
 
 
 @needs_ipv6
-def test_the_admin_port_is_served_at_an_ipv6_address(tmp_path: Path) -> None:
+def test_admin_port_serves_at_an_ipv6_address(tmp_path: Path) -> None:
     port = free_port()
     with ServeProcess(tmp_path / "data", f"--admin-port={port}", "--admin-host=::1") as running:
         with urllib.request.urlopen(f"http://[::1]:{port}/health", timeout=20) as answer:
@@ -33,7 +33,7 @@ def test_the_admin_port_is_served_at_an_ipv6_address(tmp_path: Path) -> None:
         assert f"The admin port is http://[::1]:{port}" in running.log_text()
 
 
-def test_the_token_is_printed_and_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admin_token_is_printed_and_never_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     port = free_port()
     with ServeProcess(tmp_path / "data", f"--admin-port={port}") as running:
@@ -51,11 +51,11 @@ def test_the_token_is_printed_and_not_logged(tmp_path: Path, monkeypatch: pytest
     assert not kept.exists()
 
 
-def test_an_invalid_host_is_named_in_the_error(tmp_path: Path) -> None:
+def test_unresolvable_admin_host_is_named(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no\.such\.invalid:1, the admin port: (?!Unknown)"):
         ServeProcess(tmp_path / "data", "--admin-port=1", "--admin-host=no.such.invalid").start()
 
 
-def test_a_port_in_use_stops_the_start(tmp_path: Path) -> None:
+def test_admin_port_in_use_stops_the_start(tmp_path: Path) -> None:
     with ServeProcess(tmp_path / "one", f"--admin-port={free_port()}") as first, pytest.raises(RuntimeError, match="ended with 1"):
         ServeProcess(tmp_path / "two", f"--admin-port={first.port}").start()

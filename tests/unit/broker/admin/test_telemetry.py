@@ -49,7 +49,7 @@ def push(client: Client, instance_id: bytes, codec: Codec, data: bytes) -> int:
     return int(client.call(PushTelemetryRequest(instance_id, subscription_id, False, codec, compress(codec, data))).error_code)
 
 
-def test_the_last_pushed_metrics_are_listed_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_pushed_metrics_of_clients_are_returned_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     with admin({"client.telemetry.enable": "true"}) as (broker, port), Client("127.0.0.1", broker.port, client_id="app") as client:
         assert ask(port, "/telemetry") == {"instances": 0, "clients": []}
         assert push(client, ANN, Codec.LZ4, otlp("a.metric", 1.5)) == 0
@@ -80,7 +80,7 @@ def test_the_last_pushed_metrics_are_listed_newest_first(monkeypatch: pytest.Mon
             ask(port, f"/telemetry/{id_text(bytes(16))}")
 
 
-def test_without_telemetry_the_error_names_the_setting() -> None:
+def test_telemetry_without_client_telemetry_enable_is_404_and_names_the_setting() -> None:
     with admin({}) as (_, port):
         with pytest.raises(urllib.error.HTTPError) as refused:
             ask(port, "/telemetry")

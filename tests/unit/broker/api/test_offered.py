@@ -11,7 +11,7 @@ from ottla.broker.releases.table import releases
 
 
 @pytest.mark.parametrize("release", releases())
-def test_nothing_is_offered_that_the_release_does_not_have(release: str) -> None:
+def test_offered_apis_features_and_settings_are_a_subset_of_the_releases(release: str) -> None:
     table, ours = like(release).table, offered(like(release))
     assert ours.apis.keys() <= table.apis.keys()
     assert ours.features.keys() <= table.features.keys()

@@ -175,7 +175,7 @@ def test_a_replicated_partition_uses_the_fast_path_with_acks_1(harness: Partitio
     assert (ends(harness), first.log.high_watermark, notified) == ([1, 0], 0, [len(BATCH)])
 
 
-def test_a_request_is_charged_to_the_clients_quota_and_told_its_throttle_time(harness: PartitionHarness) -> None:
+def test_throttled_produce_gets_its_throttle_time_on_the_fast_path(harness: PartitionHarness) -> None:
     quotas = Quotas(Windows(), Windows())
     quotas.change({frozenset({("client-id", "me")}): {"producer_byte_rate": 10.0}})
     throttling, paused_ms = Throttling(quotas, VirtualClock(), None), []

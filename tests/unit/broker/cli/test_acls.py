@@ -44,7 +44,7 @@ def test_acls_are_added_listed_and_removed(broker: RunningBroker) -> None:
 
 
 @pytest.mark.parametrize("at_rest", [False, True])
-def test_it_is_explained_which_rule_decides(broker: RunningBroker, at_rest: bool) -> None:
+def test_explain_names_the_deciding_acl(broker: RunningBroker, at_rest: bool) -> None:
     at = ("--bootstrap-server", broker.bootstrap)
     assert run(*READER, *at).exit_code == 0
     where = ("--data-dir", str(broker.data_dir)) if at_rest else at
@@ -72,13 +72,13 @@ def test_it_is_explained_which_rule_decides(broker: RunningBroker, at_rest: bool
         (("add", "--operation", "READ", "--topic", "a"), "--allow or --deny"),
     ],
 )
-def test_a_missing_or_unknown_argument_is_named(arguments: tuple[str, ...], problem: str) -> None:
+def test_missing_or_unknown_acl_options_are_reported(arguments: tuple[str, ...], problem: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, problem in result.output) == (2, True)
 
 
 @pytest.mark.parametrize(("where", "problem"), [("--data-dir", "has no metadata log"), ("--bootstrap-server", "127.0.0.1:1")])
-def test_an_undecidable_explanation_exits_with_2_not_as_a_denial(tmp_path: Path, where: str, problem: str) -> None:
+def test_explain_reports_an_unreadable_source_instead_of_a_denial(tmp_path: Path, where: str, problem: str) -> None:
     arguments = ("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a")
     result = run(*arguments, where, str(tmp_path) if where == "--data-dir" else "127.0.0.1:1")
     assert (result.exit_code, problem in result.output) == (2, True)

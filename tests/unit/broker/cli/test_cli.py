@@ -50,12 +50,12 @@ class Taken:
     ("text", "host", "port"),
     [("localhost:9093", "localhost", 9093), ("kafka", "kafka", 9092), ("[::1]:9094", "::1", 9094), ("[::1]", "::1", 9092)],
 )
-def test_an_address_may_leave_out_kafkas_own_port(text: str, host: str, port: int) -> None:
+def test_address_without_a_port_has_port_9092(text: str, host: str, port: int) -> None:
     assert host_port(text) == (host, port)
 
 
 @pytest.mark.parametrize("text", ["", ":", "host:", "host:x", "host:0", "host:70000", ":9092"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_address_is_rejected(text: str) -> None:
     with pytest.raises(CliError, match="not an address"):
         host_port(text)
 
@@ -77,7 +77,7 @@ def test_an_error_of_the_user_is_one_line_with_its_exit_code(capsys: pytest.Capt
     assert capsys.readouterr().err == "error: do this instead\n"
 
 
-def test_an_error_code_is_shown_by_kafkas_name_and_an_unknown_one_by_its_number() -> None:
+def test_error_code_is_printed_by_kafkas_name_or_number() -> None:
     assert name_of(36) == "TOPIC_ALREADY_EXISTS"
     assert name_of(9999) == "error code 9999"
     check(0, "nothing")
@@ -85,7 +85,7 @@ def test_an_error_code_is_shown_by_kafkas_name_and_an_unknown_one_by_its_number(
         check(36, "topic 'x'", "why")
 
 
-def test_a_peer_that_does_not_speak_kafka_is_reported_as_such() -> None:
+def test_peer_that_does_not_speak_kafkas_protocol_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -101,7 +101,7 @@ def test_a_peer_that_does_not_speak_kafka_is_reported_as_such() -> None:
         thread.join()
 
 
-def test_a_secured_listener_gets_a_hint_at_config_and_a_refused_connection_one_at_ottla_serve(tmp_path: Path) -> None:
+def test_connection_errors_advise_client_security_or_starting_a_broker(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "data", tls=True) as broker:
         with AdminClient(broker.bootstrap) as cluster, pytest.raises(CliError, match=r"TLS or SASL: .* --config client\.properties"):
             cluster.metadata()
@@ -165,13 +165,13 @@ def test_help_teaches_by_an_example(app: typer.Typer, arguments: list[str]) -> N
     assert re.search(r"(For\s+example:|`)[^.`]*ottla\s+\w", result.stdout)
 
 
-def test_a_reset_needs_exactly_one_goal() -> None:
+def test_reset_offsets_rejects_two_targets() -> None:
     result = CliRunner().invoke(groups.app, ["reset-offsets", "g", "--topic", "t", "--to", "earliest", "--shift-by", "1"])
     assert result.exit_code == 1
     assert "either --to or --shift-by" in result.stderr
 
 
-def test_nothing_is_deleted_without_a_yes() -> None:
+def test_delete_without_confirmation_deletes_nothing() -> None:
     result = CliRunner().invoke(topics.app, ["delete", "orders", "--bootstrap-server", "127.0.0.1:1"], input="n\n")
     assert result.exit_code == 1
     assert "deleted" not in result.stdout
@@ -183,7 +183,7 @@ def ottla(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command_line, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_plain_installation_has_help_and_says_which_extra_the_audit_needs(tmp_path: Path) -> None:
+def test_installation_without_extras_has_help_and_names_the_extra_of_the_audit(tmp_path: Path) -> None:
     for package in ("pyarrow", "duckdb"):
         (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{package}'\", name='{package}')")
     help_ = ottla("--help", PYTHONPATH=str(tmp_path))
@@ -197,7 +197,7 @@ def test_a_plain_installation_has_help_and_says_which_extra_the_audit_needs(tmp_
 
 
 @pytest.mark.parametrize("command", ["serve", "topics"])
-def test_a_checkout_without_its_dependencies_says_how_to_install_them(command: str) -> None:
+def test_uninstalled_checkout_prints_installation_instructions(command: str) -> None:
     argv = [sys.executable, "-S", "-m", "ottla", command]  # -S: without the packages of this environment
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
@@ -227,7 +227,7 @@ def test_the_root_commands_client_settings_apply_to_the_audit_of_a_cluster(tmp_p
     assert "none" in own.stderr, "OTTLA_CLIENT_CONFIG names a file that does not exist"
 
 
-def test_a_bug_does_not_end_with_the_exit_code_of_a_verdict(tmp_path: Path) -> None:
+def test_bug_in_the_audit_does_not_exit_with_a_verdicts_code(tmp_path: Path) -> None:
     (tmp_path / "duckdb.py").write_text("raise RuntimeError('a bug')")
     (tmp_path / "data" / "orders-0").mkdir(parents=True)
     (tmp_path / "data" / "orders-0" / "00000000000000000000.log").touch()

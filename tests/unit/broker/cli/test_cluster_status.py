@@ -42,7 +42,7 @@ def topic(name: str, *partitions: tuple[int, list[int], list[int]]) -> MetadataR
     return MetadataResponseTopic(name=name, partitions=made)
 
 
-def test_controllers_have_their_lag_and_the_leader_is_marked() -> None:
+def test_controllers_are_listed_with_their_lag_and_the_leader() -> None:
     found = status_of(CLUSTER, quorum(), [])
     assert (found.cluster_id, found.epoch, found.metadata_offset) == ("id", 7, 50)
     assert found.controllers == [
@@ -52,7 +52,7 @@ def test_controllers_have_their_lag_and_the_leader_is_marked() -> None:
     ]
 
 
-def test_brokers_have_their_counts_of_leaders_replicas_and_out_of_sync_replicas() -> None:
+def test_brokers_are_listed_with_leaderships_replicas_and_lag() -> None:
     topics = [topic("t", (1, [1, 2], [1]), (1, [2, 1], [1, 2])), topic("u", (-1, [2], [2]))]
     found = status_of(CLUSTER, quorum(ReplicaState(2, bytes(16), 40)), topics)
     assert found.brokers == [
@@ -67,7 +67,7 @@ def test_a_quorum_that_cannot_be_described_is_an_error() -> None:
         status_of(CLUSTER, quorum(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), [])
 
 
-def test_a_standalone_node_is_its_own_controller(tmp_path: Path) -> None:
+def test_standalone_node_is_listed_as_its_own_controller(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running:
         done = CliRunner().invoke(app, ["status", "--bootstrap-server", f"127.0.0.1:{running.port}"])
     assert done.exit_code == 0

@@ -68,7 +68,7 @@ def test_a_transaction_marker_is_shown_as_what_it_is(partition: Path) -> None:
     assert (row["control"], row["coordinator epoch"]) == ("ABORT", 12)
 
 
-def test_a_flipped_bit_is_named_with_its_position_and_the_rest_is_still_shown(partition: Path) -> None:
+def test_corrupt_batch_is_reported_with_its_position_and_later_batches_are_still_shown(partition: Path) -> None:
     first = batch(0, b"a")
     damaged = bytearray(first + batch(1, b"b") + batch(2, b"c"))
     damaged[len(first) + 70] ^= 1
@@ -95,7 +95,7 @@ def test_offsets_that_go_back_are_damage(partition: Path) -> None:
     assert "base offset 4 after offset 4" in result.stderr
 
 
-def test_a_length_that_no_batch_has_ends_the_file_with_its_position(partition: Path) -> None:
+def test_invalid_batch_length_ends_the_file_with_its_position(partition: Path) -> None:
     whole = batch(0, b"a")
     (partition / SEGMENT).write_bytes(whole + struct.pack(">qi", 1, -5) + bytes(80))
     result = run(str(partition))
@@ -169,7 +169,7 @@ def test_committed_offsets_are_decoded(tmp_path: Path) -> None:
     assert forgotten["value"] is None
 
 
-def test_a_table_is_printed_for_people(partition: Path) -> None:
+def test_dump_without_json_prints_a_table(partition: Path) -> None:
     (partition / SEGMENT).write_bytes(batch(0, b"a"))
     result = run(str(partition))
     assert result.exit_code == 0
@@ -184,7 +184,7 @@ def test_a_path_that_is_no_log_file_is_refused_by_name(tmp_path: Path, name: str
     assert name in result.stderr
 
 
-def test_a_fifo_is_refused_and_in_a_directory_passed_over(partition: Path) -> None:
+def test_fifo_is_rejected_and_skipped_in_a_directory(partition: Path) -> None:
     fifo = partition / "00000000000000000009.log"
     os.mkfifo(fifo)
     refused = run(str(fifo))

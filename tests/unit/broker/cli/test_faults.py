@@ -33,7 +33,7 @@ def run(broker: InProcessBroker, *arguments: str) -> Result:
     return CliRunner().invoke(command, [*arguments, "--admin", broker.admin])  # type: ignore[attr-defined] # set by the fixture
 
 
-def test_a_rule_lives_from_add_to_remove(broker: InProcessBroker) -> None:
+def test_fault_command_adds_checks_lists_and_removes_a_rule(broker: InProcessBroker) -> None:
     broker.topics.create("t")
     assert run(broker, "add", "drop-ack:api=Produce,topic=t,times=1,name=lost").stdout == "lost\n"
     assert run(broker, "check").exit_code == 1
@@ -47,19 +47,19 @@ def test_a_rule_lives_from_add_to_remove(broker: InProcessBroker) -> None:
     assert json.loads(run(broker, "list", "--json").stdout) == []
 
 
-def test_a_rule_with_every_kind_of_field_reaches_the_broker(broker: InProcessBroker) -> None:
+def test_fault_rule_with_every_kind_of_field_reaches_the_broker(broker: InProcessBroker) -> None:
     assert run(broker, "add", "redeliver:group=g,records=5,share=0.5,seed=3,after=1,connection=9,name=back").stdout == "back\n"
     (rule,) = json.loads(run(broker, "list", "--json").stdout)
     assert (rule["records"], rule["share"], rule["connection"]) == (5, 0.5, 9)
 
 
-def test_the_admin_port_is_asked_without_the_proxy_of_the_web(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admin_port_is_reached_without_the_http_proxy(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "")
     assert run(broker, "list", "--json").stdout == "[]\n"
 
 
-def test_what_is_held_is_listed_and_released(broker: InProcessBroker) -> None:
+def test_held_requests_are_listed_and_released(broker: InProcessBroker) -> None:
     released: list[str] = []
     rule = broker.faults.add("hold-request:name=h")
     broker.call(lambda _: broker.script.hold(rule, "a request", lambda: released.append("it")))
@@ -69,14 +69,14 @@ def test_what_is_held_is_listed_and_released(broker: InProcessBroker) -> None:
     assert run(broker, "held", "--wait", "0").exit_code == 1
 
 
-def test_reset_unloads_all(broker: InProcessBroker) -> None:
+def test_reset_removes_all_rules(broker: InProcessBroker) -> None:
     for _ in range(2):
         run(broker, "add", "swallow")
     assert run(broker, "reset").exit_code == 0
     assert broker.faults.rules == []
 
 
-def test_a_mistake_is_one_line_that_helps(broker: InProcessBroker) -> None:
+def test_mistake_prints_one_line_with_advice(broker: InProcessBroker) -> None:
     wrong = run(broker, "add", "lose")
     assert (wrong.exit_code, "use one of drop-request, drop-ack" in wrong.stderr) == (2, True)
     unknown = run(broker, "remove", "nobody")
@@ -91,7 +91,7 @@ def test_every_action_is_listed() -> None:
     assert "disk-full" in CliRunner().invoke(app, ["actions"]).stdout.split()
 
 
-def test_the_clock_is_put_forward(broker: InProcessBroker) -> None:
+def test_advance_moves_the_brokers_clock(broker: InProcessBroker) -> None:
     before = broker.clock.now_ms()
     assert run(broker, "advance", "2h").stdout == "7200000\n"
     assert broker.clock.now_ms() - before >= 7_200_000
@@ -103,7 +103,7 @@ def test_a_duration_is_parsed_to_milliseconds(text: str, ms: int) -> None:
     assert duration_ms(text) == ms
 
 
-def test_the_token_is_this_users_own_file_or_the_environments(
+def test_token_comes_from_the_environment_or_the_users_token_file(
     broker: InProcessBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (file,) = (tmp_path / "ottla").iterdir()

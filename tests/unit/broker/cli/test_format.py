@@ -36,7 +36,7 @@ def formatted(tmp_path: Path, *options: str, **settings: str) -> Result:
     return CliRunner().invoke(app, ["--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg", "--config", str(file), *options], env={"NO_COLOR": "1"})
 
 
-def test_a_brokers_directory_is_formatted_as_kafkas_tool_says_it(tmp_path: Path) -> None:
+def test_format_prints_kafkas_messages_and_formats_a_broker_once(tmp_path: Path) -> None:
     made = formatted(tmp_path, "--no-initial-controllers", "-r", "3.9", "-f", "group.version=0")
     assert made.exit_code == 0
     assert made.output == f"Formatting metadata directory {tmp_path / 'data'} with metadata.version 3.9-IV0.\n"
@@ -46,7 +46,7 @@ def test_a_brokers_directory_is_formatted_as_kafkas_tool_says_it(tmp_path: Path)
     assert "is already formatted" in formatted(tmp_path).output
 
 
-def test_users_of_a_new_cluster_log_in_and_later_ones_are_decided_by_its_controller(tmp_path: Path) -> None:
+def test_scram_users_of_the_format_authenticate_and_later_users_come_from_the_controller(tmp_path: Path) -> None:
     controller = free_port()
     given = {
         **secured(),
@@ -103,7 +103,7 @@ def test_users_of_a_new_cluster_log_in_and_later_ones_are_decided_by_its_control
         ([], {"no_such": "1"}, "Unknown setting no.such"),
     ],
 )
-def test_options_that_do_not_fit_are_rejected_before_anything_is_written(
+def test_format_of_a_broker_rejects_controller_options_and_writes_nothing(
     tmp_path: Path, options: list[str], settings: dict[str, str], words: str
 ) -> None:
     refused = formatted(tmp_path, *options, **settings)
@@ -115,7 +115,7 @@ def test_options_that_do_not_fit_are_rejected_before_anything_is_written(
 CONTROLLER = {"process_roles": "controller", "listeners": "CONTROLLER://localhost:9093"}
 
 
-def test_a_controllers_directory_names_it_as_the_one_voter(tmp_path: Path) -> None:
+def test_formatted_controller_directory_names_it_as_the_only_voter(tmp_path: Path) -> None:
     made = formatted(tmp_path, "--standalone", **CONTROLLER)
     data = tmp_path / "data"
     assert made.output == f"Formatting dynamic metadata voter directory {data} with metadata.version 4.4-IV2.\n"
@@ -133,7 +133,7 @@ def test_a_node_of_both_roles_is_formatted_as_a_controller(tmp_path: Path) -> No
     assert "dynamic metadata voter directory" in formatted(tmp_path, "--standalone", **both).output
 
 
-def test_a_controller_of_a_static_quorum_has_no_voters_in_its_directory(tmp_path: Path) -> None:
+def test_controller_of_a_static_quorum_has_no_voters_in_its_bootstrap_snapshot(tmp_path: Path) -> None:
     static = {"controller_quorum_bootstrap_servers": "", "controller_quorum_voters": "2@localhost:9093"}
     assert formatted(tmp_path, **CONTROLLER, **static).exit_code == 0
     snapshot = read_snapshot((tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint").read_bytes())
@@ -149,7 +149,7 @@ def test_a_controller_of_a_static_quorum_has_no_voters_in_its_directory(tmp_path
         (["--standalone"], {"controller_quorum_voters": "2@h:1,3@h:2"}, "for a quorum of several voters, use Apache Kafka's controllers"),
     ],
 )
-def test_a_controller_is_the_one_voter_or_is_not_formatted(
+def test_format_rejects_a_controller_that_is_not_the_only_voter(
     tmp_path: Path, options: list[str], settings: dict[str, str], words: str
 ) -> None:
     refused = formatted(tmp_path, *options, **CONTROLLER, **settings)

@@ -35,7 +35,7 @@ def failed(*options: str) -> str:
     return " ".join(done.stderr.split())
 
 
-def test_it_serves_until_a_signal_and_says_where(tmp_path: Path) -> None:
+def test_gateway_prints_its_address_and_serves_until_a_signal(tmp_path: Path) -> None:
     port_file = tmp_path / "port"
     with RunningBroker(tmp_path / "data") as broker:
         argv = [*COMMAND, "--to", broker.bootstrap, "--port", "0", "--port-file", str(port_file)]
@@ -52,9 +52,7 @@ def test_it_serves_until_a_signal_and_says_where(tmp_path: Path) -> None:
             assert process.wait(TIMEOUT_S) == 0
 
 
-def test_the_compose_example_starts_a_gateway_that_clients_of_the_host_reach_and_whose_faults_are_loaded_inside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compose_example_gateway_is_reached_from_the_host_and_loads_faults_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = yaml.safe_load((ROOT / "docs" / "examples" / "gateway-compose.yml").read_text())["services"]["gateway"]
     assert service["ports"] == ["127.0.0.1:19092:19092", "127.0.0.1:19094:19094"]
     monkeypatch.setenv("OTTLA_ADMIN_TOKEN", service["environment"]["OTTLA_ADMIN_TOKEN"])
@@ -80,7 +78,7 @@ def test_the_compose_example_starts_a_gateway_that_clients_of_the_host_reach_and
             assert process.wait(TIMEOUT_S) == 0
 
 
-def test_faults_are_loaded_at_the_start_and_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_loads_faults_at_the_start_and_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTTLA_ADMIN_TOKEN", "secret")
     admin, port_file = free_port(), tmp_path / "port"
     with RunningBroker(tmp_path / "data") as broker:
@@ -108,7 +106,7 @@ def test_faults_are_loaded_at_the_start_and_over_http(tmp_path: Path, monkeypatc
             assert process.wait(TIMEOUT_S) == 0
 
 
-def test_the_console_opens_the_admin_port_and_its_address_with_the_token_is_printed(
+def test_console_option_opens_the_gateways_admin_port_and_prints_its_url_with_the_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OTTLA_ADMIN_TOKEN", raising=False)
@@ -139,7 +137,7 @@ def admin_call(port: int, path: str, body: dict[str, object] | None = None) -> A
         return json.load(answer)
 
 
-def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_invalid_gateway_options_are_rejected_with_advice(tmp_path: Path) -> None:
     assert "only a broker can crash" in failed("--to", "localhost", "--fault", "crash:step=marked")
     assert "choose from 'debug', 'info'" in failed("--to", "localhost", "--log-level", "loud")
     assert "cannot be written: Is a directory" in failed("--to", "localhost", "--log", str(tmp_path))
@@ -163,7 +161,7 @@ def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
     assert "--admin-host needs --admin-port" in failed("--to", "localhost", "--admin-host", "0.0.0.0")
 
 
-def test_clients_need_a_certificate_of_the_configured_authority(tmp_path: Path) -> None:
+def test_gateway_clients_need_a_certificate_of_the_given_authority(tmp_path: Path) -> None:
     own, others = Certificates(tmp_path / "own"), Certificates(tmp_path / "others")
     options = ["--tls-certificate", str(own.server), "--tls-client-ca", str(own.ca)]
     with RunningBroker(tmp_path / "data") as broker, gateway(f"{HOST}:{broker.port}", tmp_path / "log", options=options) as process:
@@ -181,7 +179,7 @@ def test_clients_need_a_certificate_of_the_configured_authority(tmp_path: Path) 
                 client.call(MetadataRequest([]))
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+def test_gateway_names_a_port_in_use(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker:
         says = failed("--to", broker.bootstrap, "--port", str(broker.port))
         assert f"cannot listen on {HOST}:{broker.port}" in says

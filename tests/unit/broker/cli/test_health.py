@@ -15,19 +15,19 @@ from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from tests.support.running_broker import RunningBroker
 
 
-def test_a_broker_that_serves_is_healthy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_serving_broker_is_healthy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with RunningBroker(tmp_path / "data") as running:
         assert main(["--broker", running.bootstrap]) == 0
     assert capsys.readouterr().out == f"{running.bootstrap} serves\n"
 
 
-def test_the_address_comes_from_the_brokers_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_check_reads_the_address_from_the_brokers_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunningBroker(tmp_path / "data") as running:
         monkeypatch.setenv("OTTLA_LISTENERS", f"PLAINTEXT://0.0.0.0:{running.port},INTERNAL://0.0.0.0:1")
         assert main([]) == 0
 
 
-def test_an_unreachable_or_silent_broker_is_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_silent_or_unreachable_broker_is_unhealthy(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         assert main(["--broker", address, "--timeout", "0.2"]) == 1
@@ -38,7 +38,7 @@ def test_an_unreachable_or_silent_broker_is_not_healthy(capsys: pytest.CaptureFi
     assert capsys.readouterr().err.endswith("ottla health: nowhere: this is not an address: use HOST:PORT, such as localhost:9092\n")
 
 
-def test_a_locked_broker_is_asked_as_the_file_says(
+def test_health_check_of_a_secured_broker_uses_the_client_properties_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "client.properties"
@@ -79,7 +79,7 @@ def test_a_locked_broker_is_asked_as_the_file_says(
         ({"KAFKA_LISTENERS": "SSL://:1"}, ("127.0.0.1:1", True)),
     ],
 )
-def test_the_first_listener_for_clients_is_asked_on_this_machine(env: dict[str, str], expected: tuple[str, bool]) -> None:
+def test_health_check_uses_the_first_client_listener_on_loopback(env: dict[str, str], expected: tuple[str, bool]) -> None:
     assert first_listener(env) == expected
 
 

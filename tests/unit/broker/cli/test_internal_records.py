@@ -21,7 +21,7 @@ def shown(txn: Transaction | None) -> object:
     return describe_record("__transaction_state", record(key, value))["decoded"]
 
 
-def test_a_transaction_is_shown_in_words() -> None:
+def test_transaction_record_is_printed_with_named_fields() -> None:
     assert shown(OPEN) == {
         "transactional_id": "tx",
         "value": {
@@ -37,17 +37,17 @@ def test_a_transaction_is_shown_in_words() -> None:
     }
 
 
-def test_a_rotation_that_is_under_way_shows_the_id_to_come() -> None:
+def test_pending_producer_id_rotation_shows_the_next_producer_id() -> None:
     described = shown(OPEN._replace(state=TxnState.PREPARE_COMMIT, next_producer_id=99))
     assert isinstance(described, dict)
     assert described["value"]["next_producer_id"] == 99
 
 
-def test_a_forgotten_id_has_no_value() -> None:
+def test_tombstone_of_a_transactional_id_has_no_value() -> None:
     assert shown(None) == {"transactional_id": "tx", "value": None}
 
 
-def test_a_damaged_record_is_reported_and_an_unknown_kind_is_shown_undecoded() -> None:
+def test_unreadable_record_is_reported_and_an_unknown_kind_is_printed_raw() -> None:
     damaged = describe_record("__transaction_state", record(b"\x00\x00\x00\x05ab", None))
     assert damaged["decoded"].startswith("not readable")
     assert describe_record("__transaction_state", record(b"\x00\x09x", b"y"))["value"] == "y"

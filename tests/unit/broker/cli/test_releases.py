@@ -36,14 +36,14 @@ def test_one_release_is_compared_with_the_next() -> None:
     assert run("3.9") == run("3.9", "4.0.1")
 
 
-def test_what_a_release_offers_and_ottla_does_not_is_shown() -> None:
+def test_unserved_lists_what_a_release_offers_and_ottla_does_not() -> None:
     found = {each["name"]: (each["before"], each["after"]) for each in json.loads(run("--unserved", "2.8", "--json"))}
     assert found["Fetch"] == ("0-12", "4-12")
     assert found["LeaderAndIsr"] == ("0-5", None)
     assert "Metadata" not in found
 
 
-def test_the_list_counts_what_is_unserved() -> None:
+def test_release_list_counts_unserved_features_and_settings() -> None:
     (newest, *_) = (each for each in json.loads(run("--json")) if each["release"] == "4.4")
     assert newest["unserved"].startswith("features 2, settings"), "every API and version of 4.4 is served"
 
@@ -57,6 +57,6 @@ def test_the_list_counts_what_is_unserved() -> None:
         (["3.9", "--unserved", "4.4"], "give no other"),
     ],
 )
-def test_what_cannot_be_compared_is_an_error_with_advice(arguments: list[str], advice: str) -> None:
+def test_invalid_comparison_is_an_error_with_advice(arguments: list[str], advice: str) -> None:
     done = CliRunner().invoke(APP, arguments)
     assert (done.exit_code, advice in done.stderr) == (2, True), done.stderr

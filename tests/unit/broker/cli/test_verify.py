@@ -32,24 +32,24 @@ APP.command()(verify)
         (("--junit", "no/such/directory/verify.xml", "--", "true"), "there is no directory"),
     ],
 )
-def test_what_cannot_be_done_ends_with_2_and_says_why(words: tuple[str, ...], why: str) -> None:
+def test_verify_exits_with_2_and_the_reason_if_it_cannot_run(words: tuple[str, ...], why: str) -> None:
     done = CliRunner().invoke(APP, list(words))
     assert done.exit_code == 2
     assert why in " ".join(done.stderr.split())
 
 
-def test_too_few_records_are_refused() -> None:
+def test_fewer_records_than_the_minimum_are_rejected() -> None:
     assert CliRunner().invoke(APP, ["--records", "19", "--", "true"]).exit_code == 2
 
 
-def test_the_scenarios_are_listed() -> None:
+def test_list_option_prints_every_scenario() -> None:
     done = CliRunner().invoke(APP, ["--list"])
     assert done.exit_code == 0
     assert all(each.name in done.stdout for each in SCENARIOS)
 
 
 @pytest.mark.parametrize("package", ["duckdb", "pyarrow", "junitparser"])
-def test_no_exam_is_held_where_the_log_cannot_be_judged(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_is_refused_if_the_audit_extra_is_missing(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.testing.verdict.find_spec", lambda name: None if name == package else find_spec(name))
     done = CliRunner().invoke(APP, ["--", "true"])
     assert done.exit_code == 2
@@ -69,7 +69,7 @@ def raise_sigterm_and_report_a_failure() -> None:
 
 
 @pytest.mark.parametrize("ends", [raise_sigterm_in_a_library, raise_sigterm_and_report_a_failure])
-def test_a_signal_ends_it_although_its_exception_is_replaced(ends: Callable[[], None]) -> None:
+def test_signal_ends_the_verification_even_if_its_exception_is_replaced(ends: Callable[[], None]) -> None:
     with pytest.raises(SystemExit) as ended, ended_by_signals():
         ends()
     assert ended.value.code == 128 + signal.SIGTERM

@@ -50,11 +50,11 @@ def test_a_broker_logs_its_requests_to_a_private_file(tmp_path: Path) -> None:
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_log_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
+def test_unwritable_request_log_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"--log-requests .* cannot be written: Is a directory"):
         ServeProcess(tmp_path / "data", f"--log-requests={tmp_path}").start()
 
 
-def test_a_filter_that_is_no_filter_is_refused(tmp_path: Path) -> None:
+def test_fault_rule_option_in_a_filter_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(FaultSyntax, match="a filter has no times"):
         wire_log(str(tmp_path / "log"), ["api=Fetch,times=1"])

@@ -137,7 +137,7 @@ def test_an_address_range_matches_its_addresses_where_ranges_are_known(host: str
     assert not AclIndex(acls).judge(question).allowed
 
 
-def test_what_is_removed_has_no_effect_and_what_stays_keeps_it() -> None:
+def test_removed_acl_has_no_effect_and_others_keep_theirs() -> None:
     ours = [acl(), acl("ord", pattern_type=Pattern.PREFIXED), acl("*"), acl(host="10.0.0.0/8", operation=Operation.WRITE)]
     others = [acl("ord", pattern_type=Pattern.PREFIXED, principal="User:bob"), acl("orders", operation=Operation.ALTER)]
     index = AclIndex([*ours, *others], ranges=True)

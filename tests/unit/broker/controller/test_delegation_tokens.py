@@ -93,7 +93,7 @@ def test_the_names_of_a_tokens_renewers_are_limited() -> None:
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
 
-def test_an_unknown_hmac_is_looked_for_among_very_many_tokens_without_computing_theirs_again() -> None:
+def test_unknown_hmac_is_rejected_without_recomputing_the_hmacs_of_all_tokens() -> None:
     token = made(LiveController()).record
     image = MetadataImage(
         features={METADATA_VERSION: 25}, delegation_tokens={str(i): replace(token, token_id=str(i)) for i in range(10_000)}

@@ -5,7 +5,7 @@ import pytest
 from ottla.broker.core.failure import failure_of
 
 
-def test_the_exception_of_work_is_returned() -> None:
+def test_failure_of_returns_the_exception() -> None:
     error = RuntimeError("a bug")
 
     def work() -> None:
@@ -15,7 +15,7 @@ def test_the_exception_of_work_is_returned() -> None:
     assert failure_of(lambda: 1) is None
 
 
-def test_the_end_of_the_process_passes() -> None:
+def test_failure_of_does_not_catch_system_exit() -> None:
     def work() -> None:
         raise SystemExit(3)
 

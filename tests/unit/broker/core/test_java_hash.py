@@ -33,7 +33,7 @@ def test_numbers_are_ordered_by_hash_map_slot_when_the_map_has_grown() -> None:
     assert in_hash_order([*range(20, 32), 1], int) == [1, *range(20, 32)], "13 are too many for 16 slots"
 
 
-def test_a_map_that_is_filled_by_compute_if_absent_is_ordered_by_its_last_call_but_one_and_the_latest_key_of_a_slot_is_first() -> None:
+def test_map_filled_by_compute_if_absent_is_ordered_like_javas() -> None:
     assert in_hash_order([31, 15, 0], int, if_absent=True) == [0, 15, 31]
     keys = [17, *range(2, 14)]
     assert in_hash_order(keys, int) == [*range(2, 14), 17]

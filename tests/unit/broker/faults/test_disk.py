@@ -11,7 +11,7 @@ from ottla.broker.faults.rules import parse_rule
 from ottla.broker.sim.memory_files import MemoryFiles
 
 
-def test_only_the_logs_that_the_rule_names_are_full_and_only_as_often(tmp_path: Path) -> None:
+def test_disk_full_rule_fills_only_the_named_logs_for_the_given_times(tmp_path: Path) -> None:
     faults = Faults()
     files = FillableFiles(faults)
     files.apply_rules()
@@ -29,7 +29,7 @@ def test_only_the_logs_that_the_rule_names_are_full_and_only_as_often(tmp_path: 
     assert (tmp_path / "a-0" / "00000000000000000000.log").read_bytes() == b"x"
 
 
-def test_without_such_a_rule_writes_are_the_operating_systems_own() -> None:
+def test_writes_are_unwrapped_without_a_disk_full_rule() -> None:
     faults = Faults()
     files = FillableFiles(faults)
     files.apply_rules()
@@ -40,7 +40,7 @@ def test_without_such_a_rule_writes_are_the_operating_systems_own() -> None:
     assert files.pwrite == plain
 
 
-def test_a_rule_fills_whatever_disk_lies_below_and_a_disk_in_memory_leaves_the_real_one_alone(tmp_path: Path) -> None:
+def test_disk_full_rule_works_on_any_files_and_an_in_memory_disk_touches_no_real_file(tmp_path: Path) -> None:
     faults, below = Faults(), MemoryFiles()
     files = FillableFiles(faults, below)
     files.apply_rules()

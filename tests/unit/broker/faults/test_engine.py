@@ -12,7 +12,7 @@ from ottla.protocol.api_keys import ApiKey
 END = Subject(ApiKey.END_TXN, "app", 1, {"tx"})
 
 
-def test_without_a_rule_nothing_is_asked() -> None:
+def test_engine_is_inactive_without_rules() -> None:
     faults = Faults()
     assert not faults.active
     faults.add(parse_rule("drop-ack:name=lost"))
@@ -41,7 +41,7 @@ def test_every_rule_counts_the_request() -> None:
         ("drop-ack", "cut-response"),
     ],
 )
-def test_of_two_rules_that_exclude_each_other_each_has_its_own_request(first: str, second: str) -> None:
+def test_two_mutually_exclusive_rules_apply_to_different_requests(first: str, second: str) -> None:
     for after in (0, 1):
         faults = Faults([parse_rule(first), parse_rule(second)])
         one, other = faults.rules
@@ -49,7 +49,7 @@ def test_of_two_rules_that_exclude_each_other_each_has_its_own_request(first: st
         assert [faults.rules_hitting(END) for _ in range(3)] == [[one], [other], []]
 
 
-def test_a_name_belongs_to_one_rule() -> None:
+def test_rule_names_are_unique() -> None:
     faults = Faults([parse_rule("drop-ack:name=lost")])
     with pytest.raises(ValueError, match="there is a fault 'lost' already"):
         faults.add(parse_rule("swallow:name=lost"))
@@ -57,12 +57,12 @@ def test_a_name_belongs_to_one_rule() -> None:
         faults.remove("last")
 
 
-def test_a_name_that_is_made_up_is_nobody_elses() -> None:
+def test_generated_rule_name_does_not_collide() -> None:
     faults = Faults([parse_rule("drop-ack:name=drop-ack-1"), parse_rule("drop-ack")])
     assert [rule.name for rule in faults.rules] == ["drop-ack-1", "drop-ack-2"]
 
 
-def test_what_was_not_met_is_named() -> None:
+def test_assert_consumed_names_rules_that_were_not_hit() -> None:
     faults = Faults([parse_rule("drop-ack:times=2"), parse_rule("hold-response")])
     faults.rules_hitting(END)
     with pytest.raises(AssertionError, match=r"drop-ack:times=2,name=drop-ack-1: 1 of 1 hit$"):
@@ -71,7 +71,7 @@ def test_what_was_not_met_is_named() -> None:
     faults.assert_consumed()
 
 
-def test_what_is_held_goes_on_in_its_order_when_it_is_released() -> None:
+def test_released_steps_continue_in_their_order() -> None:
     faults = Faults([parse_rule("hold-request:name=h"), parse_rule("pause:step=marked,name=p")])
     log: list[str] = []
     faults.hold(faults.get("h"), "first", lambda: log.append("first"))
@@ -84,7 +84,7 @@ def test_what_is_held_goes_on_in_its_order_when_it_is_released() -> None:
     assert log == ["first", "second", "step"]
 
 
-def test_a_step_that_is_held_is_asked_again_without_being_counted() -> None:
+def test_held_step_that_is_asked_again_is_not_counted_again() -> None:
     faults = Faults([parse_rule("pause:step=marker,times=1")])
     stops = [faults.stops_at("marker", "tx", lambda: None, "a", 0) for _ in range(3)]
     assert stops == [True, True, True]
@@ -93,7 +93,7 @@ def test_a_step_that_is_held_is_asked_again_without_being_counted() -> None:
     assert not faults.stops_at("marker", "tx", lambda: None, "a", 0)
 
 
-def test_a_crash_at_a_step_never_goes_on() -> None:
+def test_crash_rule_never_continues_the_step() -> None:
     crashes: list[str] = []
     faults = Faults([parse_rule("crash:step=prepared,times=1")], on_crash=lambda: crashes.append("now"))
     assert faults.stops_at("prepared", "tx", lambda: crashes.append("went on"))
@@ -101,7 +101,7 @@ def test_a_crash_at_a_step_never_goes_on() -> None:
     assert crashes == ["now"]
 
 
-def test_a_removed_rule_lets_go_what_it_held() -> None:
+def test_removing_a_rule_releases_what_it_held() -> None:
     faults = Faults([parse_rule("hold-request:name=h")])
     log: list[str] = []
     faults.hold(faults.get("h"), "it", lambda: log.append("on"))
@@ -110,7 +110,7 @@ def test_a_removed_rule_lets_go_what_it_held() -> None:
     assert not faults.active
 
 
-def test_connections_are_refused_as_often_as_said() -> None:
+def test_refuse_connection_rule_applies_the_given_number_of_times() -> None:
     faults = Faults([parse_rule("refuse-connection:after=1,times=1")])
     assert [faults.refuses_connection() for _ in range(3)] == [False, True, False]
 
@@ -124,7 +124,7 @@ def test_an_observer_sees_every_exchange() -> None:
     assert [each.subject for each in seen] == [END]
 
 
-def test_after_the_last_observer_has_left_requests_need_not_ask() -> None:
+def test_engine_is_inactive_after_the_last_observer_left() -> None:
     faults = Faults()
     seen: list[Exchange] = []
     observer = seen.append
@@ -135,7 +135,7 @@ def test_after_the_last_observer_has_left_requests_need_not_ask() -> None:
     assert seen == []
 
 
-def test_no_rule_without_a_client_id_hits_or_counts_requests_of_an_exempt_client() -> None:
+def test_spared_client_is_hit_only_by_rules_that_name_it_and_is_not_counted() -> None:
     faults = Faults([parse_rule("drop-ack:name=lost")])
     faults.exempt_client_ids = frozenset({"examiner"})
     assert faults.rules_hitting(Subject(ApiKey.PRODUCE, "examiner", 1)) == []

@@ -17,18 +17,18 @@ def exchange_of(api: ApiKey, request: Any) -> Exchange:
     return Exchange(subject_of(api, "me", 1, request, lambda _: None), 0, 0, request, None, seen=False)
 
 
-def test_a_request_is_told_by_its_group_and_partitions() -> None:
+def test_request_is_described_by_its_group_and_partitions() -> None:
     partitions = [OffsetCommitRequestPartition(number) for number in range(6)]
     request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
     assert subject_text(exchange_of(ApiKey.OFFSET_COMMIT, request)) == "group g; t-0; t-1; t-2; and 2 more"
 
 
-def test_the_end_of_a_transaction_says_which() -> None:
+def test_end_txn_is_described_as_commit_or_abort() -> None:
     assert subject_text(exchange_of(ApiKey.END_TXN, EndTxnRequest("tx", committed=True))) == "transaction tx; commit"
     assert subject_text(exchange_of(ApiKey.END_TXN, EndTxnRequest("tx", committed=False))) == "transaction tx; abort"
 
 
-def test_long_names_are_cut() -> None:
+def test_long_names_are_truncated_in_a_description() -> None:
     assert joined(["x" * 300], "t") == f"transaction t; {'x' * 200}"
 
 

@@ -35,12 +35,12 @@ def test_a_refused_produce_names_each_partition_with_the_error() -> None:
     assert codes == [("a", b"1", 0, ERROR), ("a", b"1", 3, ERROR), ("b", b"2", 1, ERROR)]
 
 
-def test_a_refused_list_of_names_answers_each_name() -> None:
+def test_error_response_to_a_list_of_names_has_each_name() -> None:
     answer = refusal(10, find_coordinator.FindCoordinatorRequest(coordinator_keys=["g", "h"]), ERROR)
     assert [(each.key, each.error_code) for each in answer.coordinators] == [("g", ERROR), ("h", ERROR)]
 
 
-def test_a_refused_addition_to_a_transaction_answers_each_partition() -> None:
+def test_error_response_to_add_partitions_to_txn_has_each_partition() -> None:
     request = add_partitions.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="tx", v3_and_below_topics=[add_partitions.AddPartitionsToTxnTopic("a", [1, 2])]
     )
@@ -52,24 +52,24 @@ def test_a_refused_addition_to_a_transaction_answers_each_partition() -> None:
     ]
 
 
-def test_refused_elements_without_names_are_answered_one_by_one() -> None:
+def test_error_response_has_one_result_for_each_unnamed_element() -> None:
     answer = refusal(30, create_acls.CreateAclsRequest([create_acls.AclCreation(), create_acls.AclCreation()]), ERROR)
     assert [each.error_code for each in answer.results] == [ERROR, ERROR]
 
 
-def test_a_refusal_without_parts_is_one_error() -> None:
+def test_error_response_without_elements_has_one_error() -> None:
     answer: EndTxnResponse = refusal(26, EndTxnRequest("tx"), ERROR)
     assert answer.error_code == ERROR
 
 
 @pytest.mark.parametrize("api", SERVED, ids=lambda key: key.name)
-def test_every_api_that_is_served_can_be_refused_in_every_version(api: Any) -> None:
+def test_every_served_api_and_version_has_an_error_response(api: Any) -> None:
     for version in range(SERVED[api].min_version, SERVED[api].max_version + 1):
         assert encode_response(api, version, 1, refusal(api, request_class(api)(), ERROR))
 
 
 @pytest.mark.parametrize("api", SERVED, ids=lambda key: key.name)
-def test_whatever_is_asked_can_be_refused(api: Any) -> None:
+def test_error_response_can_be_built_for_random_requests(api: Any) -> None:
     """An error response can be built for any request, even a random one: before authentication a client may send anything, and no handler
     has validated it."""
     maker = MessageMaker(Random(int(api)))
@@ -78,14 +78,14 @@ def test_whatever_is_asked_can_be_refused(api: Any) -> None:
             assert encode_response(api, version, 1, refusal(api, maker.make(request_class(api), version), ERROR))
 
 
-def test_only_what_is_wanted_is_overwritten() -> None:
+def test_error_overwrites_only_the_selected_partitions() -> None:
     partitions = [produce.PartitionProduceResponse(index, base_offset=7) for index in range(2)]
     response = produce.ProduceResponse([produce.TopicProduceResponse("a", partition_responses=partitions)])
     overwrite(response, ERROR, lambda topic, partition: (topic, partition) == ("a", 1), lambda _: None)
     assert [(each.error_code, each.base_offset) for each in partitions] == [(0, 7), (ERROR, -1)]
 
 
-def test_a_response_without_parts_is_overwritten_itself() -> None:
+def test_error_overwrites_a_response_without_elements_itself() -> None:
     response = EndTxnResponse()
     overwrite(response, ERROR, lambda _topic, _partition: True, lambda _: None)
     assert response.error_code == ERROR

@@ -38,7 +38,7 @@ def test_the_same_seed_hits_the_same_requests() -> None:
     assert 30 < sum(outcome(7)) < 90
 
 
-def test_a_rule_passes_the_first_matches_and_is_spent_after_its_times() -> None:
+def test_rule_skips_the_after_count_and_is_spent_after_its_times() -> None:
     rule = parse_rule("error:code=NOT_LEADER_OR_FOLLOWER,after=1,times=2")
     assert hits(rule, produce(("t", 0)), 5) == [False, True, True, False, False]
     assert (rule.spent, rule.consumed) == (True, True)
@@ -75,12 +75,12 @@ def test_every_field_that_is_given_has_to_match(text: str, met: bool) -> None:
     assert hits(parse_rule(f"drop-ack:{text}"), subject) == [met]
 
 
-def test_what_is_not_about_requests_hits_none() -> None:
+def test_rules_for_connections_disks_and_steps_hit_no_request() -> None:
     for text in ("refuse-connection", "disk-full", "pause:step=marked", "crash:step=prepared"):
         assert hits(parse_rule(text), produce(("t", 0))) == [False]
 
 
-def test_a_step_is_hit_by_name_id_and_place() -> None:
+def test_pause_rule_matches_step_transactional_id_and_topic() -> None:
     rule = parse_rule("pause:step=marker,transactional_id=tx,topic=b")
     assert not rule.hits_step("marker", "tx", "a", 0)
     assert not rule.hits_step("marked", "tx", "b", 0)
@@ -88,7 +88,7 @@ def test_a_step_is_hit_by_name_id_and_place() -> None:
     assert rule.hits_step("marker", "tx", "b", 0)
 
 
-def test_json_holds_what_was_given_and_what_was_counted() -> None:
+def test_rule_round_trips_through_json_with_its_counts() -> None:
     rule = make_rule({"action": "error", "api": "END_TXN", "code": 51, "times": 1, "name": "late"})
     assert rule.code is ErrorCode.CONCURRENT_TRANSACTIONS
     as_json = rule.to_json()
@@ -106,7 +106,7 @@ def test_json_holds_what_was_given_and_what_was_counted() -> None:
     assert again == rule
 
 
-def test_every_action_says_what_it_does() -> None:
+def test_text_of_a_rule_starts_with_its_action() -> None:
     for action in FaultAction:
         rule = make_rule({"action": action.value, **NEEDED.get(action.value, {})})
         assert str(rule).startswith(action.value)
@@ -135,7 +135,7 @@ def test_every_action_says_what_it_does() -> None:
         ("pause:step=nowhere", "step must be one of prepared, marker, marked"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_what_is_expected(text: str, says: str) -> None:
+def test_unparsable_rule_is_rejected_with_the_expected_syntax(text: str, says: str) -> None:
     with pytest.raises(FaultSyntax, match=says):
         parse_rule(text)
 
@@ -158,12 +158,12 @@ def test_what_cannot_be_read_is_refused_with_what_is_expected(text: str, says: s
         ("drop-ack:api=JoinGroup,topic=t", "topic has no effect, because JoinGroup requests name none"),
     ],
 )
-def test_a_rule_that_could_have_no_effect_is_refused(text: str, says: str) -> None:
+def test_rule_that_cannot_have_an_effect_is_rejected(text: str, says: str) -> None:
     with pytest.raises(FaultSyntax, match=says):
         parse_rule(text)
 
 
-def test_a_filter_that_no_request_matches_is_refused() -> None:
+def test_filter_that_cannot_match_is_rejected() -> None:
     for text, says in (("api", "'api' is not of the form name=value"), ("api=Fetch,group=g", "a filter: group has no effect")):
         with pytest.raises(FaultSyntax, match=says):
             parse_filter(text)

@@ -88,7 +88,7 @@ CASES: list[tuple[ApiKey, Any, set[str], set[str], list[tuple[str, int | None]]]
 
 
 @pytest.mark.parametrize(("api", "body", "transactions", "groups", "partitions"), CASES, ids=[case[0].name for case in CASES])
-def test_a_request_is_about_what_it_names(
+def test_subject_of_a_request_has_its_transactional_ids_groups_and_partitions(
     api: ApiKey, body: Any, transactions: set[str], groups: set[str], partitions: list[tuple[str, int | None]]
 ) -> None:
     found = subject_of(api, "app", 1, body, IDS.get)
@@ -96,12 +96,12 @@ def test_a_request_is_about_what_it_names(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].name)
-def test_the_names_that_an_api_can_have_include_those_of_its_requests(case: tuple[ApiKey, Any, set[str], set[str], list[Any]]) -> None:
+def test_names_in_an_api_include_those_of_its_requests(case: tuple[ApiKey, Any, set[str], set[str], list[Any]]) -> None:
     api, _, transactional_ids, groups, partitions = case
     found = {"transactional_id": transactional_ids, "group": groups, "topic": partitions}
     assert {name for name, names in found.items() if names} <= names_in(api)
 
 
-def test_requests_of_an_api_without_such_fields_name_nothing() -> None:
+def test_api_without_topics_groups_or_transactions_names_nothing() -> None:
     assert names_in(ApiKey.FETCH) == {"topic"}
     assert names_in(ApiKey.API_VERSIONS) == frozenset()

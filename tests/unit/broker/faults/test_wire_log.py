@@ -28,18 +28,18 @@ TOPIC, BROKER = 2, 4
 TIMEOUT_S = 20
 
 
-def test_a_line_says_when_who_what_how_much_how_long_and_with_what_result() -> None:
+def test_line_has_time_client_api_subject_sizes_duration_and_result() -> None:
     assert line(beat()) == "2023-11-14T22:13:20.123Z  client=me  connection=7  Heartbeat v4  group g  40 B -> 16 B  1.5 ms  ok"
     assert line(beat(27, seen=False, faults=("lost",))).endswith("40 B -> 16 B, not sent  1.5 ms  REBALANCE_IN_PROGRESS  faults=lost")
 
 
-def test_a_peers_text_stays_on_its_line() -> None:
+def test_peers_text_cannot_break_the_line() -> None:
     text = line(beat(client="evil\nclient\x1b[2J"))
     assert text.isprintable()
     assert "client=evil\\nclient\\x1b[2J" in text
 
 
-def test_a_request_without_a_response_is_told() -> None:
+def test_request_without_a_response_is_logged() -> None:
     topics = [TopicProduceData("t", partition_data=[PartitionProduceData(3, b"r" * 9)])]
     text = exchange_of(ProduceRequest(acks=0, topic_data=topics), None, version=9, seen=False)
     assert "t-3  40 B -> no response" in line(text)
@@ -50,7 +50,7 @@ def test_topic_ids_are_written_as_kafka_writes_them() -> None:
     assert plain(TopicProduceData(topic_id=bytes(15) + b"\x01"))["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def test_no_secret_is_written() -> None:
+def test_secrets_are_not_logged() -> None:
     secret = "correct horse"
     brokers = [
         IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, "1", [AlterableConfig("ssl.key.password", value=secret)])]),
@@ -84,7 +84,7 @@ def test_integers_that_javascript_would_round_are_text_in_a_limited_document() -
     assert (plain(request, 100)["producer_id"], plain(request)["producer_id"]) == ("9223372036854775807", 2**63 - 1)
 
 
-def test_filters_leave_out_the_rest() -> None:
+def test_only_matching_exchanges_are_logged() -> None:
     text: list[str] = []
     WireLog(text.append, [parse_filter("api=Fetch"), parse_filter("group=g*,client_id=me")])(beat())
     assert len(text) == 1
@@ -121,7 +121,7 @@ class Lines:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_the_line_of_a_long_response_is_complete_and_written_by_a_thread(as_json: bool) -> None:
+def test_long_response_is_logged_completely_by_a_thread(as_json: bool) -> None:
     lines = Lines()
     lines.resume.release()
     exchange = exchange_of(MetadataRequest(None), LONG, version=9)
@@ -131,7 +131,7 @@ def test_the_line_of_a_long_response_is_complete_and_written_by_a_thread(as_json
     assert len(document(exchange)["response"]["topics"]) == len(LONG.topics)
 
 
-def test_a_long_request_has_a_thread_only_for_its_document() -> None:
+def test_long_request_is_formatted_by_a_thread_only_as_json() -> None:
     exchange = exchange_of(MetadataRequest([MetadataRequestTopic(name="t")] * 10_000), MetadataResponse(), version=9)
     for as_json in (False, True):
         lines = Lines()
@@ -140,7 +140,7 @@ def test_a_long_request_has_a_thread_only_for_its_document() -> None:
         assert lines.next()[1] is not as_json
 
 
-def test_a_long_response_has_a_shorter_line_while_too_many_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_response_is_logged_shorter_while_too_many_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     # This thread pool never runs an exchange, so each submitted exchange keeps its slot.
     monkeypatch.setattr("ottla.broker.faults.wire_log.ThreadPoolExecutor", lambda *_: SimpleNamespace(submit=lambda *_: None))
     lines, documents = Lines(), Lines()
@@ -154,7 +154,7 @@ def test_a_long_response_has_a_shorter_line_while_too_many_wait_for_the_thread(m
     assert (cut["response_bytes"], "more" in cut["response"]["topics"][-1]) == (None, True)
 
 
-def test_a_long_response_has_a_cut_document_while_too_many_bytes_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_responses_json_is_truncated_while_too_many_bytes_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: list[tuple[Callable[[Exchange], None], Exchange]] = []
     thread = SimpleNamespace(submit=lambda *work: waiting.append(work))
     monkeypatch.setattr("ottla.broker.faults.wire_log.ThreadPoolExecutor", lambda *_: thread)

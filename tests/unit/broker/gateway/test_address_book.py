@@ -15,7 +15,7 @@ def book() -> AddressBook:
     return AddressBook(BOOTSTRAP, lambda node_id: 20_000 + node_id)
 
 
-def test_a_broker_keeps_its_port_when_it_moves_and_is_then_dialled_at_its_new_address() -> None:
+def test_moved_broker_keeps_its_gateway_port_and_is_dialled_at_its_new_address() -> None:
     made = book()
     assert made.translate("gw", 1, "a", 9092) == ("gw", 20_001)
     assert made.candidates(1) == [("a", 9092)]
@@ -24,7 +24,7 @@ def test_a_broker_keeps_its_port_when_it_moves_and_is_then_dialled_at_its_new_ad
     assert made.ports == {1: 20_001}
 
 
-def test_any_broker_is_one_of_the_given_ones_or_else_one_that_is_known() -> None:
+def test_any_broker_candidates_are_the_bootstrap_servers_and_all_known_brokers() -> None:
     made = book()
     made.translate("gw", 7, "c", 9092)
     made.translate("gw", 8, "b", 9092)
@@ -32,13 +32,13 @@ def test_any_broker_is_one_of_the_given_ones_or_else_one_that_is_known() -> None
 
 
 @pytest.mark.parametrize(("node_id", "host", "port"), [(-1, "", -1), (1, "", 9092), (1, "a", 0), (1, "a", 65_536), (-2, "a", 9092)])
-def test_an_entry_that_names_no_broker_gets_no_port(node_id: int, host: str, port: int) -> None:
+def test_entry_without_a_broker_gets_no_port(node_id: int, host: str, port: int) -> None:
     made = book()
     assert made.translate("gw", node_id, host, port) == (host, port)
     assert made.ports == {}
 
 
-def test_a_cluster_that_names_brokers_without_end_is_not_trusted() -> None:
+def test_more_than_the_maximum_number_of_brokers_is_a_protocol_error() -> None:
     made = book()
     for node_id in range(limits.GATEWAY_NODES_MAX):
         made.translate("gw", node_id, "a", 9092)
@@ -48,12 +48,12 @@ def test_a_cluster_that_names_brokers_without_end_is_not_trusted() -> None:
 
 
 @pytest.mark.parametrize("host", ["h" * (limits.GATEWAY_HOST_CHARS + 1), "a\0b", "a\n"], ids=["long", "NUL", "newline"])
-def test_an_impossible_host_name_is_not_trusted(host: str) -> None:
+def test_impossible_host_name_is_a_protocol_error(host: str) -> None:
     with pytest.raises(ProtocolError, match="impossible host name"):
         book().translate("gw", 1, host, 9092)
 
 
-def test_a_broker_without_a_free_port_ends_the_connection_that_names_it() -> None:
+def test_broker_without_a_free_port_is_a_protocol_error() -> None:
     def none(_: int) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
@@ -61,7 +61,7 @@ def test_a_broker_without_a_free_port_ends_the_connection_that_names_it() -> Non
         AddressBook(BOOTSTRAP, none).translate("gw", 3, "a", 9092)
 
 
-def test_the_ids_of_topics_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_topic_ids_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GATEWAY_TOPICS_MAX", 2)
     made = book()
     for number, name in enumerate(["first", "second", "second", "third"], 1):

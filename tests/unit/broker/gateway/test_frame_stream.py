@@ -83,7 +83,7 @@ def test_a_frame_to_be_collected_is_rejected_before_it_is_stored_if_it_is_too_la
         taken.feed(struct.pack(">i", 11) + b"xc")
 
 
-def test_a_frame_that_waits_is_looked_at_again_after_resume_and_nothing_behind_it_before() -> None:
+def test_waiting_frame_is_decided_again_after_resume_and_no_later_frame_before_it() -> None:
     taken = Taken()
     waits = [True]
 

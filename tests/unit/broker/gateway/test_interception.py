@@ -83,7 +83,7 @@ ODDLY_BEATEN = struct.pack(">i", len(BEATEN)) + BEATEN[4:-1] + b"\x01\x63\x02ab"
 """The same with an unknown tagged field of four bytes more."""
 
 
-async def test_a_request_is_met_only_while_there_are_rules() -> None:
+async def test_request_is_intercepted_only_while_rules_are_loaded() -> None:
     harness = Harness("error:api=Heartbeat,code=27,name=e")
     await harness.ask(BEAT)
     assert (harness.to_cluster, harness.to_client) == (b"", response(HeartbeatResponse(error_code=27), 4, 1))
@@ -99,7 +99,7 @@ async def test_unknown_apis_and_authentication_pass_beside_rules() -> None:
     assert harness.to_cluster == ANY + sasl
 
 
-async def test_an_intercepted_request_waits_for_the_responses_before_it_and_others_wait_behind_it() -> None:
+async def test_intercepted_request_waits_for_earlier_responses_and_later_requests_wait_for_it() -> None:
     harness = Harness("throttle:api=Heartbeat,ms=5")
     await harness.ask(ANY + BEAT + ANY)
     assert harness.to_cluster == ANY
@@ -117,7 +117,7 @@ async def test_a_response_that_no_rule_hits_keeps_its_bytes() -> None:
     assert harness.to_client == ODDLY_BEATEN
 
 
-async def test_observers_get_the_size_of_a_response_as_it_arrived() -> None:
+async def test_observers_get_the_original_size_of_a_response() -> None:
     harness, seen = Harness("throttle:ms=5,after=1"), list[Exchange]()
     harness.faults.observe(seen.append)
     for _ in range(2):
@@ -129,7 +129,7 @@ async def test_observers_get_the_size_of_a_response_as_it_arrived() -> None:
 @pytest.mark.parametrize(
     "rule", ["error:api=Fetch,code=3", "corrupt", "error:api=Heartbeat,group=other,code=27", "refuse-connection", "stale-metadata:ms=9"]
 )
-async def test_a_response_that_no_rule_can_hit_passes_undecoded_and_requests_are_not_answered_one_by_one(rule: str) -> None:
+async def test_response_that_no_rule_can_hit_passes_undecoded_and_its_requests_are_pipelined(rule: str) -> None:
     harness, undecodable = Harness(rule), struct.pack(">ii", 6, 1) + b"\xff\xff"
     await harness.ask(BEAT + ANY)
     assert harness.to_cluster == BEAT + ANY
@@ -137,7 +137,7 @@ async def test_a_response_that_no_rule_can_hit_passes_undecoded_and_requests_are
     assert harness.to_client == undecodable
 
 
-async def test_a_request_without_a_response_is_sent_and_the_next_one_follows() -> None:
+async def test_request_without_a_response_is_forwarded_and_the_next_one_follows() -> None:
     harness, seen = Harness(), list[Exchange]()
     harness.faults.observe(seen.append)
     silent = request(ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b"r")])]), 9, 3)
@@ -148,7 +148,7 @@ async def test_a_request_without_a_response_is_sent_and_the_next_one_follows() -
     assert [(each.subject.api.name, each.response is None) for each in seen] == [("PRODUCE", True), ("HEARTBEAT", False)]
 
 
-async def test_rules_know_topics_by_the_ids_that_metadata_named() -> None:
+async def test_rules_match_topics_by_ids_learned_from_metadata() -> None:
     harness = Harness("error:api=Produce,topic=orders,code=NOT_LEADER_OR_FOLLOWER")
     named = MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 1)], topics=[MetadataResponseTopic(name="orders", topic_id=TOPIC_ID)])
     produced = ProduceRequest(acks=-1, topic_data=[TopicProduceData(topic_id=TOPIC_ID, partition_data=[PartitionProduceData(0, b"r")])])
@@ -236,7 +236,7 @@ async def test_a_response_that_cannot_be_decoded_ends_the_connection(threads: He
     assert (harness.session.ends, harness.to_client) == (True, b"")
 
 
-async def test_a_late_request_needs_the_cluster_until_it_is_answered() -> None:
+async def test_late_request_keeps_the_cluster_connection_until_it_is_answered() -> None:
     harness = Harness("late-request:api=Heartbeat,name=late")
     await harness.ask(BEAT)
     assert (harness.session.ends, harness.session.needs_cluster, harness.to_cluster) == (True, True, b"")
@@ -249,7 +249,7 @@ async def test_a_late_request_needs_the_cluster_until_it_is_answered() -> None:
 
 
 @pytest.mark.parametrize("when", ["asked", "held"])
-async def test_a_cluster_that_closes_ends_what_is_asked_of_it(when: str) -> None:
+async def test_closed_cluster_connection_ends_intercepted_requests(when: str) -> None:
     harness = Harness("hold-request:name=h" if when == "held" else "throttle:ms=1")
     await harness.ask(BEAT)
     harness.session.lose_cluster()
@@ -267,7 +267,7 @@ async def test_api_versions_of_an_older_cluster_is_answered_in_its_version() -> 
     assert harness.to_client == refused
 
 
-async def test_a_stop_ends_everything_that_waits() -> None:
+async def test_stop_ends_every_intercepted_request() -> None:
     harness = Harness("swallow")
     await harness.ask(BEAT)
     await harness.answer(BEATEN)

@@ -132,7 +132,7 @@ def test_only_versions_with_addresses_are_decoded() -> None:
     assert not is_understood(ApiKey.METADATA, response_class(ApiKey.METADATA).MAX_VERSION + 1)
 
 
-def test_api_versions_offers_of_rewritten_apis_what_both_sides_know_and_of_others_everything() -> None:
+def test_api_versions_limits_only_rewritten_apis_to_versions_known_to_both_sides() -> None:
     last = response_class(ApiKey.METADATA).MAX_VERSION
     offered = [
         ApiVersion(ApiKey.METADATA, 0, last + 3),
@@ -156,7 +156,7 @@ def test_an_older_cluster_answers_a_newer_api_versions_request_in_version_0() ->
     assert b"".join(made_of(18, 4, frame))[4:] == frame
 
 
-def test_a_client_newer_than_the_gateway_is_told_which_versions_of_api_versions_it_may_use() -> None:
+def test_newer_client_gets_the_supported_versions_of_api_versions() -> None:
     made = newer_client_response()
     assert (made.error_code, made.api_keys) == (ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(18, 0, 5)])
 

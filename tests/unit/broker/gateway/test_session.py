@@ -61,7 +61,7 @@ def produce(acks: int, version: int, correlation_id: int) -> bytes:
     return request(ProduceRequest(transactional_id="tx", acks=acks, topic_data=topics), version, correlation_id)
 
 
-def test_an_api_that_is_not_known_passes_in_both_directions() -> None:
+def test_unknown_api_passes_in_both_directions() -> None:
     session, answer = new_session(), struct.pack(">ii", 9, 5) + b"hello"
     session.from_client(unknown(5))
     session.from_cluster(answer)
@@ -69,7 +69,7 @@ def test_an_api_that_is_not_known_passes_in_both_directions() -> None:
 
 
 @given(st.lists(st.integers(1, 20), min_size=1))
-def test_addresses_are_rewritten_among_responses_that_pass_however_the_bytes_arrive(steps: list[int]) -> None:
+def test_addresses_are_rewritten_however_the_bytes_are_split(steps: list[int]) -> None:
     session = new_session()
     sent = request(MetadataRequest([]), 9, 1) + request(HeartbeatRequest("g"), 4, 2) + request(MetadataRequest([]), 12, 3)
     answers = response(METADATA, 9, 1) + response(HeartbeatResponse(), 4, 2) + response(METADATA, 12, 3)
@@ -95,20 +95,20 @@ def test_a_produce_request_without_acknowledgements_has_no_response(version: int
     assert to_client(session) == response(HeartbeatResponse(), 4, 2)
 
 
-def test_a_response_without_a_request_is_not_trusted() -> None:
+def test_response_without_a_request_is_a_protocol_error() -> None:
     with pytest.raises(ProtocolError, match="without a request"):
         new_session().from_cluster(struct.pack(">ii", 4, 1))
 
 
 @pytest.mark.parametrize("record", ["15030300020250", "1603030200010001fc0303", "15030300020250" + "15030300020100"])
-def test_a_cluster_that_answers_with_tls_is_named_as_such(record: str) -> None:
+def test_tls_answer_of_the_cluster_is_reported_with_advice(record: str) -> None:
     session = new_session()
     session.from_client(unknown(5))
     with pytest.raises(ProtocolError, match=r"the cluster's listener uses TLS, and the gateway does not: name a file .* by --to-config"):
         session.from_cluster(bytes.fromhex(record))
 
 
-def test_a_response_to_another_request_is_not_trusted() -> None:
+def test_response_with_another_correlation_id_is_a_protocol_error() -> None:
     session = new_session()
     session.from_client(unknown(5))
     with pytest.raises(ProtocolError, match="answered request 6 instead of 5"):

@@ -57,7 +57,7 @@ def test_a_response_with_a_wrong_byte_is_read_as_by_the_decoder(response: Metada
     assert [known for known in topic_ids(version, memoryview(frame), start) if known] == names_of(expected)
 
 
-def test_a_count_of_two_thousand_million_partitions_ends_with_the_bytes() -> None:
+def test_impossible_partition_count_is_malformed() -> None:
     frame = bytearray(frame_of(MetadataResponse(topics=[MetadataResponseTopic(name="t", topic_id=b"i" * 16)]), 12))
     start = frame.index(b"i" * 16) + 17
     frame[start : start + 1] = b"\xff\xff\xff\xff\x07"

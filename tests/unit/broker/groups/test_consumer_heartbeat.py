@@ -154,7 +154,7 @@ def test_a_static_member_that_did_not_leave_blocks_its_instance_id(driver: Group
     assert driver.join("a", instance_id="i").epoch == 2
 
 
-def test_a_member_that_rejoins_under_an_instance_id_gets_back_at_once_what_it_was_to_revoke() -> None:
+def test_rejoin_under_an_instance_id_restores_pending_revocations_at_once() -> None:
     driver = GroupsDriver(assignment_interval_ms=1_000)
     had = driver.join("a").assignment
     driver.beat("a", 2, topic_names=frozenset())

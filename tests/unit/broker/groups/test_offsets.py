@@ -58,7 +58,7 @@ def test_a_plain_commit_after_the_transactional_one_wins_even_if_the_marker_come
     assert committed(offsets) == 9
 
 
-def test_a_marker_ends_the_transaction_of_its_own_producer_only(offsets: Offsets) -> None:
+def test_marker_completes_only_its_own_producers_offsets(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(5), record_offset=0, producer_id=7)
     offsets.put("g", "t", 1, value(6), record_offset=1, producer_id=8)
     offsets.end_transaction(7, commit=True)
@@ -80,7 +80,7 @@ def test_a_tombstone_removes_committed_and_pending_offsets(offsets: Offsets) -> 
     assert offsets.keys_of("g") == []
 
 
-def test_a_tombstone_for_what_was_never_committed_changes_nothing(offsets: Offsets) -> None:
+def test_tombstone_of_an_uncommitted_offset_changes_nothing(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(1), record_offset=0)
     offsets.remove("g", "t", 1)
     offsets.remove("g", "u", 0)

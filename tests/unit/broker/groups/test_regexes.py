@@ -143,7 +143,7 @@ def test_an_expression_with_many_instructions_is_matched_with_few_names_in_a_sli
     assert resolution.found == {resolution.regexes[0]: frozenset(topics.names())}
 
 
-def test_each_expression_is_compiled_in_a_slice_of_its_own() -> None:
+def test_each_expression_is_compiled_in_a_separate_slice() -> None:
     assert len(list(Resolution("g", ("t", "u", "v")).steps(FakeTopics(), WALL_MS))) == 3
 
 

@@ -35,7 +35,7 @@ def test_a_partition_is_shared_by_more_members() -> None:
     assert sorted(holders(targets, T, partition) for partition in (0, 1)) == [3, 3]
 
 
-def test_members_keep_what_the_balance_allows() -> None:
+def test_members_only_lose_partitions_when_another_member_joins() -> None:
     before = assign_simple(members("a", "b"), {T: frozenset(range(4))})
     after = assign_simple(members("a", "b", "c", before=before), {T: frozenset(range(4))})
     for name in "ab":

@@ -57,7 +57,7 @@ def test_the_group_equals_its_replay() -> None:
     assert {name: value for name, value in vars(replayed).items() if name in live} == live
 
 
-def test_members_sessions_and_revocations_go_on_after_a_load() -> None:
+def test_member_sessions_and_revocation_timeouts_continue_after_a_load() -> None:
     driver = StreamsDriver()
     driver.join("a", rebalance_timeout_ms=20_000)
     driver.join("b")

@@ -141,7 +141,7 @@ def test_a_member_leaves_and_its_timers_end() -> None:
     assert driver.refused("a", -1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_lost_response_is_repeated_only_to_a_member_that_owns_no_more_than_it_was_assigned() -> None:
+def test_previous_epoch_is_accepted_only_with_a_subset_of_the_assignment() -> None:
     driver = StreamsDriver(FakeTopics(t=4))
     driver.join("a")
     driver.join("b")
@@ -167,7 +167,7 @@ def test_a_member_that_lists_its_tasks_gets_its_assignment_again() -> None:
     assert driver.beat("a", 3).tasks is None
 
 
-def test_a_full_group_takes_nobody_not_even_a_member_that_rejoins() -> None:
+def test_full_group_refuses_new_and_rejoining_members() -> None:
     driver = StreamsDriver(max_size=1)
     driver.join("a")
     for member_id in ("a", "b"):
@@ -176,7 +176,7 @@ def test_a_full_group_takes_nobody_not_even_a_member_that_rejoins() -> None:
     assert driver.confirm("a").epoch == 2
 
 
-def test_what_a_member_does_not_send_again_is_kept() -> None:
+def test_fields_omitted_from_a_heartbeat_are_kept() -> None:
     driver = StreamsDriver()
     driver.join("a", rack_id="r", user_endpoint=Endpoint("h", 1), client_tags=[KeyValue("k", "v")])
     joined = driver.member("a")
@@ -209,14 +209,14 @@ def test_tasks_are_taken_back_when_a_source_topic_is_deleted() -> None:
     assert (answer.tasks, driver.group.state, driver.group.validated_topology_epoch) == (TaskSet(), ModernState.NOT_READY, -1)
 
 
-def test_more_partitions_are_more_tasks() -> None:
+def test_added_partitions_add_tasks() -> None:
     driver = StreamsDriver()
     driver.join("a")
     driver.topics.set("t", 3)
     assert driver.confirm("a").tasks == active(0, 1, 2)
 
 
-def test_partitions_that_went_and_came_back_are_tasks_again_although_no_heartbeat_was_accepted_meanwhile() -> None:
+def test_partitions_deleted_and_recreated_between_accepted_heartbeats_are_tasks_again() -> None:
     driver = StreamsDriver()
     driver.join("a")
     driver.topics.set("t", 1)
@@ -244,7 +244,7 @@ def test_an_older_topology_is_stale_and_a_different_one_is_rejected() -> None:
             driver.join("c", topology=other)
 
 
-def test_a_requested_shutdown_is_told_to_every_member() -> None:
+def test_requested_shutdown_is_reported_to_every_member() -> None:
     driver = StreamsDriver()
     driver.join("a")
     driver.join("b")
@@ -374,7 +374,9 @@ def test_since_4_4_a_member_that_joins_again_without_an_endpoint_has_none(is_ext
         ({"process_id": "p"}, 1, 1),
     ],
 )
-def test_of_a_static_member_only_what_the_assignor_may_use_needs_a_new_epoch(fields: dict[str, Any], dynamic: int, static: int) -> None:
+def test_static_members_change_bumps_the_epoch_only_for_fields_that_the_assignor_uses(
+    fields: dict[str, Any], dynamic: int, static: int
+) -> None:
     for instance_id, bumps in ((None, dynamic), ("i", static)):
         driver = StreamsDriver(is_extended=True)
         epoch = driver.join("a", instance_id=instance_id).epoch
@@ -400,7 +402,7 @@ def test_a_full_group_has_room_for_members_that_it_knows() -> None:
 
 
 @pytest.mark.parametrize(("is_extended", "count"), [(False, 2), (True, 1)])
-def test_a_join_without_a_change_counts_for_the_endpoints_until_4_3(is_extended: bool, count: int) -> None:
+def test_unchanged_rejoin_bumps_the_endpoint_epoch_only_until_4_3(is_extended: bool, count: int) -> None:
     driver = StreamsDriver(FakeTopics(), is_extended=is_extended)
     driver.join("b")
     before = driver.join("a", user_endpoint=Endpoint("h", 1)).endpoint_epoch
@@ -408,7 +410,7 @@ def test_a_join_without_a_change_counts_for_the_endpoints_until_4_3(is_extended:
     assert (before, again) == (1, count)
 
 
-def test_a_member_is_told_which_client_tags_it_lacks() -> None:
+def test_member_status_names_the_missing_client_tags() -> None:
     driver = StreamsDriver(is_extended=True, rack_tags=("zone", "rack"))
     code, detail = driver.join("a", client_tags=[KeyValue("zone", "z")]).status[0]
     assert code == Status.MISSING_CLIENT_TAGS
@@ -418,7 +420,7 @@ def test_a_member_is_told_which_client_tags_it_lacks() -> None:
 
 
 @pytest.mark.parametrize(("is_extended", "of_b"), [(False, active(2)), (True, active(1))])
-def test_since_4_4_a_member_keeps_what_it_has_and_not_what_it_is_to_get(is_extended: bool, of_b: TaskSet) -> None:
+def test_since_4_4_a_member_keeps_its_current_tasks_and_not_its_target_tasks(is_extended: bool, of_b: TaskSet) -> None:
     driver = StreamsDriver(FakeTopics(t=3), is_extended=is_extended)
     driver.join("a")
     for member_id in ("b", "c"):

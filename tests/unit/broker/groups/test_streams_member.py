@@ -58,6 +58,6 @@ def test_a_state_of_a_newer_coordinator_is_unknown() -> None:
     assert fields_of_assignment(StreamsGroupCurrentMemberAssignmentValue(1, 1, 9))["state"] is StreamsMemberState.UNKNOWN
 
 
-def test_a_member_owns_what_it_has_to_revoke() -> None:
+def test_member_still_owns_tasks_to_revoke() -> None:
     assert MEMBER.held_tasks().active == {"0": frozenset({0, 1, 3})}
     assert not MEMBER.is_reconciled_to(5)

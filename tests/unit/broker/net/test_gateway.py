@@ -128,7 +128,7 @@ def test_a_client_reaches_the_broker_through_the_gateway_and_is_given_its_port(t
             assert [produce(direct, "t", value) for value in (b"a", b"b")] == [0, 1]
 
 
-def test_everything_but_addresses_is_what_the_broker_answers(tmp_path: Path) -> None:
+def test_gateway_responses_equal_the_brokers_except_for_addresses(tmp_path: Path) -> None:
     with (
         RunningBroker(tmp_path / "data") as broker,
         InProcessGateway(broker.bootstrap) as gateway,
@@ -203,7 +203,7 @@ def test_a_cluster_that_cannot_be_reached_ends_the_connection_and_names_the_reas
     assert f"the cluster cannot be reached: {HOST}:{port}: " in caplog.text
 
 
-def test_a_cluster_that_cannot_be_reached_looks_like_a_port_without_a_listener_and_not_like_one_for_tls() -> None:
+def test_unreachable_cluster_resets_a_client_connection_without_sending_bytes() -> None:
     with closing(socket.create_server((HOST, 0))) as taken:
         port = taken.getsockname()[1]
     with (
@@ -260,7 +260,7 @@ HOSTILE_RESPONSES = {
 
 
 @pytest.mark.parametrize("lie", HOSTILE_RESPONSES.values(), ids=HOSTILE_RESPONSES)
-def test_a_cluster_that_lies_loses_the_connection_and_no_other(tmp_path: Path, lie: bytes) -> None:
+def test_malformed_cluster_response_closes_only_its_own_connection(tmp_path: Path, lie: bytes) -> None:
     with scripted(answering_with(lie)) as port, InProcessGateway(f"{HOST}:{port}") as gateway, client_of(gateway) as other:
         with client_of(gateway) as client, pytest.raises(ConnectionError):
             read_to_the_end(client, METADATA)
@@ -268,7 +268,7 @@ def test_a_cluster_that_lies_loses_the_connection_and_no_other(tmp_path: Path, l
         gateway.call_until(lambda node: len(node.connections.open) == 1)
 
 
-def test_a_cluster_that_names_too_many_brokers_at_once_gets_no_port() -> None:
+def test_cluster_with_too_many_brokers_at_once_gets_no_port() -> None:
     many = MetadataResponse(brokers=[MetadataResponseBroker(number, HOST, 9_092) for number in range(limits.GATEWAY_NODES_MAX + 1)])
     answer = b"".join(encode_response(3, 9, 1, many))
     with scripted(answering_with(answer)) as port, InProcessGateway(f"{HOST}:{port}") as gateway:
@@ -277,7 +277,7 @@ def test_a_cluster_that_names_too_many_brokers_at_once_gets_no_port() -> None:
         assert gateway.call(lambda node: node.book.ports) == {}
 
 
-def test_a_client_of_a_broker_whose_host_name_cannot_be_one_is_closed() -> None:
+def test_client_of_a_broker_with_an_invalid_host_name_is_closed() -> None:
     named = MetadataResponse(brokers=[MetadataResponseBroker(1, "h" * 100, 9_092)])
     with scripted(answering_with(b"".join(encode_response(3, 9, 1, named)))) as port, InProcessGateway(f"{HOST}:{port}") as gateway:
         with client_of(gateway) as client:
@@ -396,7 +396,7 @@ async def test_other_connections_have_their_turns_while_metadata_of_20000_partit
 @pytest.mark.parametrize(
     "lie", [struct.pack(">i", -1), struct.pack(">ihhi", 8, 3, 99, 1), struct.pack(">ih", 2, 0), struct.pack(">ihhi", 8, 0, 9, 1)]
 )
-def test_a_client_that_lies_loses_its_connection_and_no_other(tmp_path: Path, lie: bytes) -> None:
+def test_malformed_client_request_closes_only_its_own_connection(tmp_path: Path, lie: bytes) -> None:
     with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway, client_of(gateway) as other:
         with client_of(gateway) as liar, pytest.raises(ConnectionError):
             read_to_the_end(liar, lie)
@@ -404,7 +404,7 @@ def test_a_client_that_lies_loses_its_connection_and_no_other(tmp_path: Path, li
 
 
 @pytest.mark.parametrize("sent", [ANY_REQUEST, struct.pack(">i", -1), struct.pack(">ihh", 100, 0, 9), b""])
-def test_connections_that_are_over_are_freed_without_the_garbage_collector(tmp_path: Path, sent: bytes) -> None:
+def test_closed_connections_are_freed_without_the_garbage_collector(tmp_path: Path, sent: bytes) -> None:
     with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway, without_collector():
         for _ in range(20):
             with socket.create_connection((HOST, gateway.node.ports[0])) as client:
@@ -412,7 +412,7 @@ def test_connections_that_are_over_are_freed_without_the_garbage_collector(tmp_p
         gateway.call_until(lambda node: node.connections.made >= 20 and has_freed_connections(node))
 
 
-def test_a_cluster_that_never_answers_stops_the_reading_of_its_client_and_of_no_other(tmp_path: Path) -> None:
+def test_silent_cluster_pauses_reading_from_its_client_only(tmp_path: Path) -> None:
     never = threading.Event()
     with (
         scripted(lambda _: waits(never)) as port,
@@ -430,7 +430,7 @@ def test_a_cluster_that_never_answers_stops_the_reading_of_its_client_and_of_no_
         never.set()
 
 
-def test_a_client_that_does_not_take_the_last_bytes_of_a_cluster_that_has_gone_is_closed() -> None:
+def test_client_that_does_not_read_the_last_bytes_of_a_closed_cluster_is_closed() -> None:
     more, sent, has_gone = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 
     def send_while_asked(connected: socket.socket) -> None:
@@ -460,7 +460,7 @@ def test_a_client_that_does_not_take_the_last_bytes_of_a_cluster_that_has_gone_i
 
 
 @pytest.mark.parametrize("sent", [b"", ANY_REQUEST, METADATA, METADATA[:9]])
-def test_a_connection_on_which_nothing_moves_is_closed(sent: bytes) -> None:
+def test_idle_connection_is_closed(sent: bytes) -> None:
     never = threading.Event()
     with (
         scripted(lambda _: waits(never)) as port,
@@ -478,7 +478,7 @@ def test_a_connection_on_which_nothing_moves_is_closed(sent: bytes) -> None:
         never.set()
 
 
-def test_a_connection_on_which_one_side_moves_is_not_idle() -> None:
+def test_connection_with_traffic_in_one_direction_is_not_idle() -> None:
     with (
         scripted(answering_with(struct.pack(">iii", 1_000, 1, 0), b"1", b"2", b"3")) as port,
         InProcessGateway(f"{HOST}:{port}") as gateway,
@@ -524,7 +524,7 @@ def test_a_brokers_port_follows_from_its_node_id_or_is_another_if_that_is_taken(
             assert moved.port not in {port, port + 4}
 
 
-def test_the_advertised_host_is_what_clients_get(tmp_path: Path) -> None:
+def test_clients_get_the_advertised_host(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker:
         settings = GatewaySettings([Address(HOST, broker.port)], port=0, advertised_host="localhost")
         with InProcessGateway(settings=settings) as gateway, client_of(gateway) as client:

@@ -83,7 +83,7 @@ def test_a_client_that_fails_authentication_gets_an_alert(
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_tls_begins_anew_and_sasl_passes(tmp_path: Path, mechanism: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_gateway_opens_its_own_tls_connection_and_passes_sasl(tmp_path: Path, mechanism: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("ERROR", logger="aiokafka")  # a command that ran in this process may have silenced it
     with InProcessBroker(tmp_path / "data", tls=True, users=USERS) as broker:
         own = broker.client_properties("aiokafka", mechanism=mechanism)

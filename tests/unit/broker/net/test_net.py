@@ -248,7 +248,7 @@ def test_peers_that_do_not_read_cannot_hold_the_memory_that_others_need(tmp_path
         assert running.call(lambda broker: broker.connection_count) == 1
 
 
-def test_slowly_sent_requests_block_nobody_and_their_memory_is_released(tmp_path: Path) -> None:
+def test_slowly_sent_requests_do_not_block_others_and_their_memory_is_released(tmp_path: Path) -> None:
     """Seven connections exceed the memory budget. Each is in the middle of a request, of which it sends one byte now and then."""
     clock = MovableClock()
     with (

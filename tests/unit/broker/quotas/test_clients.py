@@ -12,14 +12,14 @@ def quota(limit: float = 10.0) -> UsageQuota:
     return found
 
 
-def test_unrecord_reverses_recorded_usage() -> None:
+def test_take_back_reverses_recorded_usage() -> None:
     found = quota()
     assert found.record("u", "c", 1_000, 0) == 90_000
     found.unrecord("u", "c", 1_000, 0)
     assert found.record("u", "c", 100, 0) == 0
 
 
-def test_a_quota_of_nan_limits_nobody() -> None:
+def test_quota_of_nan_throttles_no_client() -> None:
     found = quota(float("nan"))
     assert found.record("u", "c", 1e9, 0) == 0
     assert rounded(found.max_unthrottled_usage("u", "c", 0)) == 0  # as Java rounds it: one batch at a time

@@ -9,7 +9,7 @@ BEFORE = ReleaseTable("1.0", "1.0.0", "KRaft", {"Fetch": (0, 1), "Vote": (0, 0)}
 AFTER = ReleaseTable("1.1", "1.1.0", "KRaft", {"Fetch": (1, 1)}, {"x": (0, 2, 1)}, {"a": "2", "b": ""}, {"same": "1"})
 
 
-def test_changes_are_what_differs() -> None:
+def test_changes_lists_differences_of_apis_features_and_settings() -> None:
     assert list(changes(BEFORE, AFTER)) == [
         Change("API", "Fetch", "0-1", "1"),
         Change("API", "Vote", "0", None),

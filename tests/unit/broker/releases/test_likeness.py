@@ -62,25 +62,25 @@ def test_the_default_release_is_a_likeness_like_any_other() -> None:
     assert like(DEFAULT_RELEASE) is default_likeness()
 
 
-def test_what_a_later_release_added_is_not_in_an_earlier_one() -> None:
+def test_release_lacks_apis_and_settings_that_a_later_one_added() -> None:
     assert (like("4.3").versions("TxnOffsetCommit", 0, 6), like("4.4").versions("TxnOffsetCommit", 0, 6)) == ((0, 5), (0, 6))
     assert like("4.3").lacks("max.decompressed.message.bytes")
     assert not like("4.4").lacks("max.decompressed.message.bytes")
 
 
-def test_what_4_4_does_differently_with_groups() -> None:
+def test_group_behaviour_of_4_4_starts_with_4_4() -> None:
     assert (like("4.3").extends_streams_groups, like("4.4").extends_streams_groups) == (False, True)
     assert (like("4.3").assigns_empty_groups, like("4.4").assigns_empty_groups) == (False, True)
     assert (like("4.3").follows_preferred_assignor, like("4.4").follows_preferred_assignor) == (False, True)
 
 
-def test_what_4_3_does_differently_with_groups() -> None:
+def test_group_behaviour_of_4_3_starts_with_4_3() -> None:
     assert (like("4.2").delays_assignments, like("4.3").delays_assignments) == (False, True)
     assert (like("4.2").accepts_late_commits, like("4.3").accepts_late_commits) == (False, True)
     assert (like("4.2").reads_share_state_unfenced, like("4.3").reads_share_state_unfenced) == (False, True)
 
 
-def test_what_changed_with_client_telemetry_in_4_0() -> None:
+def test_client_telemetry_behaviour_of_4_0_starts_with_4_0() -> None:
     assert [like(release).allows_telemetry_retry_after_error for release in ("3.7", "3.9", "4.0")] == [False, False, True]
     assert [like(release).forgets_closed_clients for release in ("3.7", "3.9", "4.0")] == [False, False, True]
 

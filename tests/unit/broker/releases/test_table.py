@@ -28,7 +28,7 @@ def contents(table: ReleaseTable) -> tuple[object, ...]:
     )
 
 
-def test_files_hold_the_tables() -> None:
+def test_tables_round_trip_through_their_files() -> None:
     read = from_files({release: json.loads(text) for release, text in to_files({"3.10": NEW, "3.9": OLD}).items()})
     assert list(read) == ["3.9", "3.10"]
     assert [contents(table) for table in read.values()] == [contents(OLD), contents(NEW)]
@@ -73,7 +73,7 @@ def test_the_tables_have_known_facts_of_releases() -> None:
     assert (table_of("3.9").broker_settings["num.recovery.threads.per.data.dir"], table_of("2.8").mode) == ("1", "ZooKeeper")
 
 
-def test_a_version_stands_for_its_release() -> None:
+def test_patch_version_selects_its_releases_table() -> None:
     assert table_of("3.7.0") is table_of("3.7")
 
 

@@ -26,7 +26,9 @@ def knowing(liveness: BrokerLiveness | None) -> Brokers:
         (None, -1, False),
     ],
 )
-def test_only_the_living_incarnation_that_fetched_may_join(liveness: BrokerLiveness | None, epoch: int | None, expected: bool) -> None:
+def test_only_the_active_incarnation_that_fetched_may_join_the_isr(
+    liveness: BrokerLiveness | None, epoch: int | None, expected: bool
+) -> None:
     assert knowing(liveness).may_join(2, epoch) is expected
 
 
@@ -40,7 +42,7 @@ def test_only_the_living_incarnation_that_fetched_may_join(liveness: BrokerLiven
         (None, 6, False),
     ],
 )
-def test_an_incarnation_is_replaced_when_a_later_one_lives(liveness: BrokerLiveness | None, epoch: int, expected: bool) -> None:
+def test_incarnation_is_replaced_when_a_later_one_is_active(liveness: BrokerLiveness | None, epoch: int, expected: bool) -> None:
     assert knowing(liveness).has_replaced(2, epoch) is expected
 
 
@@ -48,7 +50,7 @@ def test_an_incarnation_is_replaced_when_a_later_one_lives(liveness: BrokerLiven
     ("liveness", "alive"),
     [(BrokerLiveness(7), True), (BrokerLiveness(7, shutting_down=True), True), (BrokerLiveness(7, fenced=True), False)],
 )
-def test_a_fenced_broker_does_not_live(liveness: BrokerLiveness, alive: bool) -> None:
+def test_fenced_broker_is_not_alive(liveness: BrokerLiveness, alive: bool) -> None:
     assert knowing(liveness).is_alive(2) is alive
     assert knowing(liveness).has_replaced(2, 6) is alive
     assert not knowing(None).is_alive(2)

@@ -46,7 +46,7 @@ def response(*answers: tuple[tuple[bytes, int], int], session_id: int = 5, error
     return FetchResponse(error_code=error, session_id=session_id, responses=topics)
 
 
-def test_a_request_says_who_asks_and_for_how_much() -> None:
+def test_fetch_request_has_the_replica_its_epoch_and_the_limits() -> None:
     made, _ = plan((T, 0))
     request = made.next_request(0)
     assert request is not None
@@ -56,20 +56,20 @@ def test_a_request_says_who_asks_and_for_how_much() -> None:
     assert request.topics[0].partitions == [FetchPartition(0, 7, 1, 1, 0, 1000)]
 
 
-def test_there_is_no_request_without_a_partition() -> None:
+def test_without_partitions_there_is_no_fetch_request() -> None:
     made, _ = plan()
     assert made.next_request(0) is None
     assert made.wakes_ms(0) is None
 
 
-def test_partitions_of_one_topic_that_follow_each_other_are_named_together() -> None:
+def test_consecutive_partitions_of_one_topic_share_an_entry() -> None:
     made, _ = plan((T, 0), (T, 1), (U, 0))
     request = made.next_request(0)
     assert request is not None
     assert [len(topic.partitions) for topic in request.topics] == [2, 1]
 
 
-def test_who_gave_records_goes_to_the_end() -> None:
+def test_partition_with_records_moves_to_the_end() -> None:
     made, logs = plan((T, 0), (U, 0))
     assert named(made.next_request(0)) == [(T, 0), (U, 0)]
     steps = made.handle_response(response(((T, 0), 0), ((U, 0), 0), session_id=0), 0)
@@ -84,7 +84,7 @@ def test_who_gave_records_goes_to_the_end() -> None:
     assert named(made.next_request(0)) == [(U, 0), (T, 0)], "neither gave any this time"
 
 
-def test_a_partition_that_pauses_leaves_the_session_and_comes_back() -> None:
+def test_delayed_partition_leaves_the_session_and_returns() -> None:
     made, _ = plan((T, 0), (U, 0))
     made.next_request(0)
     steps = made.handle_response(response(((T, 0), ErrorCode.NOT_LEADER_OR_FOLLOWER), ((U, 0), 0)), 0)
@@ -97,7 +97,7 @@ def test_a_partition_that_pauses_leaves_the_session_and_comes_back() -> None:
     assert named(made.next_request(BACKOFF_MS)) == [(T, 0)]
 
 
-def test_with_nothing_left_the_leader_is_told_once() -> None:
+def test_leader_is_told_once_that_no_partition_is_left() -> None:
     made, _ = plan((T, 0))
     made.next_request(0)
     made.handle_response(response(((T, 0), 0)), 0)
@@ -117,7 +117,7 @@ def test_a_failed_partition_is_not_fetched_until_it_is_followed_again() -> None:
     assert (made[T, 0].leader_epoch, made.failed) == (8, set())
 
 
-def test_followed_in_the_same_epoch_it_goes_on_and_in_another_it_begins_anew() -> None:
+def test_following_in_the_same_epoch_keeps_the_backoff_and_in_another_restarts() -> None:
     made, logs = plan((T, 0))
     made[T, 0].back_off(0)
     made.follow((T, 0), logs[T, 0], 7)
@@ -126,7 +126,7 @@ def test_followed_in_the_same_epoch_it_goes_on_and_in_another_it_begins_anew() -
     assert made[T, 0].is_ready(1)
 
 
-def test_an_answer_for_a_partition_that_was_given_up_or_changed_meanwhile_is_of_no_account() -> None:
+def test_response_for_a_forgotten_or_changed_partition_is_ignored() -> None:
     made, logs = plan((T, 0), (U, 0))
     made.next_request(0)
     made.forget((T, 0))
@@ -134,7 +134,7 @@ def test_an_answer_for_a_partition_that_was_given_up_or_changed_meanwhile_is_of_
     assert made.handle_response(response(((T, 0), 0), ((U, 0), 0)), 0) == []
 
 
-def test_without_an_answer_all_pause_and_the_session_is_begun_again() -> None:
+def test_failed_request_delays_all_partitions_and_restarts_the_session() -> None:
     made, _ = plan((T, 0), (U, 0))
     made.next_request(0)
     made.handle_response(response(((T, 0), 0), ((U, 0), 0)), 0)
@@ -155,14 +155,14 @@ def test_without_an_answer_all_pause_and_the_session_is_begun_again() -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, False),
     ],
 )
-def test_a_session_that_is_gone_is_begun_at_once_and_after_another_error_all_pause(error: ErrorCode, at_once: bool) -> None:
+def test_unknown_session_is_restarted_at_once_and_another_error_delays_all_partitions(error: ErrorCode, at_once: bool) -> None:
     made, _ = plan((T, 0))
     made.next_request(0)
     assert made.handle_response(response(error=error), 0) == []
     assert (made.next_request(1) is not None) is at_once
 
 
-def test_a_log_without_any_epoch_is_cut_before_it_is_fetched_for() -> None:
+def test_log_without_an_epoch_is_truncated_before_it_is_fetched() -> None:
     made = FetchPlan(2, Brokers())
     made.follow((T, 0), ListLog(start=4, high_watermark=4), 7)
     assert made.next_request(0) is None
@@ -172,7 +172,7 @@ def test_a_log_without_any_epoch_is_cut_before_it_is_fetched_for() -> None:
     assert named(made.next_request(0)) == [(T, 0)]
 
 
-def test_what_is_out_of_range_begins_where_the_leader_does() -> None:
+def test_out_of_range_partition_restarts_at_the_leaders_log_start() -> None:
     made, logs = plan((T, 0))
     made.next_request(0)
     (step,) = made.handle_response(response(((T, 0), ErrorCode.OFFSET_OUT_OF_RANGE)), 0)
@@ -186,7 +186,7 @@ def test_what_is_out_of_range_begins_where_the_leader_does() -> None:
 @pytest.mark.parametrize(
     ("error", "action"), [(ErrorCode.FENCED_LEADER_EPOCH, FetchAction.FAIL), (ErrorCode.UNKNOWN_LEADER_EPOCH, FetchAction.BACK_OFF)]
 )
-def test_a_leader_that_does_not_tell_its_offsets_is_asked_again_or_never(error: ErrorCode, action: FetchAction) -> None:
+def test_failed_list_offsets_is_retried_or_fails_the_partition(error: ErrorCode, action: FetchAction) -> None:
     made, _ = plan((T, 0))
     made.next_request(0)
     sent = made.session_partition((T, 0))
@@ -197,7 +197,7 @@ def test_a_leader_that_does_not_tell_its_offsets_is_asked_again_or_never(error: 
     assert made.handle_offsets((T, 0), sent, 0, 9, 0) is FetchAction.NOTHING
 
 
-def test_what_cannot_be_used_is_asked_for_again_after_a_pause() -> None:
+def test_unusable_data_is_fetched_again_after_the_backoff() -> None:
     made, _ = plan((T, 0), (U, 0))
     made.back_off((T, 0), 0)
     assert named(made.next_request(1)) == [(U, 0)]
@@ -217,7 +217,7 @@ class Looks:
         return getattr(self.log, name)
 
 
-def test_a_request_looks_only_at_partitions_that_moved() -> None:
+def test_request_examines_only_changed_partitions() -> None:
     made = FetchPlan(2, Brokers())
     looks = {(T, index): Looks(ListLog(1)) for index in range(3)}
     for key, log in looks.items():
@@ -239,7 +239,7 @@ def test_a_request_looks_only_at_partitions_that_moved() -> None:
     assert made.truncations(0) == []
 
 
-def test_a_log_start_that_has_moved_is_in_the_next_request() -> None:
+def test_moved_log_start_is_in_the_next_request() -> None:
     made, logs = plan((T, 0), (U, 0))
     made.next_request(0)
     made.handle_response(response(((T, 0), 0), ((U, 0), 0)), 0)
@@ -255,7 +255,7 @@ def test_a_log_start_that_has_moved_is_in_the_next_request() -> None:
     assert [(topic.topic_id, topic.partitions) for topic in request.topics] == [(T, [FetchPartition(0, 7, 1, 1, 1, 1000)])]
 
 
-def test_a_throttled_partition_leaves_the_session_while_it_lags_and_comes_back() -> None:
+def test_throttled_partition_leaves_the_session_while_it_lags_and_returns() -> None:
     held: set[tuple[bytes, int]] = set()
     made = FetchPlan(2, Brokers(), FetchLimits(), lambda key: key in held)
     for key in ((T, 0), (U, 0)):

@@ -37,7 +37,7 @@ def test_a_log_with_an_epoch_is_fetched_for_from_its_end_with_its_last_epoch() -
     assert made.request(3, 1000) == FetchPartition(3, 7, 3, 4, 0, 1000)
 
 
-def test_as_long_as_the_same_is_asked_it_is_the_same_object() -> None:
+def test_unchanged_request_is_the_same_object() -> None:
     made, log = follower(1, 1, 4, high_watermark=1)
     first = made.request(3, 1000)
     assert made.request(3, 1000) is first
@@ -46,7 +46,7 @@ def test_as_long_as_the_same_is_asked_it_is_the_same_object() -> None:
     assert made.request(3, 1000) == FetchPartition(3, 7, 4, 4, 0, 1000)
 
 
-def test_a_log_without_any_epoch_is_cut_at_its_high_watermark_first() -> None:
+def test_log_without_an_epoch_is_truncated_to_its_high_watermark_first() -> None:
     log = ListLog(start=5, high_watermark=5)
     made = Follower(log, 7)
     assert (made.truncating, made.is_ready(0), made.fetch_offset) == (True, False, 5)
@@ -86,54 +86,54 @@ def test_a_fetch_response_gives_the_action_and_the_back_off(got: PartitionData, 
     ids=["another offset", "another leader epoch", "another log before it"],
 )
 @pytest.mark.parametrize("error", [0, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH])
-def test_an_answer_to_what_is_not_asked_any_more_is_of_no_account(sent: FetchPartition, error: int) -> None:
+def test_response_to_an_outdated_request_is_ignored(sent: FetchPartition, error: int) -> None:
     made, _ = follower(1, 1, 4)
     assert made.handle_response(sent, data(error), 0) is FetchAction.NOTHING
     assert made.handle_offsets(sent, 0, 1, 0) is FetchAction.NOTHING
     assert made.is_ready(0)
 
 
-def test_an_answer_that_comes_into_a_pause_is_of_no_account() -> None:
+def test_response_during_a_backoff_is_ignored() -> None:
     made, _ = follower(1)
     sent = made.request(0, 1000)
     made.back_off(50)
     assert made.handle_response(sent, data(), 60) is FetchAction.NOTHING
 
 
-def test_a_pause_is_not_made_longer_by_another_error() -> None:
+def test_another_error_does_not_extend_the_backoff() -> None:
     made, _ = follower(1)
     made.back_off(0)
     made.back_off(BACKOFF_MS - 1)
     assert made.is_ready(BACKOFF_MS)
 
 
-def test_a_pause_of_no_time_is_one_all_the_same() -> None:
+def test_backoff_of_0_ms_still_delays_the_next_fetch() -> None:
     """With replica.fetch.backoff.ms=0, a fetch that fails at once would otherwise be repeated without end, and nothing else would run."""
     made = Follower(ListLog(1), 7, backoff_ms=0)
     made.back_off(50)
     assert (made.is_delayed(50), made.is_delayed(51)) == (True, False)
 
 
-def test_an_epoch_that_was_fenced_when_a_newer_one_is_known_already_is_tried_again() -> None:
+def test_fenced_epoch_is_retried_if_a_newer_one_is_known() -> None:
     made, _ = follower(1)
     assert made.refused(ErrorCode.FENCED_LEADER_EPOCH, FetchPartition(0, 6, 1, 1, 0, 1000), 0) is FetchAction.BACK_OFF
 
 
-def test_a_log_that_does_not_end_where_it_was_fetched_for_fails() -> None:
+def test_log_end_other_than_the_requested_offset_fails_the_partition() -> None:
     made, log = follower(1)
     sent = made.request(0, 1000)
     log.append(Entry(1, 0))
     assert made.handle_response(sent, data(), 0) is FetchAction.FAIL
 
 
-def test_after_an_append_it_goes_on_at_the_end_with_the_epoch_of_the_last_batch() -> None:
+def test_fetching_continues_after_an_append_with_the_last_batchs_epoch() -> None:
     made, log = follower(1)
     log.append(Entry(3, 0))
     assert made.appended(3, leader_high_watermark=5)
     assert (made.fetch_offset, made.last_fetched_epoch, made.lag) == (2, 3, 3)
 
 
-def test_an_empty_answer_keeps_the_epoch_that_was_fetched_last() -> None:
+def test_empty_response_keeps_the_last_fetched_epoch() -> None:
     made, _ = follower(1)
     assert made.appended(None, leader_high_watermark=0), "the first answer tells the lag"
     assert not made.appended(None, leader_high_watermark=0)
@@ -151,9 +151,7 @@ def test_an_empty_answer_keeps_the_epoch_that_was_fetched_last() -> None:
         (4, 4, RestartLog(4), 0),
     ],
 )
-def test_out_of_range_is_settled_by_where_the_leaders_log_begins_and_ends(
-    leader_start: int, leader_end: int, action: Action, lag: int
-) -> None:
+def test_out_of_range_is_resolved_by_the_leaders_log_start_and_end(leader_start: int, leader_end: int, action: Action, lag: int) -> None:
     made, _ = follower(1, 1, 4)
     assert made.handle_offsets(made.request(0, 1000), leader_start, leader_end, 0) == action
     assert (made.lag, made.fetch_offset) == (lag, 3)
@@ -183,11 +181,11 @@ LOG = (1, 1, 1, 3, 3, 5, 5)
         (-1, -1, 42),
     ],
 )
-def test_where_a_log_is_cut_by_what_the_leader_says_of_an_epochs_end(epoch: int, end: int, cut: int) -> None:
+def test_truncation_offset_follows_from_the_leaders_end_of_the_epoch(epoch: int, end: int, cut: int) -> None:
     assert truncation(EpochEndOffset(epoch, end), ListLog(*LOG), 42) == cut
 
 
-def test_two_logs_that_never_saw_each_others_epochs_meet_in_several_rounds() -> None:
+def test_two_logs_with_disjoint_epochs_converge_in_several_truncations() -> None:
     """KAFKA-6361, scenario 3: after fast unclean elections each log has epochs that the other never saw."""
     leaders = ListLog(1, 1, 2, 4, 6)
     made, log = follower(1, 1, 3, 5, 5)
@@ -205,7 +203,7 @@ def test_two_logs_that_never_saw_each_others_epochs_meet_in_several_rounds() -> 
     assert (made.fetch_offset, made.last_fetched_epoch) == (2, 1)
 
 
-def test_the_log_of_a_partition_is_one_that_can_be_followed(tmp_path: Path) -> None:
+def test_partition_log_can_be_used_by_a_follower(tmp_path: Path) -> None:
     harness = PartitionHarness(tmp_path, VirtualClock())
     log = harness.partitions.get("t", 0).log
     made = Follower(log, 7)

@@ -23,13 +23,13 @@ def begun(session_id: int = 5) -> FollowerSession:
     return session
 
 
-def test_the_first_request_names_all_and_asks_for_a_session() -> None:
+def test_first_request_names_all_partitions_and_requests_a_session() -> None:
     session = FollowerSession()
     assert session.next({A: asks(0), B: asks(0)}) == ({A: asks(0), B: asks(0)}, [])
     assert (session.session_id, session.epoch) == (0, 0)
 
 
-def test_the_next_names_what_is_new_or_changed_and_what_is_gone() -> None:
+def test_next_request_names_new_changed_and_removed_partitions() -> None:
     session = begun()
     assert (session.session_id, session.epoch) == (5, 1)
     assert session.next({A: asks(0), C: asks(3), B: None}) == ({C: asks(3)}, [B])
@@ -51,13 +51,13 @@ def test_a_partition_that_is_not_to_be_fetched_is_not_named() -> None:
     assert session.next({B: None, C: None}) == ({}, [])
 
 
-def test_a_leader_that_gives_no_session_is_told_everything_each_time() -> None:
+def test_leader_without_sessions_gets_every_partition_each_time() -> None:
     session = begun(session_id=0)
     assert session.epoch == 0
     assert session.next({A: asks(0)}) == ({A: asks(0)}, [])
 
 
-def test_a_session_that_the_leader_ends_is_begun_again() -> None:
+def test_session_ended_by_the_leader_is_started_again() -> None:
     session = begun()
     session.next({A: asks(0)})
     assert session.handle_response(0, 0, [A])
@@ -68,7 +68,7 @@ def test_a_session_that_the_leader_ends_is_begun_again() -> None:
     ("error", "session_id"),
     [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 5), (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 5)],
 )
-def test_after_an_error_the_next_request_closes_the_session_and_begins_another(error: ErrorCode, session_id: int) -> None:
+def test_request_after_an_error_closes_the_session_and_starts_another(error: ErrorCode, session_id: int) -> None:
     session = begun()
     session.next({A: asks(0)})
     assert not session.handle_response(error, 0, [])
@@ -76,7 +76,7 @@ def test_after_an_error_the_next_request_closes_the_session_and_begins_another(e
     assert session.next({A: asks(0)}) == ({A: asks(0)}, [])
 
 
-def test_after_a_request_of_which_nothing_is_known_all_is_named_again() -> None:
+def test_request_after_a_failed_one_names_all_partitions_again() -> None:
     session = begun()
     session.next({A: asks(9), B: asks(0)})
     session.failed()
@@ -85,21 +85,21 @@ def test_after_a_request_of_which_nothing_is_known_all_is_named_again() -> None:
 
 
 @pytest.mark.parametrize("keys", [[A], [A, B, C], [A, C]])
-def test_an_answer_to_a_whole_request_is_for_all_that_it_named(keys: list[tuple[bytes, int]]) -> None:
+def test_response_to_a_full_request_must_have_all_its_partitions(keys: list[tuple[bytes, int]]) -> None:
     session = FollowerSession()
     session.next({A: asks(0), B: asks(0)})
     assert not session.handle_response(0, 5, keys)
     assert session.epoch == 0
 
 
-def test_an_answer_for_a_partition_that_is_not_in_the_session_is_not_used() -> None:
+def test_response_with_a_partition_outside_the_session_is_rejected() -> None:
     session = begun()
     session.next({B: None})
     assert not session.handle_response(0, 5, [B])
     assert session.epoch == 0
 
 
-def test_epochs_begin_again_with_one() -> None:
+def test_session_epoch_wraps_to_1() -> None:
     session = begun()
     session.epoch = 2**31 - 1
     session.next({A: asks(0)})

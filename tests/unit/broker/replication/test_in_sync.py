@@ -13,20 +13,20 @@ def proposing(*nodes: int) -> Proposal:
 @pytest.mark.parametrize(
     ("proposed", "maximal"), [((1, 2, 3), {1, 2, 3}), ((1,), {1, 2})], ids=["who would join counts already", "who would leave counts still"]
 )
-def test_while_a_change_is_under_way_the_greater_set_counts(proposed: tuple[int, ...], maximal: set[int]) -> None:
+def test_pending_proposal_makes_the_maximal_isr_the_larger_set(proposed: tuple[int, ...], maximal: set[int]) -> None:
     pending = InSync.settled((1, 2)).pending(proposing(*proposed))
     assert (pending.committed, pending.maximal, pending.proposal) == ({1, 2}, maximal, proposing(*proposed))
 
 
-def test_a_settled_set_has_nothing_under_way() -> None:
+def test_settled_isr_has_no_pending_proposal() -> None:
     assert InSync.settled((1, 2)) == InSync(frozenset({1, 2}), frozenset({1, 2}), None)
 
 
-def test_a_proposal_is_of_a_recovered_leader() -> None:
+def test_proposal_has_the_recovered_state() -> None:
     assert proposing(1).recovery_state == 0
 
 
-def test_only_an_error_that_says_that_nothing_was_done_leads_back() -> None:
+def test_only_errors_without_effect_revert_the_proposal() -> None:
     assert {code for code, verdict in VERDICTS.items() if verdict is Verdict.REVERT} == {
         ErrorCode.OPERATION_NOT_ATTEMPTED,
         ErrorCode.INELIGIBLE_REPLICA,
@@ -34,5 +34,5 @@ def test_only_an_error_that_says_that_nothing_was_done_leads_back() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH])
-def test_an_error_that_says_nothing_of_the_proposal_has_no_verdict_of_its_own(code: ErrorCode) -> None:
+def test_unrelated_error_code_has_no_verdict(code: ErrorCode) -> None:
     assert code not in VERDICTS

@@ -29,16 +29,14 @@ def fetch(made: Leadership, node: int, offset: int, *, leader_end: int = 100, no
 @pytest.mark.parametrize(
     ("offset", "high_watermark", "joins"), [(9, 5, False), (10, 5, True), (10, 11, False), (11, 11, True), (50, 11, True)]
 )
-def test_a_replica_joins_with_all_that_is_committed_and_all_that_the_leadership_began_with(
-    offset: int, high_watermark: int, joins: bool
-) -> None:
+def test_replica_joins_the_isr_with_all_committed_records_and_the_epoch_start(offset: int, high_watermark: int, joins: bool) -> None:
     made = leadership(1, 2)
     fetch(made, 3, offset, leader_end=offset)
     assert made.expansion(3, high_watermark, offset, 0) == ({1, 2, 3} if joins else None)
 
 
 @pytest.mark.parametrize(("leader_end", "now_ms", "joins"), [(50, LAG_MS, True), (50, LAG_MS + 1, False), (51, 0, False)])
-def test_a_replica_that_would_have_to_leave_at_once_does_not_join(leader_end: int, now_ms: int, joins: bool) -> None:
+def test_replica_that_would_leave_the_isr_at_once_does_not_join(leader_end: int, now_ms: int, joins: bool) -> None:
     """KAFKA-19996, scenario 27: below min.insync.replicas the high watermark stands still, so a replica that reaches it may still lag."""
     made = leadership(1, 2)
     fetch(made, 3, 50, leader_end=leader_end)
@@ -46,7 +44,7 @@ def test_a_replica_that_would_have_to_leave_at_once_does_not_join(leader_end: in
 
 
 @pytest.mark.parametrize("liveness", [BrokerLiveness(73, fenced=True), BrokerLiveness(73, shutting_down=True), BrokerLiveness(74), None])
-def test_a_replica_that_may_not_join_does_not_and_holds_nothing_back(liveness: BrokerLiveness | None) -> None:
+def test_ineligible_replica_does_not_join_the_isr_and_does_not_hold_back_commits(liveness: BrokerLiveness | None) -> None:
     made = leadership(1, 2)
     fetch(made, 2, 100)
     fetch(made, 3, 50)
@@ -64,7 +62,7 @@ def test_a_replica_that_may_not_join_does_not_and_holds_nothing_back(liveness: B
     assert other.committable(100, 100, 0) == 100
 
 
-def test_nobody_joins_twice_or_while_another_change_is_under_way() -> None:
+def test_no_replica_joins_the_isr_twice_or_during_another_change() -> None:
     made = leadership(1, 2)
     fetch(made, 2, 50)
     fetch(made, 3, 50)
@@ -78,7 +76,7 @@ def test_nobody_joins_twice_or_while_another_change_is_under_way() -> None:
     ("offset", "log_end", "now_ms", "left"),
     [(100, 100, 10**9, None), (100, 101, 30, None), (100, 101, 31, {1, 3}), (99, 100, 30, None), (99, 100, 31, {1, 3})],
 )
-def test_who_lacks_something_for_too_long_leaves_and_an_idle_partition_keeps_its_members(
+def test_lagging_replica_leaves_the_isr_and_an_idle_partition_keeps_its_isr(
     offset: int, log_end: int, now_ms: int, left: set[int] | None
 ) -> None:
     made = leadership(1, 2, 3)
@@ -87,13 +85,13 @@ def test_who_lacks_something_for_too_long_leaves_and_an_idle_partition_keeps_its
     assert made.shrinkage(log_end, now_ms) == left
 
 
-def test_a_member_of_which_nothing_is_heard_leaves_when_the_time_since_the_election_is_up() -> None:
+def test_isr_member_that_never_fetches_leaves_when_the_lag_time_since_the_election_is_over() -> None:
     made = leadership(1, 2, 3)
     assert made.shrinkage(10, LAG_MS) is None
     assert made.shrinkage(10, LAG_MS + 1) == {1}
 
 
-def test_members_are_named_with_the_incarnation_that_fetched() -> None:
+def test_isr_members_have_the_broker_epoch_that_fetched() -> None:
     made = leadership(1, 2)
     fetch(made, 3, 50)
     assert made.members({3, 2, 1}) == (InSyncMember(1, 71), InSyncMember(2, -1), InSyncMember(3, 73))
@@ -110,14 +108,14 @@ def test_members_are_named_with_the_incarnation_that_fetched() -> None:
         ((1, 2, 3), {2: 100, 3: 100}, 100),
     ],
 )
-def test_as_much_is_committable_as_every_member_has(isr: tuple[int, ...], ends: dict[int, int], expected: int) -> None:
+def test_committable_offset_is_the_smallest_of_the_isr(isr: tuple[int, ...], ends: dict[int, int], expected: int) -> None:
     made = leadership(*isr)
     for node, end in ends.items():
         fetch(made, node, end)
     assert made.committable(100, 100, 0) == expected
 
 
-def test_a_replica_that_had_all_a_moment_ago_is_waited_for_and_one_of_long_ago_is_not() -> None:
+def test_recently_caught_up_replica_outside_the_isr_holds_back_commits_and_an_older_one_does_not() -> None:
     """KAFKA-4485, scenario 22: the high watermark waits for a follower outside the ISR that was caught up within the lag limit."""
     made = leadership(1)
     fetch(made, 2, 50, leader_end=50)
@@ -126,7 +124,7 @@ def test_a_replica_that_had_all_a_moment_ago_is_waited_for_and_one_of_long_ago_i
 
 
 @pytest.mark.parametrize("members", [{1, 2, 3}, {1}])
-def test_a_change_under_way_never_makes_more_committable(members: set[int]) -> None:
+def test_pending_isr_change_never_raises_the_committable_offset(members: set[int]) -> None:
     made = leadership(1, 2)
     fetch(made, 2, 40)
     fetch(made, 3, 30)
@@ -144,7 +142,7 @@ def test_a_change_under_way_never_makes_more_committable(members: set[int]) -> N
         ((1,), (1, 2), 3, True),
     ],
 )
-def test_nothing_is_committable_below_min_insync_replicas_of_which_no_more_are_asked_than_there_are(
+def test_nothing_is_committable_below_min_insync_replicas_limited_to_the_replica_count(
     isr: tuple[int, ...], replicas: tuple[int, ...], wanted: int, below: bool
 ) -> None:
     made = leadership(*isr, replicas=replicas)
@@ -155,7 +153,7 @@ def test_nothing_is_committable_below_min_insync_replicas_of_which_no_more_are_a
     assert made.committable(100, 100, 0) == (BLOCKED if below else 100)
 
 
-def test_the_lowest_start_is_of_those_who_live() -> None:
+def test_lowest_log_start_is_of_the_alive_replicas() -> None:
     made = leadership(1, 2, replicas=(1, 2, 9))
     assert made.lowest_start() == UNKNOWN_END, "broker 2 has not said"
     made.followers[2].log_start = 6
@@ -164,7 +162,7 @@ def test_the_lowest_start_is_of_those_who_live() -> None:
     assert leadership(1, replicas=(1,)).lowest_start() == INT64_MAX
 
 
-def test_a_new_assignment_keeps_what_is_known_of_who_stays() -> None:
+def test_new_assignment_keeps_the_progress_of_remaining_replicas() -> None:
     made = leadership(1, 2)
     fetch(made, 2, 50)
     fetch(made, 3, 50)
@@ -172,11 +170,11 @@ def test_a_new_assignment_keeps_what_is_known_of_who_stays() -> None:
     assert {node: progress.log_end for node, progress in made.followers.items()} == {2: 50, 4: UNKNOWN_END}
 
 
-def test_a_follower_knows_of_no_others() -> None:
+def test_follower_has_no_progress_of_other_replicas() -> None:
     made = leadership(1, 2)
     made.ended(Registration(2, (1, 2), (1, 2), 4, 6))
     assert (made.followers, made.in_sync.maximal) == ({}, frozenset())
 
 
-def test_the_registration_of_a_sole_replica_is_older_than_any_metadata() -> None:
+def test_single_replica_registration_is_older_than_any_metadata() -> None:
     assert sole_replica_registration(4, node=7) == Registration(7, (7,), (7,), 4, -1)

@@ -24,13 +24,13 @@ def after(*fetches: tuple[int, int, int]) -> Progress:
         ([(10, 10, 100), (10, 12, 200), (11, 14, 300)], 100),
     ],
 )
-def test_who_has_what_the_leader_had_at_the_previous_fetch_had_caught_up_then(
+def test_follower_with_the_leaders_end_of_its_previous_fetch_caught_up_at_that_fetch(
     fetches: list[tuple[int, int, int]], caught_up_ms: int
 ) -> None:
     assert after(*fetches).caught_up_ms == caught_up_ms
 
 
-def test_a_fetch_tells_where_the_log_begins_and_ends_and_which_incarnation_asks() -> None:
+def test_fetch_records_log_start_log_end_and_broker_epoch() -> None:
     progress = after((8, 10, 100))
     assert (progress.log_start, progress.log_end, progress.leader_end, progress.fetched_ms, progress.broker_epoch) == (1, 8, 10, 100, 9)
 
@@ -38,11 +38,11 @@ def test_a_fetch_tells_where_the_log_begins_and_ends_and_which_incarnation_asks(
 @pytest.mark.parametrize(
     ("leader_end", "now_ms", "expected"), [(10, 10**9, True), (11, 130, True), (11, 131, False), (9, 130, True), (9, 131, False)]
 )
-def test_caught_up_is_who_has_all_or_had_it_within_the_time(leader_end: int, now_ms: int, expected: bool) -> None:
+def test_follower_is_caught_up_if_it_has_everything_or_had_it_within_the_lag_time(leader_end: int, now_ms: int, expected: bool) -> None:
     assert after((10, 10, 100)).is_caught_up(leader_end, now_ms, 30) is expected
 
 
-def test_who_never_fetched_is_not_caught_up_however_young_the_clock_is() -> None:
+def test_follower_that_never_fetched_is_not_caught_up_even_at_clock_zero() -> None:
     assert not Progress().is_caught_up(10, 0, 30_000)
 
 
@@ -55,7 +55,7 @@ def test_who_never_fetched_is_not_caught_up_however_young_the_clock_is() -> None
         (False, False, (UNKNOWN_END, UNKNOWN_END, UNKNOWN_END, None), (NEVER, NEVER)),
     ],
 )
-def test_only_a_leader_that_goes_on_keeps_what_it_knows(
+def test_only_a_reelected_leader_keeps_follower_progress(
     again: bool, in_sync: bool, known: tuple[int, int, int, int | None], times: tuple[int, int]
 ) -> None:
     progress = after((8, 10, 100))
@@ -64,7 +64,7 @@ def test_only_a_leader_that_goes_on_keeps_what_it_knows(
     assert (progress.fetched_ms, progress.caught_up_ms) == times
 
 
-def test_a_follower_that_rests_has_caught_up_at_the_last_request_of_its_session_until_it_is_settled() -> None:
+def test_idle_follower_caught_up_at_the_last_request_of_its_session() -> None:
     progress, fetch_time = after((10, 10, 100)), SessionFetchTime(100)
     progress.follow_session(fetch_time)
     fetch_time.ms = 5_000
@@ -77,7 +77,7 @@ def test_a_follower_that_rests_has_caught_up_at_the_last_request_of_its_session_
     assert (progress.caught_up_ms, progress.fetched_ms) == (6_000, 6_000)
 
 
-def test_the_times_of_a_rest_count_for_the_fetch_after_it_as_if_each_request_had_named_the_partition() -> None:
+def test_fetch_after_idle_session_requests_counts_as_if_each_had_named_the_partition() -> None:
     progress, fetch_time = after((10, 10, 100)), SessionFetchTime(100)
     progress.follow_session(fetch_time)
     fetch_time.ms = 5_000
@@ -85,7 +85,7 @@ def test_the_times_of_a_rest_count_for_the_fetch_after_it_as_if_each_request_had
     assert (progress.caught_up_ms, progress.fetched_ms) == (5_000, 5_500)
 
 
-def test_a_new_leadership_ends_a_rest() -> None:
+def test_new_leadership_ends_following_the_sessions_fetch_times() -> None:
     progress, fetch_time = after((10, 10, 100)), SessionFetchTime(7_000)
     progress.follow_session(fetch_time)
     progress.new_leadership(20, 500, in_sync=False, again=True)
@@ -93,7 +93,7 @@ def test_a_new_leadership_ends_a_rest() -> None:
     assert (progress.caught_up_ms, progress.fetched_ms) == (NEVER, NEVER)
 
 
-def test_a_session_that_the_follower_has_left_behind_does_not_end_the_rest_of_its_next_one() -> None:
+def test_outdated_session_does_not_end_following_the_next_sessions_fetch_times() -> None:
     progress, old, new = after((10, 10, 100)), SessionFetchTime(200), SessionFetchTime(300)
     progress.follow_session(new)
     progress.follow_session(old)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from ottla.broker.replication.purgatory import Condition, Purgatory
 
 
-def test_a_wait_ends_when_its_condition_holds_for_its_offset_and_not_before() -> None:
+def test_waiter_is_completed_when_its_condition_reaches_its_offset_and_not_before() -> None:
     purgatory: Purgatory[str] = Purgatory()
     purgatory.add(Condition.COMMITTED, 4, "first")
     purgatory.add(Condition.COMMITTED, 9, "second")
@@ -13,7 +13,7 @@ def test_a_wait_ends_when_its_condition_holds_for_its_offset_and_not_before() ->
     assert not purgatory.queues
 
 
-def test_one_condition_says_nothing_of_the_other() -> None:
+def test_reaching_one_condition_does_not_complete_waiters_of_another() -> None:
     purgatory: Purgatory[str] = Purgatory()
     purgatory.add(Condition.ON_DISK, 0, "here")
     purgatory.add(Condition.COMMITTED, 0, "everywhere")
@@ -22,7 +22,7 @@ def test_one_condition_says_nothing_of_the_other() -> None:
     assert purgatory.drain(*Condition) == ["everywhere"]
 
 
-def test_after_a_drain_nobody_waits() -> None:
+def test_drain_removes_every_waiter() -> None:
     purgatory: Purgatory[str] = Purgatory()
     purgatory.add(Condition.ON_DISK, 0, "a")
     purgatory.add(Condition.COMMITTED, 3, "b")
@@ -31,7 +31,7 @@ def test_after_a_drain_nobody_waits() -> None:
     assert purgatory.reached(Condition.COMMITTED, 100) == []
 
 
-def test_what_ends_with_one_condition_leaves_those_who_wait_for_another() -> None:
+def test_draining_one_condition_keeps_waiters_of_another() -> None:
     purgatory: Purgatory[str] = Purgatory()
     purgatory.add(Condition.COMMITTED, 3, "a coordinator")
     purgatory.add(Condition.REPLICATED, 3, "a producer")

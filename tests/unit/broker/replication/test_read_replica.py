@@ -16,17 +16,17 @@ def leadership(ends: dict[int, int], caught_up: dict[int, int] | None = None, is
     return made
 
 
-def test_who_is_in_the_leaders_rack_or_in_nobodys_reads_from_the_leader() -> None:
+def test_consumer_in_the_leaders_rack_or_an_unknown_one_reads_from_the_leader() -> None:
     others = leadership({2: 10, 5: 10})
     assert [preferred(others, rack, 8, RACKS.get) for rack in ("a", "d")] == [None, None]
 
 
-def test_the_furthest_of_the_rack_is_preferred_then_who_caught_up_last_then_the_greatest_id() -> None:
+def test_preferred_read_replica_has_the_highest_offset_then_latest_catch_up_then_greatest_id() -> None:
     assert preferred(leadership({2: 10, 3: 11, 4: 9}), "b", 8, RACKS.get) == 3
     assert preferred(leadership({2: 10, 3: 10}, {2: 70, 3: 60}), "b", 8, RACKS.get) == 2
     assert preferred(leadership({2: 10, 4: 10}), "b", 8, RACKS.get) == 4
 
 
-def test_only_who_is_in_sync_and_has_the_offset_is_preferred() -> None:
+def test_preferred_read_replica_is_in_sync_and_has_the_offset() -> None:
     assert preferred(leadership({2: 10, 3: 11}, isr=(1, 2)), "b", 8, RACKS.get) == 2
     assert [preferred(leadership({2: 10}), "b", offset, RACKS.get) for offset in (4, 5, 10, 11)] == [None, 2, 2, None]

@@ -49,13 +49,13 @@ def fetch(replica: Replica, node: int, offset: int, *, now_ms: int = LATER, **re
 # --- who leads -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_alone_in_the_in_sync_set_a_leader_commits_what_it_appends() -> None:
+def test_leader_alone_in_the_isr_commits_its_appends() -> None:
     replica = lonely()
     assert replica.appended(12, 0) == COMMITTED
     assert replica.high_watermark == 12
 
 
-def test_at_an_election_nothing_is_committed_before_every_in_sync_follower_has_fetched() -> None:
+def test_new_leader_commits_nothing_before_every_in_sync_follower_fetched() -> None:
     replica = leader(1, 2, 3, high_watermark=7)
     assert replica.high_watermark == 7
     fetch(replica, 2, 10)
@@ -64,7 +64,7 @@ def test_at_an_election_nothing_is_committed_before_every_in_sync_follower_has_f
     assert replica.high_watermark == 9
 
 
-def test_a_leader_that_goes_on_keeps_what_followers_are_known_to_have() -> None:
+def test_reelected_leader_keeps_its_followers_progress() -> None:
     replica = leader(1, 2)
     fetch(replica, 2, 9)
     replica.lead(registration(1, 2, epoch=4, partition_epoch=6), LATER)
@@ -72,7 +72,7 @@ def test_a_leader_that_goes_on_keeps_what_followers_are_known_to_have() -> None:
     assert replica.leadership.epoch_start == 10
 
 
-def test_a_leadership_after_another_brokers_knows_nothing_of_its_followers() -> None:
+def test_leader_elected_after_another_broker_led_has_no_follower_progress() -> None:
     replica = leader(1, 2)
     fetch(replica, 2, 9)
     assert replica.follow(registration(1, 2, epoch=4, partition_epoch=6, leader=2)) == FETCH
@@ -80,7 +80,7 @@ def test_a_leadership_after_another_brokers_knows_nothing_of_its_followers() -> 
     assert replica.leadership.followers[2].log_end == UNKNOWN_END
 
 
-def test_a_leadership_after_an_epoch_that_was_not_told_of_knows_nothing_of_its_followers() -> None:
+def test_leader_that_missed_an_epoch_has_no_follower_progress() -> None:
     """KAFKA-13790, scenario 30: another broker may have led in a skipped leader epoch, and followers may have truncated their logs
     for it."""
     replica = leader(1, 2)
@@ -89,7 +89,7 @@ def test_a_leadership_after_an_epoch_that_was_not_told_of_knows_nothing_of_its_f
     assert replica.leadership.followers[2].log_end == UNKNOWN_END
 
 
-def test_the_same_leadership_with_other_replicas_is_no_election() -> None:
+def test_changed_replicas_in_the_same_leader_epoch_are_no_election() -> None:
     replica = leader(1, 2)
     replica.appended(15, 0)
     replica.lead(registration(1, 2, partition_epoch=6, replicas=(1, 2)), LATER)
@@ -97,21 +97,21 @@ def test_the_same_leadership_with_other_replicas_is_no_election() -> None:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_an_older_partition_epoch_changes_nothing(leads: bool) -> None:
+def test_older_partition_epoch_is_ignored(leads: bool) -> None:
     replica = leader(1, 2)
     old = registration(1, epoch=9, partition_epoch=4, leader=1 if leads else 2)
     assert (replica.lead(old, LATER) if leads else replica.follow(old)) == NOTHING
     assert (replica.leads, replica.leader_epoch, replica.partition_epoch, replica.leadership.in_sync.committed) == (True, 3, 5, {1, 2})
 
 
-def test_a_follower_begins_to_fetch_anew_with_each_leader_epoch_and_only_then() -> None:
+def test_follower_restarts_fetching_only_for_a_new_leader_epoch() -> None:
     replica = leader(1, 2)
     assert replica.follow(registration(2, epoch=4, partition_epoch=6, leader=2)) == FETCH
     assert replica.follow(registration(2, epoch=4, partition_epoch=7, leader=2)) == NOTHING
     assert replica.follow(registration(2, epoch=5, partition_epoch=8, leader=2)) == FETCH
 
 
-def test_a_follower_takes_no_appends_of_clients() -> None:
+def test_follower_rejects_client_appends() -> None:
     replica = lonely()
     replica.check_leads()
     replica.follow(registration(2, epoch=4, leader=2))
@@ -123,7 +123,7 @@ def test_a_follower_takes_no_appends_of_clients() -> None:
 # --- followers' fetches --------------------------------------------------------------------------------------------------------------
 
 
-def test_what_an_in_sync_follower_has_not_fetched_is_not_committed() -> None:
+def test_records_not_fetched_by_an_in_sync_follower_are_not_committed() -> None:
     replica = leader(1, 2, 3)
     assert replica.appended(12, LATER) == NOTHING
     assert fetch(replica, 2, 12) == NOTHING
@@ -145,9 +145,7 @@ def test_what_an_in_sync_follower_has_not_fetched_is_not_committed() -> None:
         (2, 3, False, ErrorCode.FENCED_LEADER_EPOCH),
     ],
 )
-def test_the_epoch_is_looked_at_first_then_who_leads_then_who_asks(
-    node: int, leader_epoch: int, leads: bool, code: ErrorCode | None
-) -> None:
+def test_fetch_checks_epoch_then_leadership_then_replica(node: int, leader_epoch: int, leads: bool, code: ErrorCode | None) -> None:
     replica = leader(1, 2)
     if not leads:
         replica.follow(registration(2, epoch=4, partition_epoch=6, leader=2))
@@ -159,7 +157,7 @@ def test_the_epoch_is_looked_at_first_then_who_leads_then_who_asks(
     assert caught.value.code is code
 
 
-def test_an_incarnation_that_has_been_replaced_neither_commits_nor_joins() -> None:
+def test_fetch_of_a_replaced_incarnation_is_rejected_and_is_no_progress() -> None:
     replica = leader(1, 2)
     replica.appended(12, LATER)
     with pytest.raises(Rejected) as caught:
@@ -168,7 +166,7 @@ def test_an_incarnation_that_has_been_replaced_neither_commits_nor_joins() -> No
     assert replica.leadership.followers[2].log_end == UNKNOWN_END
 
 
-def test_who_is_about_to_join_counts_already_and_joins_with_its_incarnation() -> None:
+def test_joining_replica_holds_back_commits_and_joins_with_its_broker_epoch() -> None:
     replica = leader(1, 2)
     fetch(replica, 2, 10)
     assert fetch(replica, 3, 10) & PROPOSE
@@ -180,7 +178,7 @@ def test_who_is_about_to_join_counts_already_and_joins_with_its_incarnation() ->
     assert replica.high_watermark == 11
 
 
-def test_the_low_watermark_waits_for_every_replica_that_lives() -> None:
+def test_low_watermark_is_the_lowest_log_start_of_alive_replicas() -> None:
     replica = leader(1, 2, 3)
     fetch(replica, 2, 10, log_start=4)
     assert fetch(replica, 3, 10, log_start=2) & LOW_WATERMARK
@@ -206,21 +204,21 @@ def shrinking() -> tuple[Replica, Proposal]:
     return replica, replica.proposal
 
 
-def test_the_high_watermark_rises_when_a_shrinkage_is_committed_and_not_before() -> None:
+def test_high_watermark_advances_only_when_the_isr_shrinkage_is_accepted() -> None:
     replica, proposal = shrinking()
     assert (replica.high_watermark, replica.maybe_shrink_isr(LATER)) == (10, NOTHING)
     assert replica.proposal_completed(proposal, Accepted(3, 6, frozenset({1, 2})), LATER) == COMMITTED
     assert (replica.high_watermark, replica.partition_epoch, replica.proposal) == (12, 6, None)
 
 
-def test_an_answer_of_the_same_partition_epoch_settles_the_set_too() -> None:
+def test_accepted_isr_of_the_same_partition_epoch_settles_the_proposal() -> None:
     replica, proposal = shrinking()
     assert replica.proposal_completed(proposal, Accepted(3, 5, frozenset({1, 2, 3})), LATER) == NOTHING
     assert (replica.leadership.in_sync.committed, replica.proposal) == ({1, 2, 3}, None)
 
 
 @pytest.mark.parametrize("answer", [Accepted(4, 6, frozenset({1})), Accepted(2, 6, frozenset({1})), Accepted(3, 4, frozenset({1}))])
-def test_an_answer_for_another_leadership_or_an_older_partition_epoch_changes_nothing(answer: Accepted) -> None:
+def test_response_for_another_leader_epoch_or_older_partition_epoch_is_ignored(answer: Accepted) -> None:
     replica, proposal = shrinking()
     assert replica.proposal_completed(proposal, answer, LATER) == NOTHING
     assert (replica.leadership.in_sync.committed, replica.proposal, replica.partition_epoch) == ({1, 2, 3}, proposal, 5)
@@ -242,14 +240,14 @@ def test_an_answer_for_another_leadership_or_an_older_partition_epoch_changes_no
         (ErrorCode.REQUEST_TIMED_OUT, PROPOSE, True),
     ],
 )
-def test_an_error_leads_back_or_waits_for_metadata_or_is_tried_again(code: ErrorCode, effects: int, still_pending: bool) -> None:
+def test_rejected_proposal_is_reverted_kept_or_retried_according_to_the_error(code: ErrorCode, effects: int, still_pending: bool) -> None:
     replica, proposal = shrinking()
     assert replica.proposal_completed(proposal, code, LATER) == effects
     assert replica.proposal is (proposal if still_pending else None)
     assert (replica.leadership.in_sync.committed, replica.high_watermark) == ({1, 2, 3}, 10)
 
 
-def test_who_was_not_let_in_holds_nothing_back_any_more() -> None:
+def test_rejected_joining_replica_no_longer_holds_back_commits() -> None:
     replica = leader(1, 2)
     fetch(replica, 2, 10)
     fetch(replica, 3, 10, now_ms=0)
@@ -262,7 +260,7 @@ def test_who_was_not_let_in_holds_nothing_back_any_more() -> None:
     assert replica.high_watermark == 12
 
 
-def test_newer_metadata_wins_over_a_proposal_and_its_answer() -> None:
+def test_newer_metadata_overrides_a_proposal_and_its_response() -> None:
     replica, proposal = shrinking()
     replica.lead(registration(1, 2, 3, partition_epoch=6), LATER)
     assert replica.proposal is None
@@ -271,7 +269,7 @@ def test_newer_metadata_wins_over_a_proposal_and_its_answer() -> None:
     assert (replica.leadership.in_sync.committed, replica.partition_epoch) == ({1, 2, 3}, 6)
 
 
-def test_the_record_of_an_answer_that_came_first_leaves_what_was_proposed_since_under_way() -> None:
+def test_metadata_record_after_the_response_keeps_a_later_proposal_pending() -> None:
     replica = leader(1, 2)
     fetch(replica, 2, 10)
     fetch(replica, 3, 10, now_ms=0)
@@ -285,7 +283,7 @@ def test_the_record_of_an_answer_that_came_first_leaves_what_was_proposed_since_
     assert replica.leadership.in_sync.committed == {1, 2, 3}
 
 
-def test_who_leads_no_more_proposes_nothing() -> None:
+def test_former_leader_makes_no_proposal() -> None:
     replica, proposal = shrinking()
     replica.follow(registration(1, 2, epoch=4, partition_epoch=6, leader=2))
     assert replica.maybe_shrink_isr(LATER) == NOTHING
@@ -312,14 +310,14 @@ def refusal(check: object) -> ErrorCode | None:
         ((1,), ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     ],
 )
-def test_acks_all_needs_min_insync_replicas(isr: tuple[int, ...], entry: ErrorCode | None, exit_: ErrorCode | None) -> None:
+def test_acks_all_requires_min_insync_replicas(isr: tuple[int, ...], entry: ErrorCode | None, exit_: ErrorCode | None) -> None:
     replica = leader(*isr)
     replica.min_in_sync_changed(2, 0)
     assert refusal(replica.check_enough_in_sync) is entry
     assert refusal(replica.check_enough_in_sync_after_append) is exit_
 
 
-def test_acks_all_is_let_in_by_the_committed_set_and_let_out_by_the_maximal_one() -> None:
+def test_acks_all_is_accepted_by_the_committed_isr_and_completed_by_the_maximal_isr() -> None:
     replica = leader(1, 2)
     replica.min_in_sync_changed(3, 0)
     fetch(replica, 2, 10)
@@ -329,7 +327,7 @@ def test_acks_all_is_let_in_by_the_committed_set_and_let_out_by_the_maximal_one(
     assert refusal(replica.check_enough_in_sync_after_append) is None
 
 
-def test_a_lowered_min_insync_replicas_commits_what_it_held_back() -> None:
+def test_lowered_min_insync_replicas_commits_pending_records() -> None:
     replica = leader(1, 2)
     replica.min_in_sync_changed(3, 0)
     replica.appended(12, LATER)
@@ -338,7 +336,7 @@ def test_a_lowered_min_insync_replicas_commits_what_it_held_back() -> None:
     assert replica.high_watermark == 12
 
 
-def test_a_partition_with_one_replica_needs_no_more_than_that() -> None:
+def test_partition_with_one_replica_requires_only_one_in_sync_replica() -> None:
     replica = lonely()
     replica.min_in_sync_changed(2, 0)
     assert refusal(replica.check_enough_in_sync) is None
@@ -348,7 +346,7 @@ def test_a_partition_with_one_replica_needs_no_more_than_that() -> None:
 # --- a follower's own log, and syncs -------------------------------------------------------------------------------------------------
 
 
-def test_a_followers_high_watermark_is_its_leaders_as_far_as_its_own_log_reaches() -> None:
+def test_followers_high_watermark_is_the_leaders_limited_to_its_log_end() -> None:
     replica = lonely()
     replica.follow(registration(2, epoch=4, leader=2))
     assert replica.update_high_watermark(20) == NOTHING, "it had committed all of its log as a leader"
@@ -359,7 +357,7 @@ def test_a_followers_high_watermark_is_its_leaders_as_far_as_its_own_log_reaches
     assert replica.high_watermark == 12, "of a follower it may go back"
 
 
-def test_a_truncated_follower_has_committed_no_more_than_it_has() -> None:
+def test_truncated_followers_high_watermark_is_at_most_its_log_end() -> None:
     replica = lonely()
     replica.follow(registration(2, epoch=4, leader=2))
     assert replica.truncated(6) == COMMITTED
@@ -367,7 +365,7 @@ def test_a_truncated_follower_has_committed_no_more_than_it_has() -> None:
     assert replica.truncated(6) == NOTHING
 
 
-def test_a_sync_that_is_due_holds_the_high_watermark_until_it_has_ended() -> None:
+def test_due_sync_holds_back_the_high_watermark_until_it_ends() -> None:
     replica = lonely()
     assert replica.appended(12, 0, flush_messages=2) == SYNC
     replica.sync_began()
@@ -377,7 +375,7 @@ def test_a_sync_that_is_due_holds_the_high_watermark_until_it_has_ended() -> Non
     assert replica.high_watermark == 13, "one record may be without its sync"
 
 
-def test_a_sync_that_leaves_too_much_behind_commits_what_is_on_disk_and_asks_for_another() -> None:
+def test_sync_that_leaves_too_many_unsynced_records_commits_synced_ones_and_requests_another() -> None:
     replica = lonely()
     replica.appended(11, 0, flush_messages=1)
     replica.sync_began()
@@ -387,14 +385,14 @@ def test_a_sync_that_leaves_too_much_behind_commits_what_is_on_disk_and_asks_for
     assert replica.sync_may_begin
 
 
-def test_a_topic_that_no_longer_asks_for_syncs_is_held_back_by_none() -> None:
+def test_removed_flush_messages_no_longer_holds_back_the_high_watermark() -> None:
     replica = lonely()
     replica.appended(11, 0, flush_messages=1)
     assert replica.appended(12, 0) == COMMITTED
     assert replica.high_watermark == 12
 
 
-def test_one_sync_is_under_way_at_a_time() -> None:
+def test_one_sync_runs_at_a_time() -> None:
     replica = lonely()
     assert not replica.sync_may_begin
     replica.appended(11, 0)
@@ -407,7 +405,7 @@ STEPS = st.tuples(st.sampled_from(["append", "fetch 2", "fetch 3", "shrink", "ex
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_a_leaders_high_watermark_never_goes_back_and_never_passes_an_in_sync_replica(steps: list[tuple[str, int]]) -> None:
+def test_leaders_high_watermark_never_decreases_or_passes_an_in_sync_replica(steps: list[tuple[str, int]]) -> None:
     replica = leader(1, 2, 3)
     for now_ms, (what, number) in enumerate(steps):
         before, epochs = replica.high_watermark, (replica.leader_epoch, replica.partition_epoch + 1)

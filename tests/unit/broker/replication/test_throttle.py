@@ -15,7 +15,7 @@ def throttled(rate: int, windows: int = 11, window_ms: int = 1_000) -> Throttle:
     ("replicas", "covered"),
     [([], []), (["*"], [0, 1, 2]), (["0:7", "2:7", "1:8"], [0, 2]), (["1:8"], [])],
 )
-def test_partitions_are_covered_as_their_topic_says_of_this_broker(replicas: list[str], covered: list[int]) -> None:
+def test_throttled_replicas_setting_selects_the_covered_partitions(replicas: list[str], covered: list[int]) -> None:
     throttle = throttled(1)
     throttle.cover("t", replicas, 7)
     assert [index for index in range(3) if throttle.covers("t", index)] == covered
@@ -24,13 +24,13 @@ def test_partitions_are_covered_as_their_topic_says_of_this_broker(replicas: lis
     assert not throttle.covers("t", 0)
 
 
-def test_without_a_rate_nothing_is_too_much() -> None:
+def test_throttle_without_a_rate_is_never_exceeded() -> None:
     throttle = throttled(NO_LIMIT)
     throttle.record(2**62, 0)
     assert not throttle.is_exceeded(0)
 
 
-def test_more_than_the_rate_is_made_up_for_by_a_pause() -> None:
+def test_exceeded_rate_recovers_after_a_pause() -> None:
     throttle = throttled(100)
     throttle.record(100, 0)
     assert not throttle.is_exceeded(0)
@@ -39,7 +39,7 @@ def test_more_than_the_rate_is_made_up_for_by_a_pause() -> None:
     assert not throttle.is_exceeded(5_000)
 
 
-def test_what_was_long_ago_does_not_count() -> None:
+def test_bytes_before_the_windows_do_not_count() -> None:
     throttle = throttled(100)
     throttle.record(1_000_000, 0)
     assert throttle.is_exceeded(10_999)
@@ -55,7 +55,7 @@ def test_a_steady_flow_is_measured_over_eleven_seconds() -> None:
     assert throttle.is_exceeded(30_000)
 
 
-def test_fewer_and_longer_windows_measure_over_another_time() -> None:
+def test_window_settings_change_the_measured_time() -> None:
     throttle = throttled(100, windows=2, window_ms=3_000)
     throttle.record(1_000_000, 0)
     assert throttle.is_exceeded(5_999)

@@ -70,7 +70,7 @@ def test_pem_in_a_setting_may_have_spaces_for_newlines_and_an_encrypted_key(made
     assert plain == locked
 
 
-def test_a_pkcs12_store_is_detected_whatever_its_configured_type(made: Certificates) -> None:
+def test_pkcs12_store_is_detected_for_any_configured_type(made: Certificates) -> None:
     for kind in ("PKCS12", "JKS"):
         found = material(keystore_type=kind, keystore_location=made.pkcs12(made.server), keystore_password=PASSWORD)
         assert fits(found)

@@ -61,7 +61,7 @@ def test_a_refused_request_begins_no_transition(partition: SharePartition) -> No
         ("m", 5, 11, "Batch record not found. The last offset in request is past acquired records."),
     ],
 )
-def test_what_the_member_does_not_have_is_refused_with_kafkas_message(
+def test_records_that_the_member_has_not_acquired_are_rejected_with_kafkas_message(
     partition: SharePartition, member: str, first: int, last: int, message: str
 ) -> None:
     with pytest.raises(Rejected) as refused:

@@ -71,5 +71,5 @@ def test_a_copy_has_key_and_value_of_its_record_and_not_its_headers() -> None:
         "damage",
     ],
 )
-def test_what_the_log_has_is_copied_up_to_the_limit(read: bytes, found: Copied) -> None:
+def test_records_still_in_the_log_are_copied_up_to_the_limit(read: bytes, found: Copied) -> None:
     assert copied(read, 0, 5, max_bytes=100) == found

@@ -52,7 +52,7 @@ def test_a_failed_write_after_the_lock_has_expired_makes_the_record_available_or
     assert (found.state, found.member_id) == (state, "")
 
 
-def test_an_archived_record_stays_archived_whatever_happens_to_the_write() -> None:
+def test_archived_record_stays_archived_when_its_pending_write_fails() -> None:
     state = held()
     state.begin("update", RecordState.AVAILABLE, LIMIT)
     state.archive()
@@ -60,7 +60,7 @@ def test_an_archived_record_stays_archived_whatever_happens_to_the_write() -> No
     assert state.is_settled
 
 
-def test_a_part_of_a_batch_is_cut_out_and_a_transition_goes_on_in_all_parts() -> None:
+def test_splitting_a_batch_keeps_the_transition_in_all_parts() -> None:
     batch = InFlightBatch(10, 19, held())
     batch.whole.begin("update", RecordState.ACKNOWLEDGED, LIMIT)
     (middle,) = batch.part(13, 15)

@@ -31,7 +31,7 @@ def test_epochs_wrap_to_1() -> None:
     assert session.epoch == 1
 
 
-def test_a_full_cache_refuses_another_member_and_lets_a_member_begin_again() -> None:
+def test_full_cache_rejects_another_member_and_accepts_a_new_session_of_a_known_one() -> None:
     sessions = ShareSessions(1)
     first = sessions.begin("g", "m", [])
     with pytest.raises(Rejected) as refused:

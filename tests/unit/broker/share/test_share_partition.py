@@ -39,7 +39,7 @@ def test_a_new_share_partition_fetches_from_its_start() -> None:
     assert (partition.next_fetch_offset(), partition.in_flight_count) == (7, 0)
 
 
-def test_the_start_offset_moves_behind_what_is_acknowledged_from_the_front() -> None:
+def test_start_offset_moves_past_the_acknowledged_prefix() -> None:
     partition = made()
     fetch(partition, (0, 9))
     accept(partition, 5, 9)
@@ -122,7 +122,7 @@ def test_outdated_lock_entries_do_not_pile_up() -> None:
     assert partition.watched_locks <= 65
 
 
-def test_a_member_that_leaves_releases_what_it_has() -> None:
+def test_leaving_member_releases_its_acquired_records() -> None:
     partition = made()
     fetch(partition, (0, 4))
     fetch(partition, (5, 9), member="n")
@@ -133,7 +133,7 @@ def test_a_member_that_leaves_releases_what_it_has() -> None:
     assert partition.next_fetch_offset() == 0
 
 
-def test_a_new_log_start_archives_what_is_available_below_it() -> None:
+def test_new_log_start_archives_available_records_below_it() -> None:
     partition = made()
     fetch(partition, (0, 9))
     partition.expire_locks(LOCK_MS)

@@ -12,7 +12,7 @@ def loop() -> SimLoop:
     return SimLoop()
 
 
-def test_time_jumps_to_what_is_due_next(loop: SimLoop) -> None:
+def test_time_jumps_to_the_next_due_callback(loop: SimLoop) -> None:
     seen: list[tuple[str, int]] = []
 
     async def work() -> None:
@@ -31,7 +31,7 @@ async def tick(loop: SimLoop, us: int) -> None:
     await passed
 
 
-def test_a_paused_process_does_later_what_became_due_and_others_go_on(loop: SimLoop) -> None:
+def test_paused_process_runs_its_callbacks_later_and_others_continue(loop: SimLoop) -> None:
     seen: list[tuple[str, int]] = []
     one, other = Process("one"), Process("other")
 
@@ -54,7 +54,7 @@ def test_a_paused_process_does_later_what_became_due_and_others_go_on(loop: SimL
     assert [at for name, at in seen if name == "one"] == [100, 450]
 
 
-def test_of_a_killed_process_nothing_runs_not_even_its_clean_up(loop: SimLoop) -> None:
+def test_killed_process_runs_nothing_not_even_finally_blocks(loop: SimLoop) -> None:
     seen: list[str] = []
     process = Process("one")
 
@@ -74,7 +74,7 @@ def test_of_a_killed_process_nothing_runs_not_even_its_clean_up(loop: SimLoop) -
     loop.run_until_complete(work())
 
 
-def test_a_run_in_which_nothing_is_due_any_more_is_found_out(loop: SimLoop) -> None:
+def test_loop_without_due_callbacks_raises_stuck(loop: SimLoop) -> None:
     async def waits_for_nothing() -> None:
         await loop.create_future()
 
@@ -82,7 +82,7 @@ def test_a_run_in_which_nothing_is_due_any_more_is_found_out(loop: SimLoop) -> N
         loop.run_until_complete(waits_for_nothing())
 
 
-def test_what_nobody_caught_is_kept(loop: SimLoop) -> None:
+def test_uncaught_exceptions_are_recorded(loop: SimLoop) -> None:
     def fails() -> None:
         raise ValueError("x")
 

@@ -23,13 +23,13 @@ def after_a_power_loss(seed: int) -> bytes:
     return files.read_bytes(FILE)
 
 
-def test_what_was_synced_survives_and_of_the_rest_any_beginning_or_zeros_in_its_place() -> None:
+def test_power_loss_keeps_synced_bytes_and_any_prefix_or_zeros_of_the_rest() -> None:
     left = {after_a_power_loss(seed) for seed in range(200)}
     assert {b"sync", b"synclost", b"synclo", b"sync\0\0\0\0"} <= left
     assert all(each.startswith(b"sync") and b"synclost\0".startswith(each.rstrip(b"\0")) for each in left)
 
 
-def test_a_name_that_no_sync_of_its_directory_saw_may_be_gone() -> None:
+def test_power_loss_may_remove_a_name_whose_directory_was_not_synced() -> None:
     def is_there(seed: int) -> bool:
         files = MemoryFiles()
         files.make_dir(FILE.parent)

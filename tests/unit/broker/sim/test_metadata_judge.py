@@ -38,7 +38,9 @@ def after(*records: MetadataRecord, image: MetadataImage = NOBODY_IN_SYNC) -> Me
 
 
 @pytest.mark.parametrize(("setting", "cleared"), [(SET, "t"), (SET_FOR_ALL, "")])
-def test_nobody_may_ever_lead_where_the_minimum_in_sync_was_set_while_nobody_was_in_sync(setting: ConfigRecord, cleared: str) -> None:
+def test_permanently_leaderless_partition_is_allowed_if_min_insync_replicas_was_set_with_an_empty_isr(
+    setting: ConfigRecord, cleared: str
+) -> None:
     given_up = after(setting, ClearElrRecord(cleared))
     check_step(LED, NOBODY_IN_SYNC)
     check_step(NOBODY_IN_SYNC, given_up)
@@ -56,12 +58,12 @@ def test_nobody_may_ever_lead_where_the_minimum_in_sync_was_set_while_nobody_was
         [PartitionChangeRecord(0, TOPIC, eligible_leader_replicas=[], last_known_elr=[])],
     ],
 )
-def test_that_nobody_may_ever_lead_is_a_violation_without_such_a_setting(records: list[MetadataRecord]) -> None:
+def test_permanently_leaderless_partition_without_such_a_setting_is_a_violation(records: list[MetadataRecord]) -> None:
     with pytest.raises(Violation, match="t-0: no replica can ever lead it"):
         check_step(NOBODY_IN_SYNC, after(*records))
 
 
-def test_a_partition_of_which_nobody_may_ever_lead_from_its_beginning_is_a_violation() -> None:
+def test_partition_created_without_possible_leaders_is_a_violation() -> None:
     made = made_of(level(30), FeatureLevelRecord(ELR_VERSION, 1), SET)
     new = PartitionRecord(0, TOPIC, [1], [], leader_epoch=0, partition_epoch=0, directories=[bytes(16)])
     with pytest.raises(Violation, match="no replica can ever lead it"):
@@ -71,9 +73,7 @@ def test_a_partition_of_which_nobody_may_ever_lead_from_its_beginning_is_a_viola
 @pytest.mark.parametrize(
     ("unclean", "leader", "violation"), [(True, -1, ""), (False, -1, "a fenced broker is in the ISR"), (True, 1, "the leader is fenced")]
 )
-def test_cancelling_a_reassignment_may_leave_a_fenced_broker_as_the_isr_if_unclean_elections_are_allowed(
-    unclean: bool, leader: int, violation: str
-) -> None:
+def test_cancelled_reassignment_may_leave_a_fenced_isr_only_with_unclean_elections(unclean: bool, leader: int, violation: str) -> None:
     allowed = [ConfigRecord(ResourceType.TOPIC, "t", UNCLEAN_SETTING, "true")] * unclean
     moved = after(
         *allowed,

@@ -5,7 +5,7 @@ from ottla.broker.sim.loop import SimLoop
 from ottla.broker.sim.node_clock import NodeClock
 
 
-def test_a_nodes_clock_reads_no_time_of_the_computer() -> None:
+def test_node_clock_overrides_every_time_method_of_the_real_clock() -> None:
     """If one method read the computer's time, two runs of a seed could differ."""
     reads = {name for name, value in vars(Clock).items() if callable(value) and not name.startswith("_")}
     assert reads == {"now_ms", "mono_ms", "spent_ns"}

@@ -26,7 +26,7 @@ UNCLEAN_SEEDS = (5, *range(1, 60))
 SMALL = Plan(1, synced=False, work_ms=6_000, faults=KILL_AND_PAUSE)
 
 
-def test_a_cluster_whose_leaders_are_killed_and_paused_under_idempotent_producers_loses_and_doubles_nothing() -> None:
+def test_killed_and_paused_leaders_lose_or_duplicate_no_record_of_idempotent_producers() -> None:
     outcome = simulate(SMALL)
     assert outcome.violations == []
     assert [fault.kind for fault in outcome.happened] == ["kill", "pause"]
@@ -35,7 +35,7 @@ def test_a_cluster_whose_leaders_are_killed_and_paused_under_idempotent_producer
     assert deliveries > accepted > 100, "the share group had records again that it released"
 
 
-def test_a_controller_that_is_killed_paused_and_cut_off_from_power_comes_back_from_its_disk_and_brokers_serve_meanwhile() -> None:
+def test_killed_paused_and_unpowered_controller_recovers_while_brokers_serve() -> None:
     faults = (
         Fault(500, "kill", CONTROLLER_ID, 1, 2_000, 0.5),
         Fault(1_000, "kill", 1, 2, 500, 0.5),
@@ -47,14 +47,14 @@ def test_a_controller_that_is_killed_paused_and_cut_off_from_power_comes_back_fr
     assert outcome.acknowledged > 30
 
 
-def test_the_same_plan_is_the_same_run_and_another_seed_is_another() -> None:
+def test_same_plan_gives_the_same_run_and_another_seed_differs() -> None:
     plan = replace(SMALL, work_ms=2_000)
     first, again, other = simulate(plan), simulate(plan), simulate(replace(plan, seed=2))
     assert (first.digest, first.turns) == (again.digest, again.turns)
     assert first.digest != other.digest
 
 
-def test_a_failed_seed_is_shrunk_to_the_faults_that_it_needs() -> None:
+def test_failed_seed_is_shrunk_to_the_necessary_faults() -> None:
     faults = tuple(Fault(at, "cut", at % 3 + 1, 1, 10, 0.5) for at in range(1_000, 1_020))
     needed = {faults[3], faults[11]}
 
@@ -69,14 +69,14 @@ def test_a_failed_seed_is_shrunk_to_the_faults_that_it_needs() -> None:
     assert text[-1] == "  again: again 1"
 
 
-def test_with_flush_messages_all_brokers_may_lose_power_at_once_and_what_was_acknowledged_is_there() -> None:
+def test_flush_messages_keeps_acknowledged_records_when_all_brokers_lose_power() -> None:
     faults = (Fault(1_500, POWER, 1, 2, 800, 0.2), Fault(3_500, POWER, 2, 3, 800, 0.2))
     outcome = simulate(replace(SMALL, synced=True, faults=faults))
     assert (outcome.violations, len(outcome.happened)) == ([], 2)
     assert outcome.acknowledged > 30
 
 
-def test_copiers_that_die_or_freeze_amid_transactions_copy_everything_once() -> None:
+def test_killed_or_paused_transactional_copiers_copy_each_record_once() -> None:
     faults = (
         Fault(1_000, "client dies", 1, 2, 1_500, 0.5),
         Fault(1_500, "zombie client", 2, 3, 2_500, 0.5),
@@ -87,19 +87,19 @@ def test_copiers_that_die_or_freeze_amid_transactions_copy_everything_once() -> 
     assert (outcome.violations, len(outcome.happened)) == ([], 4)
 
 
-def test_a_run_leaves_nothing_to_be_cleaned_up_for_which_a_later_test_would_be_blamed() -> None:
+def test_simulation_leaves_no_garbage_for_later_tests() -> None:
     simulate(Plan.of(6))  # one collection would leave most of it, because clean-up code makes new garbage
     assert gc.collect() == 0
 
 
-def test_what_an_unclean_election_lost_is_counted_and_is_a_violation_where_it_is_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unclean_election_losses_are_counted_and_a_violation_where_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, outcome = next((plan, outcome) for plan in map(Plan.of, UNCLEAN_SEEDS) if (outcome := simulate(plan)).lost)
     assert (outcome.violations, outcome.unclean > 0) == ([], True)
     monkeypatch.setattr(sim_judge, "divergence_offset", lambda *_: INT64_MAX)
     assert simulate(plan).violations
 
 
-def test_the_audit_judges_the_disks_in_the_end() -> None:
+def test_audit_judges_the_simulated_disks_at_the_end() -> None:
     run = Simulation(replace(SMALL, work_ms=1_000, faults=()))
     run.run(Outcome(run.plan))
     assert audited(run.cluster, [SOURCE]) == []
@@ -109,7 +109,7 @@ def test_the_audit_judges_the_disks_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_a_seeds_run_breaks_no_invariant(seed: int) -> None:
+def test_simulated_seed_violates_no_invariant(seed: int) -> None:
     assert simulate(Plan.of(seed)).violations == []
 
 
@@ -122,7 +122,7 @@ def slow_disks_lose_power(seed: int) -> Plan:
     return Plan(seed, synced=True, work_ms=9_000, faults=tuple(faults), admin_ms=3_000)
 
 
-def test_a_follower_that_fetches_more_before_it_has_synced_is_found() -> None:
+def test_fetching_before_the_sync_is_detected_as_a_violation() -> None:
     """Random plans seldom cut the power within the milliseconds of a sync, so this plan does so on purpose."""
     (broken,) = (each for each in MUTATIONS if "fetches more" in each.rule)
     with broken.made():
@@ -131,7 +131,7 @@ def test_a_follower_that_fetches_more_before_it_has_synced_is_found() -> None:
 
 
 @pytest.mark.parametrize("rule", ["leaves the ISR", "a reassignment ends", "diverging log", "another leader epoch", "an acceptance"])
-def test_a_rule_that_is_broken_is_found_in_few_seeds(rule: str) -> None:
+def test_mutated_rule_is_detected_within_ten_seeds(rule: str) -> None:
     (broken,) = (each for each in MUTATIONS if rule in each.rule)
     assert found(broken, range(1, 11)) is not None
 
@@ -147,7 +147,7 @@ def stands_at(part: Mutation) -> Callable[..., Any]:
     return found.fget if isinstance(found, property) else found
 
 
-def test_what_breaks_a_rule_can_be_called_as_the_rule_is() -> None:
+def test_mutation_has_the_signature_of_the_rule_it_replaces() -> None:
     """A replacement with another signature would make a campaign fail with TypeError, which would count as having found the broken rule."""
     for part in (part for each in MUTATIONS for part in parts_of(each)):
         wanted = signature(stands_at(part)).parameters.values()
@@ -161,7 +161,7 @@ def test_what_breaks_a_rule_can_be_called_as_the_rule_is() -> None:
             broken.bind(*places, **named)
 
 
-def test_a_rule_is_whole_again_after_its_mutation() -> None:
+def test_mutated_rule_is_restored_afterwards() -> None:
     for each in MUTATIONS:
         parts = list(parts_of(each))
         before = [part.owner.__dict__[part.name] for part in parts]

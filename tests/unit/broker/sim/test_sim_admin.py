@@ -27,7 +27,7 @@ async def sets_what_clears_who_is_eligible(self: SimAdmin, until_ms: int) -> Non
     await self.call(BEHIND, IncrementalAlterConfigsRequest(resources))
 
 
-def test_where_nobody_may_ever_lead_whose_log_is_longest_is_elected_in_the_end_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replica_with_the_longest_log_is_elected_if_no_replica_may_lead_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     first_replica: dict[tuple[str, int], int] = {}
     elect: Any = SimAdmin.elect_longest
 

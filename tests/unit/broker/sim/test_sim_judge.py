@@ -103,7 +103,7 @@ class Harness:
         self.first.replica.leads = False
 
 
-def test_two_unclean_elections_may_bring_back_in_the_place_of_what_was_committed_what_the_first_of_them_had_lost() -> None:
+def test_second_unclean_election_may_restore_records_lost_by_the_first() -> None:
     harness = Harness()
     harness.both_have_one_record_and_the_second_goes_on_alone()
     harness.the_first_is_elected_uncleanly()
@@ -113,7 +113,7 @@ def test_two_unclean_elections_may_bring_back_in_the_place_of_what_was_committed
     assert (harness.checker.lost_from(harness.second), harness.checker.unclean_elections) == (1, 2)
 
 
-def test_what_came_back_is_committed_anew_and_may_not_be_lost_by_a_clean_election() -> None:
+def test_restored_records_are_committed_again_and_must_survive_clean_elections() -> None:
     harness = Harness()
     harness.both_have_one_record_and_the_second_goes_on_alone()
     harness.the_first_is_elected_uncleanly()
@@ -128,7 +128,7 @@ def test_what_came_back_is_committed_anew_and_may_not_be_lost_by_a_clean_electio
         harness.checker.check()
 
 
-def test_cancelling_a_reassignment_whose_adding_replicas_are_the_isr_is_an_unclean_election() -> None:
+def test_cancelled_reassignment_of_an_isr_of_adding_replicas_is_an_unclean_election() -> None:
     harness = Harness()
     harness.both_have_one_record_and_the_second_goes_on_alone()
     harness.publishes(PartitionChangeRecord(0, TOPIC_ID, adding_replicas=[2]))
@@ -138,7 +138,7 @@ def test_cancelling_a_reassignment_whose_adding_replicas_are_the_isr_is_an_uncle
     assert (harness.checker.lost_from(harness.first), harness.checker.unclean_elections) == (1, 1)
 
 
-def test_what_both_logs_held_in_one_epoch_may_not_be_other_after_an_unclean_election() -> None:
+def test_records_of_one_epoch_must_not_differ_after_an_unclean_election() -> None:
     harness = Harness()
     harness.both_have_one_record_and_the_second_goes_on_alone()
     harness.first.log = Replica(1).log
@@ -147,7 +147,7 @@ def test_what_both_logs_held_in_one_epoch_may_not_be_other_after_an_unclean_elec
         harness.the_first_is_elected_uncleanly()
 
 
-def test_nothing_may_be_lost_where_unclean_elections_are_not_allowed() -> None:
+def test_no_record_may_be_lost_without_unclean_elections() -> None:
     harness = Harness(unclean=False)
     harness.both_have_one_record_and_the_second_goes_on_alone()
     with pytest.raises(Violation, match=r"t-0: an unclean election, which the topic does not allow, made node 1 the leader"):
@@ -216,7 +216,7 @@ def cut(harness: Harness, node: Any, offset: int, epoch: int) -> None:
     harness.checker.check()
 
 
-def test_a_follower_may_be_cut_below_what_it_had_committed_after_an_unclean_election_and_not_again() -> None:
+def test_follower_may_be_truncated_below_its_high_watermark_once_after_an_unclean_election() -> None:
     harness = Harness()
     harness.both_have_one_record_and_the_second_goes_on_alone()
     harness.the_first_is_elected_uncleanly()
@@ -229,7 +229,7 @@ def test_a_follower_may_be_cut_below_what_it_had_committed_after_an_unclean_elec
         cut(harness, harness.second, 1, 2)
 
 
-def test_a_follower_may_be_cut_above_what_it_knows_to_be_committed() -> None:
+def test_follower_may_be_truncated_above_its_high_watermark() -> None:
     harness = Harness()
     harness.both_have_one_record_and_the_second_goes_on_alone()
     harness.first.follows(harness.second)
@@ -239,7 +239,7 @@ def test_a_follower_may_be_cut_above_what_it_knows_to_be_committed() -> None:
     assert harness.checker.truncations_below_mark == 0
 
 
-def test_another_process_of_a_broker_may_have_lost_what_was_not_on_its_disk() -> None:
+def test_restarted_broker_may_have_lost_unsynced_records() -> None:
     harness = Harness()
     harness.both_have_one_record_and_the_second_goes_on_alone()
     again = Replica(2)

@@ -65,7 +65,7 @@ def run(body: Callable[[Pair], Awaitable[None]]) -> None:
 
 
 @played_by(run)
-async def test_what_is_blocked_one_way_arrives_when_it_heals_and_the_other_way_is_open(pair: Pair) -> None:
+async def test_one_way_block_holds_data_until_healed_and_the_other_way_is_open(pair: Pair) -> None:
     pair.network.block("a", "b")
     pair.here.transport.write(b"asked")
     pair.there.transport.write(b"told")
@@ -77,7 +77,7 @@ async def test_what_is_blocked_one_way_arrives_when_it_heals_and_the_other_way_i
 
 
 @played_by(run)
-async def test_what_two_block_is_open_when_both_are_over_and_all_that_is_blocked_heals_at_once(pair: Pair) -> None:
+async def test_link_blocked_several_times_opens_after_as_many_unblocks_or_a_heal(pair: Pair) -> None:
     for _ in range(3):
         pair.network.block("a", "b")
     pair.network.unblock("a", "b")
@@ -90,7 +90,7 @@ async def test_what_two_block_is_open_when_both_are_over_and_all_that_is_blocked
 
 
 @played_by(run)
-async def test_a_connection_that_is_cut_dies_at_both_ends_and_with_it_what_was_under_way(pair: Pair) -> None:
+async def test_cut_connection_is_lost_at_both_ends_with_its_data_in_flight(pair: Pair) -> None:
     pair.here.transport.write(b"asked")
     assert pair.network.cut("a", "b") == 1
     await pair.ms(10)
@@ -108,7 +108,7 @@ async def test_a_process_that_is_killed_resets_its_connections_and_refuses_new_o
 
 
 @played_by(run)
-async def test_a_host_without_power_is_silent_until_it_is_back(pair: Pair) -> None:
+async def test_host_without_power_is_silent_until_it_returns(pair: Pair) -> None:
     pair.loop.kill(pair.server)
     pair.network.process_died(pair.server, power=True)
     dialling = asyncio.ensure_future(pair.dial(End()))
@@ -121,7 +121,7 @@ async def test_a_host_without_power_is_silent_until_it_is_back(pair: Pair) -> No
 
 
 @played_by(run)
-async def test_a_paused_process_is_connected_to_and_reads_when_it_goes_on(pair: Pair) -> None:
+async def test_paused_process_reads_when_it_resumes(pair: Pair) -> None:
     pair.loop.pause(pair.server)
     pair.here.transport.write(b"asked")
     await pair.ms(1_000)

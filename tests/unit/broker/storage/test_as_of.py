@@ -72,7 +72,7 @@ def times_in(path: Path) -> list[int]:
     batches=st.lists(st.lists(st.integers(0, 20), min_size=1, max_size=3), min_size=1, max_size=40),
     moment=st.integers(-1, 21),
 )
-def test_a_log_keeps_the_batches_before_the_first_later_one(
+def test_as_of_a_time_keeps_batches_before_the_first_later_one(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]], moment: int
 ) -> None:
     path = tmp_path_factory.mktemp("as-of")
@@ -85,7 +85,7 @@ def test_a_log_keeps_the_batches_before_the_first_later_one(
     assert times_in(path / "original") == newest
 
 
-def test_a_marker_of_later_is_cut_although_readers_never_see_it(tmp_path: Path) -> None:
+def test_later_marker_is_truncated_by_its_time(tmp_path: Path) -> None:
     log_dir = opened(tmp_path)
     log = log_dir.create_log("t", 0, TOPIC_ID, SMALL)
     records = [SimpleRecord(b"", b"v", NOW_MS - 10)]
@@ -100,13 +100,13 @@ def test_a_marker_of_later_is_cut_although_readers_never_see_it(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("offset", "moment", "kept"), [(0, 0, []), (1, 1, [1]), (2, 3, [1]), (3, 3, [1, 3]), (5, 9, [1, 3, 9])])
-def test_an_offset_is_the_moment_at_which_the_log_ended_there(tmp_path: Path, offset: int, moment: int, kept: list[int]) -> None:
+def test_as_of_an_offset_is_the_time_at_which_the_log_ended_there(tmp_path: Path, offset: int, moment: int, kept: list[int]) -> None:
     filled(tmp_path, [[NOW_MS - 99], [NOW_MS - 98, NOW_MS - 97], [NOW_MS - 91, NOW_MS - 92]])
     assert truncate_at_moment(tmp_path, AtOffset("t", 0, offset), NOW_MS) == NOW_MS - 100 + moment
     assert times_in(tmp_path) == [NOW_MS - 100 + time for time in kept]
 
 
-def test_the_named_log_ends_at_the_offset_though_its_times_are_in_any_order(tmp_path: Path) -> None:
+def test_named_log_ends_at_the_offset_even_with_unordered_timestamps(tmp_path: Path) -> None:
     filled(tmp_path, [[NOW_MS - 90], [NOW_MS - 98], [NOW_MS - 80]])
     assert truncate_at_moment(tmp_path, AtOffset("t", 0, 2), NOW_MS) == NOW_MS - 98
     assert times_in(tmp_path) == [NOW_MS - 90, NOW_MS - 98]
@@ -121,7 +121,7 @@ def test_the_named_log_ends_at_the_offset_though_its_times_are_in_any_order(tmp_
         (AtOffset("empty", 0, 0), "empty-0 has no records"),
     ],
 )
-def test_a_moment_that_cannot_be_shown_is_refused(tmp_path: Path, moment: int | AtOffset, problem: str) -> None:
+def test_unavailable_moment_is_rejected(tmp_path: Path, moment: int | AtOffset, problem: str) -> None:
     filled(tmp_path, [[NOW_MS - 99], [NOW_MS - 98]])
     log_dir = opened(tmp_path)
     log_dir.create_log("empty", 0, bytes(15) + b"\3", SMALL, at_once=True)

@@ -112,7 +112,7 @@ def test_short_writes_and_short_reads_are_continued(tmp_path: Path, monkeypatch:
     files.close(fd)
 
 
-def test_a_full_disk_writes_what_fits_and_raises() -> None:
+def test_full_disk_stores_the_bytes_that_fit_and_raises() -> None:
     files = MemoryFiles()
     fd = files.open(Path("/f"))
     files.room = 3
@@ -156,7 +156,7 @@ def test_a_file_with_several_hard_links_cannot_be_written_through_a_descriptor(t
     assert other.read_bytes() == b"content"
 
 
-def test_a_write_after_break_hard_links_leaves_the_other_name_unchanged(tmp_path: Path) -> None:
+def test_an_owned_file_is_changed_without_the_other_name(tmp_path: Path) -> None:
     files, (shared, other) = Files(), linked(tmp_path)
     files.break_hard_links(shared)
     fd = files.open(shared)
@@ -172,7 +172,7 @@ def test_a_rewritten_file_leaves_the_other_name_alone(tmp_path: Path) -> None:
     assert (shared.read_bytes(), other.read_bytes()) == (b"new", b"content")
 
 
-def test_break_hard_links_does_not_copy_a_file_with_one_name(tmp_path: Path) -> None:
+def test_a_file_of_one_name_is_not_copied_to_own_it(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"content")
     inode = path.stat().st_ino

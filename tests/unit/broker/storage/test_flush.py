@@ -44,7 +44,7 @@ def code_of(caught: pytest.ExceptionInfo[Rejected]) -> ErrorCode:
 # --- a disk that refuses ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_disk_full_at_any_byte_refuses_the_batch_and_leaves_no_part_of_it() -> None:
+def test_full_disk_at_any_byte_rejects_the_batch_and_leaves_no_part_of_it() -> None:
     harness, files = memory_harness()
     harness.append(batch(7, 0, 0))
     for room in range(BATCH):
@@ -70,7 +70,7 @@ def written(harness: LogHarness, sequence: int) -> bool:
     return True
 
 
-def test_a_disk_that_fails_at_any_call_never_loses_or_doubles_an_acknowledged_batch() -> None:
+def test_failed_disk_call_never_loses_or_duplicates_an_acknowledged_batch() -> None:
     config = LogConfig(segment_bytes=3 * BATCH, index_interval_bytes=0)
     failures = 0
     for failing_call in range(60):

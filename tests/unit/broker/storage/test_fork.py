@@ -120,7 +120,7 @@ def test_nothing_is_shared_without_links(original: Path, tmp_path: Path) -> None
     assert all(file.stat().st_nlink == 1 for file in (tmp_path / "new").rglob("*") if file.is_file())
 
 
-def test_a_fork_of_a_broker_in_use_is_what_a_crash_leaves(tmp_path: Path) -> None:
+def test_fork_of_a_running_broker_opens_like_a_crashed_directory(tmp_path: Path) -> None:
     running = opened(tmp_path / "original")
     fill(running)
     report = fork(tmp_path / "original", tmp_path / "new")

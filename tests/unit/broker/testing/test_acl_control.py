@@ -13,7 +13,7 @@ from tests.support.access import GUARDED, ann
 from tests.support.running_broker import RunningBroker
 
 
-def test_a_role_is_given_taken_away_and_denied(tmp_path: Path) -> None:
+def test_acl_control_allows_denies_and_removes_permissions(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", GUARDED) as broker, ann(broker) as client:
 
         def sees() -> bool:
@@ -34,12 +34,12 @@ def test_a_role_is_given_taken_away_and_denied(tmp_path: Path) -> None:
         assert caught.value.code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_broker_that_asks_nobody_says_which_setting_is_missing(tmp_path: Path) -> None:
+def test_acl_control_without_an_authorizer_names_the_missing_setting(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, pytest.raises(RuntimeError, match=r"authorizer\.class\.name="):
         broker.acls.allow("User:ann", "READ", topic="orders")
 
 
-def test_a_role_that_would_allow_nothing_is_refused(tmp_path: Path) -> None:
+def test_acl_without_effect_is_rejected(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", GUARDED) as broker:
         with pytest.raises(KeyError, match="there is no operation 'read'; use one of ALL, READ, WRITE"):
             broker.acls.allow("User:ann", "read", topic="orders")

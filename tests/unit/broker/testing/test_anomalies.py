@@ -52,16 +52,16 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_what_is_legal_is_no_anomaly(name: str) -> None:
+def test_legal_history_has_no_anomaly(name: str) -> None:
     assert judge(LEGAL[name]) == []
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_each_anomaly_is_found_and_only_that_one(kind: str) -> None:
+def test_each_anomaly_is_found_alone(kind: str) -> None:
     assert [anomaly.kind for anomaly in judge(WRONG[kind])] == [kind]
 
 
-def test_the_order_of_an_aborted_transaction_is_nobodys() -> None:
+def test_records_of_an_aborted_transaction_have_no_expected_order() -> None:
     def attempt(value: bytes, offset: int, epoch: int) -> Send:
         return send(value, offset, transactional_id="tx", producer_id=7, producer_epoch=epoch)
 
@@ -76,7 +76,7 @@ def test_the_order_of_an_aborted_transaction_is_nobodys() -> None:
     assert [each.kind for each in judge(case(sends=turned, logs=logs))] == ["nonmonotonic-send"]
 
 
-def test_a_bumped_epoch_does_not_excuse_an_idempotent_producer() -> None:
+def test_idempotent_producer_with_a_bumped_epoch_can_still_be_out_of_order() -> None:
     sends = (
         send(b"a", producer_id=7, producer_epoch=0, error=REFUSED),
         send(b"b", 0, producer_id=7, producer_epoch=0),
@@ -86,7 +86,7 @@ def test_a_bumped_epoch_does_not_excuse_an_idempotent_producer() -> None:
     assert [each.kind for each in judge(case(sends=sends, logs=logs))] == ["nonmonotonic-send"]
 
 
-def test_what_is_expected_and_what_is_not_are_both_told() -> None:
+def test_missing_and_unexpected_records_are_both_reported() -> None:
     found = judge(case(logs=(stored(b"a", 0), stored(b"x", 1), stored(b"b", 2, Visibility.ABORTED))), expected=[b"a", b"b"])
     assert [(each.kind, each.says) for each in found] == [
         ("missing", "b was expected and cannot be read; it is stored aborted"),
@@ -94,7 +94,7 @@ def test_what_is_expected_and_what_is_not_are_both_told() -> None:
     ]
 
 
-def test_records_can_be_told_apart_by_key() -> None:
+def test_records_can_be_identified_by_key() -> None:
     twice = (Stored("t", 0, 0, b"k", b"v1", -1, -1, -1, Visibility.PLAIN), Stored("t", 1, 0, b"k", b"v2", -1, -1, -1, Visibility.PLAIN))
     assert [each.kind for each in judge(Observations((), (), twice, by_key))] == ["duplicate"]
     assert judge(Observations((), (), twice, by_value)) == []

@@ -14,7 +14,7 @@ from ottla.protocol.client import Client
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 
 
-def test_work_is_done_on_the_brokers_thread_and_its_result_and_its_error_come_back() -> None:
+def test_call_runs_on_the_brokers_thread_and_returns_its_result_or_error() -> None:
     with InProcessBroker() as broker:
         assert broker.call(lambda _: threading.current_thread().name) == "ottla-broker"
         assert broker.call(lambda running: running) is broker.broker
@@ -22,7 +22,7 @@ def test_work_is_done_on_the_brokers_thread_and_its_result_and_its_error_come_ba
             broker.call(lambda _: 1 // 0)
 
 
-def test_the_end_of_the_loop_cancels_what_runs_on_it_and_ends_the_thread() -> None:
+def test_kill_cancels_tasks_of_the_loop_and_ends_the_thread() -> None:
     with InProcessBroker() as broker:
         begun, ended = threading.Event(), threading.Event()
 
@@ -43,7 +43,7 @@ def test_the_end_of_the_loop_cancels_what_runs_on_it_and_ends_the_thread() -> No
         assert (ended.is_set(), task.cancelled(), thread.is_alive(), broker.running) == (True, True, False, False)
 
 
-def test_a_condition_that_never_holds_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_condition_that_never_holds_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with InProcessBroker() as broker:
         monkeypatch.setattr("ottla.broker.testing.broker_thread.TIMEOUT_S", 0.05)
         with pytest.raises(TimeoutError):
@@ -51,7 +51,7 @@ def test_a_condition_that_never_holds_ends_the_wait(monkeypatch: pytest.MonkeyPa
         monkeypatch.undo()
 
 
-def test_without_a_loop_no_coroutine_is_left_unawaited() -> None:
+def test_call_before_the_start_raises_and_leaves_no_unawaited_coroutine() -> None:
     broker = InProcessBroker()
     assert isinstance(broker, NodeThread)
     with pytest.raises(RuntimeError, match="start it first"):
@@ -59,7 +59,7 @@ def test_without_a_loop_no_coroutine_is_left_unawaited() -> None:
     broker.stop()
 
 
-def test_a_paused_broker_keeps_its_connections_and_answers_when_it_goes_on() -> None:
+def test_paused_broker_keeps_its_connections_and_answers_after_resume() -> None:
     with InProcessBroker() as broker, Client("127.0.0.1", broker.port, timeout_s=0.05) as client:
         broker.pause()
         broker.pause()
@@ -73,14 +73,14 @@ def test_a_paused_broker_keeps_its_connections_and_answers_when_it_goes_on() -> 
 
 
 @pytest.mark.parametrize("end", [InProcessBroker.stop, InProcessBroker.kill])
-def test_what_is_paused_can_be_ended(end: Callable[[InProcessBroker], None]) -> None:
+def test_paused_broker_can_be_stopped_or_killed(end: Callable[[InProcessBroker], None]) -> None:
     with InProcessBroker() as broker:
         broker.pause()
         end(broker)
         assert not broker.running
 
 
-def test_a_kill_of_what_is_paused_lets_nothing_more_of_it_run() -> None:
+def test_killed_paused_broker_runs_nothing_more() -> None:
     with InProcessBroker() as broker:
         ran: list[int] = []
         broker.pause()

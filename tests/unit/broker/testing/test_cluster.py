@@ -29,7 +29,7 @@ def others(cluster: InProcessCluster, *numbers: int) -> list[int]:
     return [number for number in cluster.brokers if number not in numbers]
 
 
-def test_any_broker_tells_a_client_of_all(cluster: InProcessCluster) -> None:
+def test_every_broker_returns_the_whole_clusters_metadata(cluster: InProcessCluster) -> None:
     ports = {broker.port for broker in cluster.brokers.values()}
     assert cluster.bootstrap.split(",") == [broker.bootstrap for broker in cluster.brokers.values()]
     assert cluster.client_properties["bootstrap.servers"] == cluster.bootstrap
@@ -39,7 +39,7 @@ def test_any_broker_tells_a_client_of_all(cluster: InProcessCluster) -> None:
     assert sorted(response.topics[0].partitions[0].replica_nodes) == [1, 2, 3]
 
 
-def test_what_all_acknowledged_outlives_the_leader_and_is_on_it_when_it_is_back(cluster: InProcessCluster) -> None:
+def test_acks_all_record_survives_the_leader_and_is_replicated_to_it_after_its_restart(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     assert produce_to(cluster.brokers[leader], b"a").base_offset == 0
     cluster.kill(leader)
@@ -54,13 +54,13 @@ def test_what_all_acknowledged_outlives_the_leader_and_is_on_it_when_it_is_back(
     assert cluster.brokers[leader].topics.end_offset("t") == 2
 
 
-def test_a_broker_that_dies_is_missed_without_a_clock_that_is_moved(cluster: InProcessCluster) -> None:
+def test_killed_leader_is_replaced_without_advancing_the_clock(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     cluster.kill(leader)
     cluster.wait_until(lambda: cluster.leader_of("t") != leader, "another broker leads")
 
 
-def test_a_broker_that_is_given_up_leads_nothing_and_is_let_in_again_when_it_beats(cluster: InProcessCluster) -> None:
+def test_fenced_broker_leads_nothing_and_rejoins_after_its_next_heartbeat(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     cluster.isolate_from_controller(leader)
     before = cluster.clock.now_ms()
@@ -73,14 +73,14 @@ def test_a_broker_that_is_given_up_leads_nothing_and_is_let_in_again_when_it_bea
     assert (cluster.in_sync_of("t"), cluster.is_cut) == ([1, 2, 3], False)
 
 
-def test_a_restart_keeps_the_port_and_moves_the_leadership_before_it_ends(cluster: InProcessCluster) -> None:
+def test_restart_keeps_the_port_and_moves_leadership_first(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     port = cluster.brokers[leader].port
     cluster.restart(leader)
     assert (cluster.brokers[leader].port, cluster.leader_of("t") in others(cluster, leader)) == (port, True)
 
 
-def test_a_paused_leader_is_replaced_and_refuses_what_it_is_sent_when_it_is_back(cluster: InProcessCluster) -> None:
+def test_paused_leader_is_replaced_and_rejects_requests_after_it_resumes(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     zombie = cluster.brokers[leader]
     cluster.pause(leader)
@@ -94,7 +94,7 @@ def test_a_paused_leader_is_replaced_and_refuses_what_it_is_sent_when_it_is_back
     assert produce_to(zombie, b"x", acks=1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_follower_that_is_cut_off_from_the_others_leaves_the_in_sync_set_and_is_back_when_the_link_is(cluster: InProcessCluster) -> None:
+def test_partitioned_follower_leaves_the_isr_and_rejoins_after_healing(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     follower, _ = others(cluster, leader)
     cluster.partition({follower}, others(cluster, follower))
@@ -106,7 +106,7 @@ def test_a_follower_that_is_cut_off_from_the_others_leaves_the_in_sync_set_and_i
     assert cluster.in_sync_of("t") == [1, 2, 3]
 
 
-def test_a_leader_that_the_controller_does_not_hear_leads_no_longer_and_cannot_acknowledge(cluster: InProcessCluster) -> None:
+def test_leader_isolated_from_the_controller_is_replaced_and_cannot_acknowledge(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     cluster.isolate_from_controller(leader)
     assert cluster.reaching_controller == others(cluster, leader)
@@ -119,7 +119,7 @@ def test_a_leader_that_the_controller_does_not_hear_leads_no_longer_and_cannot_a
     assert cluster.topics.end_offset("t") == 0
 
 
-def test_a_slow_link_delays_what_needs_it(cluster: InProcessCluster) -> None:
+def test_slow_link_delays_replication(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     for other in others(cluster, leader):
         cluster.slow_link(leader, other, 60)
@@ -128,7 +128,7 @@ def test_a_slow_link_delays_what_needs_it(cluster: InProcessCluster) -> None:
     assert cluster.controller.clock.mono_ms() - began >= 60
 
 
-def test_the_controller_can_be_killed_and_brokers_serve_on(cluster: InProcessCluster) -> None:
+def test_brokers_serve_while_the_controller_is_killed(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     cluster.controller.kill()
     assert produce_to(cluster.brokers[leader], b"a").error_code == ErrorCode.NONE
@@ -140,7 +140,7 @@ def test_the_controller_can_be_killed_and_brokers_serve_on(cluster: InProcessClu
     assert cluster.leader_of("t") == leader
 
 
-def test_faults_of_one_broker_are_its_own(cluster: InProcessCluster) -> None:
+def test_fault_rules_apply_to_a_single_broker(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     cluster.brokers[leader].faults.add("error:api=Produce,code=NOT_ENOUGH_REPLICAS,times=1")
     assert produce_to(cluster.brokers[leader], b"a").error_code == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -148,7 +148,7 @@ def test_faults_of_one_broker_are_its_own(cluster: InProcessCluster) -> None:
     assert [len(broker.faults.rules) for number, broker in cluster.brokers.items() if number != leader] == [0, 0]
 
 
-def test_a_broker_whose_disk_is_full_is_dead_and_another_leads(cluster: InProcessCluster) -> None:
+def test_broker_with_a_full_disk_exits_and_another_leads(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     cluster.brokers[leader].faults.add("disk-full:topic=t")
     with pytest.raises(OSError, match=r".*"):
@@ -158,7 +158,7 @@ def test_a_broker_whose_disk_is_full_is_dead_and_another_leads(cluster: InProces
     assert cluster.wait_until_led("t") != leader
 
 
-def test_a_directory_that_is_given_is_stopped_cleanly_and_has_it_all_at_the_next_start(tmp_path: Path) -> None:
+def test_cluster_in_a_given_directory_stops_cleanly_and_keeps_its_data(tmp_path: Path) -> None:
     with InProcessCluster(2, tmp_path / "data", {"min.insync.replicas": 2}) as first:
         first.topics.create("t", replicas=2)
         produce_to(first.brokers[first.leader_of("t")], b"a")
@@ -167,7 +167,7 @@ def test_a_directory_that_is_given_is_stopped_cleanly_and_has_it_all_at_the_next
         assert (second.topics.names(), second.topics.end_offset("t")) == (["t"], 1)
 
 
-def test_a_temporary_directory_goes_and_ports_are_free_again() -> None:
+def test_temporary_directory_is_removed_and_ports_are_released() -> None:
     with InProcessCluster(1) as gone:
         assert gone.data_dir.is_dir()
         port = gone.brokers[1].port
@@ -179,18 +179,18 @@ def test_a_temporary_directory_goes_and_ports_are_free_again() -> None:
     assert (kept.data_dir / "controller" / "meta.properties").exists()
 
 
-def test_a_cluster_that_cannot_start_leaves_nothing(tmp_path: Path) -> None:
+def test_cluster_in_a_single_nodes_directory_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(b"")
     with pytest.raises(StartError, match="is the directory of a single node"), InProcessCluster(1, str(tmp_path)):
         pass
 
 
-def test_a_cluster_has_a_broker_at_least() -> None:
+def test_cluster_needs_at_least_one_broker() -> None:
     with pytest.raises(ValueError, match="at least one broker, not 0"):
         InProcessCluster(0)
 
 
-def test_a_mistake_in_what_is_done_to_whom_is_told_and_changes_nothing() -> None:
+def test_unknown_broker_is_rejected_and_changes_nothing() -> None:
     with InProcessCluster(2) as cluster:
         for wrong in (cluster.kill, cluster.pause, cluster.restart, cluster.fence, cluster.miss, cluster.isolate_from_controller):
             with pytest.raises(KeyError, match="there is no broker 9; the brokers are 1, 2"):
@@ -216,7 +216,7 @@ def test_a_mistake_in_what_is_done_to_whom_is_told_and_changes_nothing() -> None
             cluster.topics.create("other")
 
 
-def test_the_controller_is_named_in_partitions_as_a_broker() -> None:
+def test_controller_can_be_part_of_a_network_partition() -> None:
     with InProcessCluster(2) as cluster:
         cluster.partition({1}, {2, CONTROLLER})
         assert cluster.reaching_controller == [2]
@@ -240,6 +240,6 @@ with InProcessCluster() as cluster:
 """
 
 
-def test_a_cluster_that_serves_imports_nothing_more_beside_the_test_that_it_serves() -> None:
+def test_serving_a_cluster_imports_no_further_modules_into_the_tests_process() -> None:
     done = subprocess.run([sys.executable, "-c", WHAT_SERVING_IMPORTS], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == ""

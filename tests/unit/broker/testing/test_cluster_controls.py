@@ -17,14 +17,14 @@ def cluster() -> Iterator[InProcessCluster]:
         yield running
 
 
-def test_a_topic_has_the_replicas_and_configs_that_it_is_made_with_and_is_known_everywhere(cluster: InProcessCluster) -> None:
+def test_created_topic_has_its_replicas_and_configs_and_is_known_to_every_broker(cluster: InProcessCluster) -> None:
     assert cluster.topics.create("two", 3, {"min.insync.replicas": "2"}, replicas=2) == "two"
     assert [len(each.replicas) for each in cluster.partitions_of("two").values()] == [2, 2, 2]
     assert "two" in cluster.topics.names()
     assert all(broker.call(lambda node: node.services.topics.topic("two") is not None) for broker in cluster.brokers.values())
 
 
-def test_a_topics_settings_are_changed_or_refused(cluster: InProcessCluster) -> None:
+def test_topic_configs_are_changed_or_rejected(cluster: InProcessCluster) -> None:
     cluster.topics.create("set")
     cluster.topics.configure("set", {"max.message.bytes": "10"})
     leader = cluster.brokers[cluster.leader_of("set")]
@@ -33,7 +33,7 @@ def test_a_topics_settings_are_changed_or_refused(cluster: InProcessCluster) -> 
         cluster.topics.configure("set", {"max.message.bytes": "none"})
 
 
-def test_what_the_controller_refuses_is_raised(cluster: InProcessCluster) -> None:
+def test_controllers_rejection_is_raised(cluster: InProcessCluster) -> None:
     cluster.topics.create("once")
     with pytest.raises(Rejected) as refused:
         cluster.topics.create("once")
@@ -42,7 +42,7 @@ def test_what_the_controller_refuses_is_raised(cluster: InProcessCluster) -> Non
         cluster.brokers[1].topics.create("mine")
 
 
-def test_a_leader_is_moved_to_whom_is_in_sync_and_to_nobody_else(cluster: InProcessCluster) -> None:
+def test_leader_is_moved_only_to_an_in_sync_replica(cluster: InProcessCluster) -> None:
     cluster.topics.create("moved", 2)
     for number in (3, 1, 1, 2):
         cluster.move_leader("moved", 1, number)
@@ -55,7 +55,7 @@ def test_a_leader_is_moved_to_whom_is_in_sync_and_to_nobody_else(cluster: InProc
     assert refused.value.code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
-def test_an_hour_later_those_who_serve_still_do_and_all_clocks_agree(cluster: InProcessCluster) -> None:
+def test_advancing_the_clock_an_hour_keeps_leaders_and_synchronises_all_clocks(cluster: InProcessCluster) -> None:
     cluster.topics.create("clock")
     leader, epoch = cluster.leader_of("clock"), cluster.registration("clock", 0).leader_epoch
     before = cluster.clock.now_ms()

@@ -77,7 +77,7 @@ def began(cluster: InProcessCluster, client: Client) -> Holder:
     return Holder(client, "tx", found.producer_id, found.producer_epoch)
 
 
-def test_every_broker_answers_as_at_the_mark(cluster: InProcessCluster) -> None:
+def test_every_broker_answers_as_at_the_mark_after_a_rewind(cluster: InProcessCluster) -> None:
     write(cluster, b"before-")
     with coordinator(cluster, "g", 0) as client:
         find_coordinator(client)
@@ -115,7 +115,7 @@ def test_a_broker_that_restarts_after_a_rewind_is_a_new_incarnation(cluster: InP
     assert cluster.leader_of("t") != leader
 
 
-def test_a_mark_needs_all_nodes_and_a_rewind_a_mark_of_this_cluster(cluster: InProcessCluster) -> None:
+def test_mark_needs_all_nodes_and_rewind_needs_a_mark_of_this_cluster(cluster: InProcessCluster) -> None:
     mark = cluster.mark()
     cluster.isolate_from_controller(2)
     with pytest.raises(RuntimeError, match="a mark needs all nodes: broker 2 does not run, is paused, or is cut off"):

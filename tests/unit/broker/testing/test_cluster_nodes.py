@@ -13,7 +13,7 @@ def cluster() -> Iterator[InProcessCluster]:
         yield running
 
 
-def test_what_never_holds_is_told(cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_a_condition_that_never_holds_names_the_condition(cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.testing.broker_thread.TIMEOUT_S", 0.05)
     with pytest.raises(TimeoutError, match="waiting until it rains"):
         cluster.wait_until(lambda: False, "it rains")

@@ -24,7 +24,7 @@ def lose_the_leader(cluster: InProcessCluster) -> int:
     return cluster.wait_until_led("t")
 
 
-def test_a_retry_to_the_next_leader_is_exactly_once_with_a_producer_id_and_twice_without(cluster: InProcessCluster) -> None:
+def test_retry_at_the_next_leader_is_exactly_once_only_with_a_producer_id(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     produce_to(cluster.brokers[leader], b"once", producer_id=1_000)
     produce_to(cluster.brokers[leader], b"twice")
@@ -39,7 +39,7 @@ def test_a_retry_to_the_next_leader_is_exactly_once_with_a_producer_id_and_twice
     assert [anomaly.kind for anomaly in found.value.anomalies] == ["duplicate"]
 
 
-def test_what_only_the_leader_acknowledged_is_lost_with_it(cluster: InProcessCluster) -> None:
+def test_record_acknowledged_only_by_the_killed_leader_is_reported_lost(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     for follower in set(cluster.brokers) - {leader}:
         cluster.partition({follower}, {leader})
@@ -51,7 +51,7 @@ def test_what_only_the_leader_acknowledged_is_lost_with_it(cluster: InProcessClu
         cluster.assert_exactly_once(["t"], by="value")
 
 
-def test_a_replica_that_differs_in_what_is_committed_is_found(cluster: InProcessCluster) -> None:
+def test_replica_that_differs_in_committed_records_is_reported(cluster: InProcessCluster) -> None:
     pytest.importorskip("duckdb")
     leader = cluster.leader_of("t")
     produce_to(cluster.brokers[leader], b"aaaa")
@@ -68,6 +68,6 @@ def test_a_replica_that_differs_in_what_is_committed_is_found(cluster: InProcess
         cluster.assert_exactly_once()
 
 
-def test_without_a_record_there_is_no_verdict() -> None:
+def test_verdict_without_recording_raises() -> None:
     with InProcessCluster(1) as cluster, pytest.raises(RuntimeError, match=r"record\(\)"):
         cluster.assert_exactly_once()

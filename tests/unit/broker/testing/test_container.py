@@ -33,16 +33,16 @@ class Target:
         return None
 
 
-def test_it_is_ready_when_kafkas_protocol_is_answered(tmp_path: Path) -> None:
+def test_container_is_ready_when_it_answers_kafkas_protocol(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running:
         KafkaWaitStrategy(9092).wait_until_ready(Target(running.port))
 
 
-def test_a_container_that_ended_is_told_at_once_with_its_log() -> None:
+def test_ended_container_is_reported_at_once_with_its_log() -> None:
     with pytest.raises(RuntimeError, match="what it logged"):
         KafkaWaitStrategy(9092).wait_until_ready(Target(1, "exited"))
 
 
-def test_nobody_there_is_a_timeout_with_the_log() -> None:
+def test_unreachable_container_times_out_with_its_log() -> None:
     with pytest.raises(TimeoutError, match="what it logged"):
         KafkaWaitStrategy(9092).with_startup_timeout(0).wait_until_ready(Target(1))

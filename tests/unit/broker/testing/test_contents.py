@@ -15,7 +15,7 @@ from tests.support.transactions import Transactional
 ENDED = {TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT}
 
 
-def test_each_record_has_its_offset_writer_and_outcome(tmp_path: Path) -> None:
+def test_stored_record_has_its_offset_producer_and_outcome(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, broker.client() as client:
         create(client, "t")
         produce(client, "t", b"plain")
@@ -38,7 +38,7 @@ def test_each_record_has_its_offset_writer_and_outcome(tmp_path: Path) -> None:
     assert found[1].where == "t-0@1"
 
 
-def test_a_record_is_kept_if_it_is_still_there_and_its_commit_too() -> None:
+def test_record_is_kept_only_if_it_and_its_commit_are_still_stored() -> None:
     record = Stored("t", 0, 5, b"key", b"value", 1, 0, 7, Visibility.COMMITTED)
     assert record.is_kept_by(replace(record))
     assert not record.is_kept_by(None), "the log ends before it"
@@ -47,7 +47,7 @@ def test_a_record_is_kept_if_it_is_still_there_and_its_commit_too() -> None:
     assert replace(record, outcome=Visibility.OPEN).is_kept_by(record), "it was committed later"
 
 
-def test_only_the_topics_that_are_asked_for_are_read() -> None:
+def test_only_requested_topics_are_read() -> None:
     with InProcessBroker() as broker, Client("127.0.0.1", broker.port) as client:
         for name in ("a", "b"):
             create(client, name)

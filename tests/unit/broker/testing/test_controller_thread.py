@@ -6,7 +6,7 @@ from ottla.broker.testing.cluster import InProcessCluster
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_a_restart_keeps_port_and_metadata(kill: bool) -> None:
+def test_restarted_controller_keeps_port_and_metadata(kill: bool) -> None:
     with InProcessCluster(1) as cluster:
         cluster.topics.create("t")
         port, image = cluster.controller.port, cluster.controller.image
@@ -15,7 +15,7 @@ def test_a_restart_keeps_port_and_metadata(kill: bool) -> None:
         assert cluster.controller.start() is cluster.controller
 
 
-def test_while_it_is_paused_nothing_is_decided_and_it_can_be_killed() -> None:
+def test_paused_controller_decides_nothing_and_can_be_killed() -> None:
     with InProcessCluster(1) as cluster:
         cluster.controller.pause()
         with pytest.raises(RuntimeError, match="the controller is paused"):

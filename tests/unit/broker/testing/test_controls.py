@@ -17,7 +17,7 @@ from tests.support.topic_calls import produce
 from tests.support.txn_calls import init
 
 
-def test_a_topic_that_is_there_is_refused() -> None:
+def test_existing_topic_is_rejected() -> None:
     with InProcessBroker() as broker:
         broker.topics.create("t", configs={"cleanup.policy": "compact"})
         with pytest.raises(Rejected) as refused:
@@ -25,7 +25,7 @@ def test_a_topic_that_is_there_is_refused() -> None:
         assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_rules_can_be_loaded_before_the_start_and_as_fields() -> None:
+def test_fault_rules_can_be_added_before_the_start_and_as_fields() -> None:
     broker = InProcessBroker()
     broker.faults.add("refuse-connection", times=1)
     with broker:
@@ -38,7 +38,7 @@ def test_rules_can_be_loaded_before_the_start_and_as_fields() -> None:
         assert broker.faults.rules == []
 
 
-def test_a_wait_in_vain_says_for_what_and_what_the_rules_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timed_out_wait_names_its_condition_and_the_rules_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     with InProcessBroker(faults=["hold-response:api=Produce,name=h"]) as broker:
         monkeypatch.setattr("ottla.broker.testing.broker_thread.TIMEOUT_S", 0.05)  # its start may take longer
         with pytest.raises(TimeoutError, match=r"waiting for 2 held; the rules: hold-response:api=PRODUCE,name=h: 0 of 0 hit"):
@@ -48,7 +48,7 @@ def test_a_wait_in_vain_says_for_what_and_what_the_rules_saw(monkeypatch: pytest
         monkeypatch.undo()
 
 
-def test_a_topics_settings_may_be_numbers_and_no_unknown_rule_is_let_go() -> None:
+def test_topic_configs_can_be_numbers_and_releasing_an_unknown_rule_raises() -> None:
     with InProcessBroker() as broker:
         broker.topics.create("t", configs={"retention.ms": 1000})
         assert broker.call(lambda running: running.services.partitions.get("t", 0).log.config.retention_ms) == 1000
@@ -56,7 +56,7 @@ def test_a_topics_settings_may_be_numbers_and_no_unknown_rule_is_let_go() -> Non
             broker.faults.release("hold-1")
 
 
-def test_a_clock_put_forward_times_a_transaction_out_at_once() -> None:
+def test_advancing_the_clock_times_a_transaction_out_at_once() -> None:
     with InProcessBroker() as broker, Client("127.0.0.1", broker.port) as client:
         broker.topics.create("t")
         holder = init(client, timeout_ms=60_000)
@@ -69,7 +69,7 @@ def test_a_clock_put_forward_times_a_transaction_out_at_once() -> None:
         assert refused.error_code == ErrorCode.PRODUCER_FENCED
 
 
-def test_a_clock_put_forward_forgets_silent_producers() -> None:
+def test_advancing_the_clock_expires_idle_producers() -> None:
     with InProcessBroker(settings={"producer.id.expiration.ms": "3600000"}) as broker, Client("127.0.0.1", broker.port) as client:
         broker.topics.create("t")
         produce(client, "t", b"x", producer_id=7, base_sequence=0)
@@ -82,7 +82,7 @@ def test_a_clock_put_forward_forgets_silent_producers() -> None:
         assert not known()
 
 
-def test_a_clock_put_forward_deletes_old_segments() -> None:
+def test_advancing_the_clock_deletes_expired_segments() -> None:
     with InProcessBroker() as broker:
         broker.topics.create("t", configs={"retention.ms": "3600000", "segment.ms": "60000", "message.timestamp.type": "LogAppendTime"})
         with Client("127.0.0.1", broker.port) as client:
@@ -94,7 +94,7 @@ def test_a_clock_put_forward_deletes_old_segments() -> None:
         assert broker.call(lambda running: running.services.partitions.get("t", 0).log.log_start_offset) == 1
 
 
-def test_the_brokers_time_is_the_tests_to_ask() -> None:
+def test_brokers_time_is_readable_and_only_a_movable_clock_can_be_advanced() -> None:
     with InProcessBroker() as broker:
         broker.clock.advance(3600)
         assert broker.clock.now_ms() >= time_ns() // 1_000_000 + 3_599_000

@@ -10,7 +10,7 @@ def did(broker: InProcessBroker, before: Counters) -> Counters:
     return broker.counters() - before
 
 
-def test_what_was_done_in_between_is_told(ottla_broker: InProcessBroker) -> None:
+def test_counters_report_requests_records_and_bytes_between_two_readings(ottla_broker: InProcessBroker) -> None:
     host, port = ottla_broker.bootstrap.split(":")
     with Client(host, int(port)) as client:
         create(client, "t")
@@ -29,7 +29,7 @@ def test_what_was_done_in_between_is_told(ottla_broker: InProcessBroker) -> None
         assert did(ottla_broker, before).connections == 1
 
 
-def test_a_topic_that_is_made_again_counts_from_nothing(ottla_broker: InProcessBroker) -> None:
+def test_recreated_topics_counters_start_at_0(ottla_broker: InProcessBroker) -> None:
     host, port = ottla_broker.bootstrap.split(":")
     with Client(host, int(port)) as client:
         create(client, "t")
@@ -41,7 +41,7 @@ def test_a_topic_that_is_made_again_counts_from_nothing(ottla_broker: InProcessB
     assert did(ottla_broker, before).messages_in == {"t": 1}
 
 
-def test_a_broker_that_is_started_again_counts_anew(ottla_broker: InProcessBroker) -> None:
+def test_restarted_brokers_counters_start_at_0(ottla_broker: InProcessBroker) -> None:
     ottla_broker.topics.create("t")
     host, port = ottla_broker.bootstrap.split(":")
     with Client(host, int(port)) as client:

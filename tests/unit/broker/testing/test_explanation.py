@@ -33,7 +33,7 @@ def test_anomalies_of_each_kind_are_counted() -> None:
     assert explain([duplicate, missing, duplicate]).splitlines()[0] == "not exactly once: 2 duplicates, 1 missing"
 
 
-def test_an_acknowledgement_that_is_held_back_is_not_told_as_seen() -> None:
+def test_held_acknowledgement_is_not_explained_as_received() -> None:
     sends = (send(b"a", 0, seen=False, late=True), send(b"a", 1))
     (anomaly,) = judge(Observations(sends, (), (stored(b"a", 0), stored(b"a", 1)), by_value))
     assert "appended at 0, and the acknowledgement was held back\n" in explain([anomaly])
@@ -52,16 +52,16 @@ def test_an_explanation_names_the_reason_of_a_duplicate(writers: tuple[tuple[int
     assert reason in explain(judge(Observations((), (), logs, by_value)))
 
 
-def test_a_long_list_is_cut_and_counted() -> None:
+def test_long_list_of_anomalies_is_cut_with_the_number_of_others() -> None:
     logs = tuple(stored(b"%d" % number, offset) for number in range(12) for offset in (number, number + 100))
     assert "… and 2 more" in explain(judge(Observations((), (), logs, by_value)))
 
 
-def test_a_record_that_was_tried_for_ever_is_told_in_part() -> None:
+def test_only_some_attempts_of_a_record_are_explained() -> None:
     assert "… and 2 more attempts" in explain(duplicates(10))
 
 
-def test_what_became_of_each_attempt_is_said() -> None:
+def test_outcome_of_each_attempt_is_explained() -> None:
     attempts = (
         send(b"a", error=ErrorCode.NOT_LEADER_OR_FOLLOWER, faults=("moved",)),
         send(b"a", acks=0),
@@ -72,7 +72,7 @@ def test_what_became_of_each_attempt_is_said() -> None:
         assert said in text
 
 
-def test_records_that_were_sent_together_are_told_once() -> None:
+def test_records_of_one_request_are_explained_together() -> None:
     together = [replace(send(b"a", offset), records=((None, b"a"), (None, b"b"), (None, b"c"))) for offset in (0, 3)]
     logs = [stored(value, offset + delta) for offset in (0, 3) for delta, value in enumerate((b"a", b"b", b"c"))]
     alone = [stored(b"x", 6), stored(b"x", 7), stored(b"y", 8), stored(b"y", 9)]

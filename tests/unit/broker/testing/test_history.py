@@ -16,7 +16,7 @@ from tests.support.topic_calls import create, produce
 from tests.support.transactions import fetch
 
 
-def test_sends_and_reads_are_kept_with_what_was_answered() -> None:
+def test_history_has_sends_and_reads_with_their_responses() -> None:
     with InProcessBroker() as broker, Client("127.0.0.1", broker.port, client_id="app") as client:
         produced = create(client, "t")
         produce(client, "t", b"before")
@@ -40,7 +40,7 @@ def test_sends_and_reads_are_kept_with_what_was_answered() -> None:
     assert [offset for _, records in read.batches for offset, _ in records] == [1, 2, 3]
 
 
-def test_a_history_that_is_full_says_that_it_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_history_is_marked_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "BYTES_MAX", 100)
     with InProcessBroker().record() as broker, Client("127.0.0.1", broker.port) as client:
         create(client, "t")
@@ -52,7 +52,7 @@ def test_a_history_that_is_full_says_that_it_is_not_complete(monkeypatch: pytest
             broker.assert_exactly_once()
 
 
-def test_what_a_compressed_batch_holds_is_counted_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_batch_counts_with_its_decompressed_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "BYTES_MAX", 10_000)
     with InProcessBroker().record() as broker, Client("127.0.0.1", broker.port) as client:
         create(client, "t")
@@ -63,7 +63,7 @@ def test_what_a_compressed_batch_holds_is_counted_opened(monkeypatch: pytest.Mon
         assert broker.history.sends == []
 
 
-def test_what_cannot_be_read_is_no_send() -> None:
+def test_unreadable_batch_is_not_recorded_as_a_send() -> None:
     with InProcessBroker().record() as broker, Client("127.0.0.1", broker.port) as client:
         create(client, "t")
         batch = bytearray(build_batch([SimpleRecord(None, b"x", time_ns() // 1_000_000)]))

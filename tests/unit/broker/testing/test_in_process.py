@@ -18,7 +18,7 @@ from ottla.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.topic_calls import produce
 
 
-def test_several_brokers_run_at_once_each_with_its_own_port_and_data() -> None:
+def test_several_brokers_run_in_one_process_with_separate_ports_and_data() -> None:
     with InProcessBroker() as one, InProcessBroker() as other:
         assert one.port != other.port
         one.topics.create("mine", 3)
@@ -28,7 +28,7 @@ def test_several_brokers_run_at_once_each_with_its_own_port_and_data() -> None:
             assert (topic.name, len(topic.partitions)) == ("mine", 3)
 
 
-def test_a_temporary_directory_goes_with_its_broker_unless_it_is_kept() -> None:
+def test_temporary_directory_is_removed_at_the_end_unless_kept() -> None:
     with InProcessBroker() as gone:
         assert gone.data_dir.is_dir()
     assert not gone.data_dir.exists()
@@ -38,7 +38,7 @@ def test_a_temporary_directory_goes_with_its_broker_unless_it_is_kept() -> None:
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_a_restart_keeps_port_and_data(tmp_path: Path, kill: bool) -> None:
+def test_restarted_broker_keeps_port_and_data(tmp_path: Path, kill: bool) -> None:
     with InProcessBroker(tmp_path / "data") as broker:
         broker.topics.create("t")
         with Client("127.0.0.1", broker.port) as client:
@@ -48,7 +48,7 @@ def test_a_restart_keeps_port_and_data(tmp_path: Path, kill: bool) -> None:
         assert (broker.port, broker.topics.end_offset("t")) == (port, 1)
 
 
-def test_a_temporary_directory_goes_also_after_a_kill() -> None:
+def test_temporary_directory_is_removed_after_a_kill() -> None:
     with InProcessBroker() as broker:
         broker.kill()
         assert broker.data_dir.is_dir()
@@ -72,7 +72,7 @@ def test_a_second_start_or_stop_changes_nothing() -> None:
         broker.stop()
 
 
-def test_nothing_in_a_temporary_directory_is_synced_and_what_is_in_a_given_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_synced_in_a_given_directory_but_not_in_a_temporary_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     with InProcessBroker() as broker:
@@ -84,13 +84,13 @@ def test_nothing_in_a_temporary_directory_is_synced_and_what_is_in_a_given_one_i
     assert synced != []
 
 
-def test_a_directory_may_be_text_and_a_fault_stand_alone(tmp_path: Path) -> None:
+def test_data_directory_can_be_a_string_and_faults_a_single_rule(tmp_path: Path) -> None:
     with InProcessBroker(str(tmp_path / "data"), faults="drop-ack:api=Produce", tls=True) as broker:
         assert broker.keep() == tmp_path / "data"
         assert [rule.name for rule in broker.faults.rules] == ["drop-ack-1"]
 
 
-def test_a_user_whom_nobody_knows_is_told_also_where_nobody_logs_in() -> None:
+def test_client_properties_of_an_unknown_user_raise_even_without_security() -> None:
     with InProcessBroker() as broker, pytest.raises(ValueError, match="unknown user 'ann'; known users: none"):
         broker.client_properties("java", "ann")
 
@@ -104,7 +104,7 @@ def test_a_broker_that_was_never_started_has_no_address(tmp_path: Path) -> None:
     assert broker.bootstrap == f"127.0.0.1:{broker.port}"
 
 
-def test_settings_may_be_numbers() -> None:
+def test_settings_can_be_numbers_and_booleans() -> None:
     with InProcessBroker(settings={"num.partitions": 3, "auto.create.topics.enable": False}) as broker:
         assert broker.call(lambda running: (running.settings.num_partitions, running.settings.auto_create_topics_enable)) == (3, False)
 
@@ -118,7 +118,7 @@ def test_settings_may_be_numbers() -> None:
         InProcessBroker.kill,
     ],
 )
-def test_what_needs_a_running_broker_says_so(tmp_path: Path, asks: Callable[[InProcessBroker], object]) -> None:
+def test_control_that_needs_a_running_broker_says_so(tmp_path: Path, asks: Callable[[InProcessBroker], object]) -> None:
     broker = InProcessBroker(tmp_path / "data")
     for _ in range(2):
         with pytest.raises(RuntimeError, match="the broker is not running: start it first"):
@@ -127,7 +127,7 @@ def test_what_needs_a_running_broker_says_so(tmp_path: Path, asks: Callable[[InP
 
 
 @pytest.mark.parametrize("ends", [InProcessBroker.stop, InProcessBroker.kill, InProcessBroker.restart])
-def test_what_ends_a_broker_after_a_scripted_crash_leaves_the_directory_as_the_crash_did(
+def test_broker_stopped_after_a_scripted_crash_leaves_the_crashed_directory_unchanged(
     tmp_path: Path, ends: Callable[[InProcessBroker], None]
 ) -> None:
     broker = InProcessBroker(tmp_path / "data").start()
@@ -141,7 +141,7 @@ def test_what_ends_a_broker_after_a_scripted_crash_leaves_the_directory_as_the_c
         assert (broker.data_dir / ".kafka_cleanshutdown").exists()
 
 
-def test_a_temporary_directory_outlives_a_restart() -> None:
+def test_temporary_directory_survives_a_restart() -> None:
     with InProcessBroker() as broker:
         broker.topics.create("t")
         broker.restart()
@@ -182,6 +182,6 @@ with InProcessBroker() as broker:
 """
 
 
-def test_a_broker_that_serves_imports_nothing_more_beside_the_test_that_it_serves() -> None:
+def test_serving_a_broker_imports_no_further_modules_into_the_tests_process() -> None:
     done = subprocess.run([sys.executable, "-c", WHAT_SERVING_IMPORTS], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == ""

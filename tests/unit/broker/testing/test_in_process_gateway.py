@@ -23,7 +23,7 @@ def test_a_gateway_serves_between_its_start_and_its_stop(tmp_path: Path) -> None
             Client(HOST, port)
 
 
-def test_a_gateway_that_no_client_used_cannot_hold(tmp_path: Path) -> None:
+def test_verdict_of_an_unused_gateway_raises(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway:
         gateway.record()
         with pytest.raises(RuntimeError, match="no client wrote or read records through the gateway"):

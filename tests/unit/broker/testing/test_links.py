@@ -43,7 +43,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_blocked_way_holds_back_what_is_sent_and_the_other_way_is_open(pair: Pair) -> None:
+async def test_blocked_direction_holds_sent_data_and_the_other_direction_is_open(pair: Pair) -> None:
     pair.links.block([(1, 2)])
     pair.here.transport.write(b"a")
     pair.here.transport.writelines([b"b", b"c"])
@@ -54,7 +54,7 @@ async def test_a_blocked_way_holds_back_what_is_sent_and_the_other_way_is_open(p
     assert await pair.there.until_came(4) == b"?abc"
 
 
-async def test_what_comes_on_a_blocked_way_is_held_back_and_so_is_the_end_of_the_connection(pair: Pair) -> None:
+async def test_blocked_direction_holds_received_data_and_the_close(pair: Pair) -> None:
     pair.links.block([(2, 1)])
     pair.there.transport.write(b"last")
     pair.there.transport.close()
@@ -66,7 +66,7 @@ async def test_what_comes_on_a_blocked_way_is_held_back_and_so_is_the_end_of_the
 
 
 @pytest.mark.parametrize("way", [(1, 2), (2, 1)])
-async def test_who_dials_over_a_blocked_link_waits_and_is_through_when_it_is_open(pair: Pair, way: tuple[int, int]) -> None:
+async def test_connect_over_a_blocked_link_waits_until_it_is_healed(pair: Pair, way: tuple[int, int]) -> None:
     pair.links.block([way])
     late = End()
     dialling = asyncio.ensure_future(pair.one.connect(HOST, pair.port, lambda: late))
@@ -77,7 +77,7 @@ async def test_who_dials_over_a_blocked_link_waits_and_is_through_when_it_is_ope
     await late.until_closed()
 
 
-async def test_who_gives_up_leaves_nothing_under_way(pair: Pair) -> None:
+async def test_cancelled_or_aborted_connection_leaves_nothing_in_flight(pair: Pair) -> None:
     pair.links.block([(1, 2)])
     lanes = dict(pair.one.lanes)
     dialling = asyncio.ensure_future(pair.one.connect(HOST, pair.port, End))
@@ -94,7 +94,7 @@ async def test_who_gives_up_leaves_nothing_under_way(pair: Pair) -> None:
     assert pair.there.came == b"?"
 
 
-async def test_a_slow_way_takes_its_time_in_order_and_the_other_none(pair: Pair) -> None:
+async def test_slow_direction_delays_data_in_order(pair: Pair) -> None:
     loop = asyncio.get_running_loop()
     pair.links.slow([(1, 2)], 30)
     began = loop.time()
@@ -105,7 +105,7 @@ async def test_a_slow_way_takes_its_time_in_order_and_the_other_none(pair: Pair)
     pair.links.heal()
 
 
-async def test_a_close_comes_after_what_was_written(pair: Pair) -> None:
+async def test_close_follows_the_data_written_before_it(pair: Pair) -> None:
     pair.links.block([(1, 2)])
     pair.here.transport.write(b"bye")
     pair.here.transport.close()
@@ -116,12 +116,12 @@ async def test_a_close_comes_after_what_was_written(pair: Pair) -> None:
     await pair.here.until_closed()
 
 
-def test_both_ways_between_two_groups_and_none_within() -> None:
+def test_links_between_two_groups_include_both_directions_and_none_within_a_group() -> None:
     assert sorted(Links().between({1}, {2, 3})) == [(1, 2), (1, 3), (2, 1), (3, 1)]
     assert Links().between({1}, {1}) == []
 
 
-async def test_a_port_of_nobody_is_reached_as_it_is() -> None:
+async def test_port_of_no_node_is_connected_to_directly() -> None:
     links = Links()
     links.block([(1, 2)])
     network = links.network(1)

@@ -60,7 +60,7 @@ def test_fixtures_give_a_broker_a_topic_faults_and_a_clock(suite: pytest.Pyteste
     result.assert_outcomes(passed=1)
 
 
-def test_a_failed_test_keeps_its_data_and_says_where(suite: pytest.Pytester) -> None:
+def test_failed_test_keeps_its_data_directory_and_prints_it(suite: pytest.Pytester) -> None:
     result = run(
         suite,
         """
@@ -82,7 +82,7 @@ def test_a_failed_test_keeps_its_data_and_says_where(suite: pytest.Pytester) -> 
     assert "ottla0" in kept[0]
 
 
-def test_a_directory_of_somebody_elses_stays_and_a_marker_without_names_is_refused(suite: pytest.Pytester) -> None:
+def test_given_data_directory_is_kept_and_invalid_marker_arguments_are_rejected(suite: pytest.Pytester) -> None:
     result = run(
         suite,
         """
@@ -106,7 +106,7 @@ def test_a_directory_of_somebody_elses_stays_and_a_marker_without_names_is_refus
     assert (suite.path / "mine" / "meta.properties").exists()
 
 
-def test_several_brokers_live_side_by_side_and_one_for_the_session(suite: pytest.Pytester) -> None:
+def test_several_brokers_and_a_session_broker_run_side_by_side(suite: pytest.Pytester) -> None:
     result = run(
         suite,
         """
@@ -126,7 +126,7 @@ def test_several_brokers_live_side_by_side_and_one_for_the_session(suite: pytest
     result.assert_outcomes(passed=2)
 
 
-def test_a_seeded_broker_is_seeded_once_and_each_test_finds_it_so(suite: pytest.Pytester) -> None:
+def test_seeded_broker_is_seeded_once_and_every_test_finds_the_seeded_state(suite: pytest.Pytester) -> None:
     result = run(
         suite,
         """
@@ -158,13 +158,13 @@ def test_a_seeded_broker_is_seeded_once_and_each_test_finds_it_so(suite: pytest.
     result.assert_outcomes(passed=3)
 
 
-def test_a_seeded_broker_without_a_seed_says_what_to_define(suite: pytest.Pytester) -> None:
+def test_seeded_broker_without_a_seed_names_the_missing_fixture(suite: pytest.Pytester) -> None:
     result = run(suite, "def test_orders(ottla_seeded_broker): pass")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*ottla_seeded_broker needs a session fixture ottla_seed*"])
 
 
-def test_it_works_with_coroutines_of_pytest_asyncio(suite: pytest.Pytester) -> None:
+def test_fixtures_work_in_coroutines_of_pytest_asyncio(suite: pytest.Pytester) -> None:
     result = run(
         suite,
         """
@@ -181,7 +181,7 @@ def test_it_works_with_coroutines_of_pytest_asyncio(suite: pytest.Pytester) -> N
     result.assert_outcomes(passed=1)
 
 
-def test_it_works_with_coroutines_of_anyio(suite: pytest.Pytester) -> None:
+def test_fixtures_work_in_coroutines_of_anyio(suite: pytest.Pytester) -> None:
     result = run(
         suite,
         """
@@ -215,7 +215,7 @@ def test_the_plugin_does_not_import_the_broker_into_every_test_run(suite: pytest
     result.assert_outcomes(passed=1)
 
 
-def test_a_cluster_is_a_fixture_that_survives_its_leader_and_its_data_is_kept_where_the_test_fails(suite: pytest.Pytester) -> None:
+def test_cluster_fixture_survives_its_leader_and_keeps_its_data_if_the_test_fails(suite: pytest.Pytester) -> None:
     result = run(
         suite,
         """
@@ -242,7 +242,7 @@ def test_a_cluster_is_a_fixture_that_survives_its_leader_and_its_data_is_kept_wh
     assert len([line for line in result.outlines if "the cluster's data is kept in" in line]) == 1
 
 
-def test_the_first_test_of_the_docs_passes_and_without_idempotence_it_says_what_they_say(suite: pytest.Pytester) -> None:
+def test_documented_first_test_passes_and_fails_as_documented_without_idempotence(suite: pytest.Pytester) -> None:
     page = PAGE.read_text()
     example, *_ = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     suite.makepyfile(test_with=example, test_without=example.replace("enable_idempotence=True", "enable_idempotence=False"))
@@ -253,9 +253,7 @@ def test_the_first_test_of_the_docs_passes_and_without_idempotence_it_says_what_
     result.stdout.fnmatch_lines([f"*{line}" for line in lines])
 
 
-def test_the_clock_expires_the_lock_of_a_stuck_worker_as_the_docs_of_queues_say(
-    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documented_queue_example_expires_a_stuck_workers_lock(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(DOCS.parent))  # for tests.support
     (example,) = re.findall(r"^```python\n(def test_.*?)^```", QUEUES.read_text(), re.DOTALL | re.MULTILINE)
     suite.makepyfile(
@@ -284,7 +282,7 @@ def worker(bootstrap):
     suite.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
-def test_a_gateway_before_any_cluster_judges_over_the_wire(suite: pytest.Pytester) -> None:
+def test_gateway_fixture_judges_over_the_wire(suite: pytest.Pytester) -> None:
     result = run(
         suite,
         """
@@ -310,7 +308,7 @@ def test_a_gateway_before_any_cluster_judges_over_the_wire(suite: pytest.Pyteste
     result.assert_outcomes(passed=1)
 
 
-def test_a_gateway_without_a_cluster_says_how_to_name_one(suite: pytest.Pytester) -> None:
+def test_gateway_fixture_without_a_cluster_names_the_missing_fixture(suite: pytest.Pytester) -> None:
     result = run(suite, "def test_it(ottla_gateway): pass")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*ottla_gateway needs a cluster*"])

@@ -63,7 +63,7 @@ def test_a_retry_with_a_producer_id_is_exactly_once(broker: InProcessBroker) -> 
     broker.assert_exactly_once(expected=[b"order-1"])
 
 
-def test_a_retry_without_one_is_explained(broker: InProcessBroker) -> None:
+def test_retry_without_a_producer_id_is_reported_and_explained(broker: InProcessBroker) -> None:
     lose_the_ack(broker, b"order-1", producer_id=-1)
     with pytest.raises(NotExactlyOnce) as wrong:
         broker.assert_exactly_once()
@@ -78,7 +78,7 @@ def test_a_missing_expected_record_is_reported(broker: InProcessBroker, client: 
         broker.assert_exactly_once(expected=[b"order-1", b"order-2"])
 
 
-def test_aborted_records_are_not_there(broker: InProcessBroker, client: Client) -> None:
+def test_aborted_records_do_not_count(broker: InProcessBroker, client: Client) -> None:
     holder = init(client)
     transaction(client, holder, b"order-1", 0, commit=False)
     broker.call_until(lambda running: running.services.txns.get("tx").state.name == "COMPLETE_ABORT")
@@ -90,7 +90,7 @@ def test_aborted_records_are_not_there(broker: InProcessBroker, client: Client) 
     broker.assert_exactly_once(expected=[b"order-1"])
 
 
-def test_only_the_topics_that_are_asked_for_are_judged(broker: InProcessBroker, client: Client) -> None:
+def test_only_requested_topics_are_judged(broker: InProcessBroker, client: Client) -> None:
     broker.topics.create("other")
     for _ in range(2):
         produce(client, "other", b"same")
@@ -99,7 +99,7 @@ def test_only_the_topics_that_are_asked_for_are_judged(broker: InProcessBroker, 
         broker.assert_exactly_once(["other"])
 
 
-def test_one_topic_may_stand_alone_and_a_misspelt_one_is_not_clean(broker: InProcessBroker, client: Client) -> None:
+def test_topic_can_be_a_string_and_an_unknown_one_raises(broker: InProcessBroker, client: Client) -> None:
     for _ in range(2):
         produce(client, "t", b"same")
     with pytest.raises(NotExactlyOnce):
@@ -117,30 +117,32 @@ def test_one_topic_may_stand_alone_and_a_misspelt_one_is_not_clean(broker: InPro
         ({"by": "vale"}, ValueError, "by='vale' is neither one of 'value', 'key' nor a function of key and value"),
     ],
 )
-def test_what_cannot_be_asked_is_no_verdict(broker: InProcessBroker, arguments: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_invalid_arguments_of_a_verdict_raise(
+    broker: InProcessBroker, arguments: dict[str, Any], error: type[Exception], says: str
+) -> None:
     with pytest.raises(error, match=says):
         broker.assert_exactly_once(**arguments)
 
 
-def test_a_topic_that_was_deleted_is_still_judged(broker: InProcessBroker, client: Client) -> None:
+def test_deleted_topic_is_still_judged(broker: InProcessBroker, client: Client) -> None:
     produce(client, "t", b"order-1")
     client.call(DeleteTopicsRequest(topics=[DeleteTopicState("t")], timeout_ms=10_000))
     with pytest.raises(NotExactlyOnce, match="order-1 was acknowledged at t-0@0, where there is nothing"):
         broker.assert_exactly_once(["t"])
 
 
-def test_an_identity_of_ones_own_leaves_records_out(broker: InProcessBroker, client: Client) -> None:
+def test_custom_identity_can_exclude_records(broker: InProcessBroker, client: Client) -> None:
     for _ in range(2):
         produce(client, "t", b"heartbeat")
     broker.assert_exactly_once(by=lambda _key, value: None if value == b"heartbeat" else value)
 
 
-def test_without_a_record_there_is_nothing_to_judge() -> None:
+def test_verdict_without_recording_raises() -> None:
     with InProcessBroker() as broker, pytest.raises(RuntimeError, match="call record"):
         broker.assert_exactly_once()
 
 
-def test_the_audit_of_the_log_has_its_say(broker: InProcessBroker, client: Client) -> None:
+def test_verdict_includes_findings_of_the_audit(broker: InProcessBroker, client: Client) -> None:
     produce(client, "t", b"x", b"y")
     log = broker.data_dir / "t-0" / "00000000000000000000.log"
     with log.open("r+b") as file:
@@ -151,7 +153,7 @@ def test_the_audit_of_the_log_has_its_say(broker: InProcessBroker, client: Clien
     assert any(finding.startswith("crc: t-0@0") for finding in wrong.value.findings), str(wrong.value)
 
 
-def test_a_refusal_that_is_answered_before_an_earlier_write_is_synced_turns_no_order_round() -> None:
+def test_rejected_request_answered_before_an_earlier_writes_sync_is_no_reordering() -> None:
     with InProcessBroker(settings={"log.flush.interval.messages": 1}).record() as broker:
         broker.topics.create("t")
         broker.faults.add("error:api=Produce,code=NOT_LEADER_OR_FOLLOWER,times=1,after=1")
@@ -171,7 +173,7 @@ def test_a_refusal_that_is_answered_before_an_earlier_write_is_synced_turns_no_o
         broker.assert_exactly_once(expected=[b"a", b"b"])
 
 
-def test_a_producer_that_goes_on_is_judged_at_one_moment(broker: InProcessBroker, client: Client) -> None:
+def test_verdict_during_writes_is_of_a_single_moment(broker: InProcessBroker, client: Client) -> None:
     stop = threading.Event()
 
     def send_on() -> None:

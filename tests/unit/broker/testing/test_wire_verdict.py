@@ -49,7 +49,7 @@ def lose_the_ack(gateway: InProcessGateway, value: bytes, producer_id: int) -> N
         produce(second, "t", value, producer_id=producer_id, base_sequence=sequence)
 
 
-def test_a_retry_without_a_producer_id_is_a_duplicate_and_with_one_it_is_not(gateway: InProcessGateway) -> None:
+def test_retry_is_a_duplicate_only_without_a_producer_id(gateway: InProcessGateway) -> None:
     lose_the_ack(gateway, b"once", 7)
     gateway.assert_exactly_once(expected=[b"once"])
     lose_the_ack(gateway, b"twice", -1)
@@ -58,7 +58,7 @@ def test_a_retry_without_a_producer_id_is_a_duplicate_and_with_one_it_is_not(gat
     assert "the acknowledgement was lost" in str(failure.value)
 
 
-def test_a_record_that_is_not_where_it_was_acknowledged_is_lost(broker: InProcessBroker, gateway: InProcessGateway) -> None:
+def test_record_missing_at_its_acknowledged_offset_is_lost(broker: InProcessBroker, gateway: InProcessGateway) -> None:
     with client_of(gateway) as client:
         produce(client, "t", b"a")
         client.call(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=5_000), 6)
@@ -67,7 +67,7 @@ def test_a_record_that_is_not_where_it_was_acknowledged_is_lost(broker: InProces
         gateway.assert_exactly_once("t")
 
 
-def test_outcomes_of_transactions_and_a_misplaced_read_are_known(broker: InProcessBroker, gateway: InProcessGateway) -> None:
+def test_transaction_outcomes_and_a_misplaced_read_are_known(broker: InProcessBroker, gateway: InProcessGateway) -> None:
     with client_of(gateway) as client:
         holder = init(client, "tx")
         assert holder.add(("t", 0)) == [ErrorCode.NONE]
@@ -88,7 +88,7 @@ def test_outcomes_of_transactions_and_a_misplaced_read_are_known(broker: InProce
         gateway.assert_exactly_once(expected=[b"plain", b"aborted"])
 
 
-def test_what_others_wrote_beside_the_gateway_is_judged_only_by_name(broker: InProcessBroker, gateway: InProcessGateway) -> None:
+def test_records_written_past_the_gateway_are_judged_only_if_the_topic_is_named(broker: InProcessBroker, gateway: InProcessGateway) -> None:
     broker.topics.create("theirs")
     with Client(HOST, broker.port) as beside:
         produce(beside, "theirs", b"same")
@@ -100,12 +100,12 @@ def test_what_others_wrote_beside_the_gateway_is_judged_only_by_name(broker: InP
         gateway.assert_exactly_once("theirs")
 
 
-def test_a_misspelt_topic_is_not_judged_clean(gateway: InProcessGateway) -> None:
+def test_unknown_topic_raises_instead_of_being_judged_clean(gateway: InProcessGateway) -> None:
     with pytest.raises(KeyError, match="'order' cannot be read: UNKNOWN_TOPIC_OR_PARTITION"):
         gateway.assert_exactly_once("order")
 
 
-def test_nothing_recorded_and_no_cluster_are_errors(broker: InProcessBroker) -> None:
+def test_missing_recording_or_unreachable_cluster_raises(broker: InProcessBroker) -> None:
     with InProcessGateway(broker.bootstrap) as gateway, pytest.raises(RuntimeError, match=r"call record\(\)"):
         gateway.assert_exactly_once()
     gateway = InProcessGateway(f"{HOST}:1").record()

@@ -41,12 +41,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made.stop()
 
 
-def test_one_broker_or_several_are_asked_for_by_their_number(deployment: Deployment) -> None:
+def test_deployment_has_one_broker_or_a_cluster_as_requested(deployment: Deployment) -> None:
     assert isinstance(deployment, OneBroker if len(deployment.brokers) == 1 else Cluster)
     assert deployment.bootstrap.split(",") == [each.bootstrap for each in deployment.brokers]
 
 
-def test_the_verifiers_requests_are_not_recorded_and_meet_no_fault(deployment: Deployment) -> None:
+def test_verifiers_requests_are_not_recorded_and_hit_no_fault(deployment: Deployment) -> None:
     deployment.create("input", 2)
     observer = RequestObserver()
     deployment.watch(observer)
@@ -56,7 +56,7 @@ def test_the_verifiers_requests_are_not_recorded_and_meet_no_fault(deployment: D
     assert len([each for each in deployment.examine({"input"}, audit=False).stored if each.outcome.readable]) == 16
 
 
-def test_a_rule_counts_over_all_brokers_and_holds_where_it_hit(deployment: Deployment) -> None:
+def test_fault_rule_counts_over_all_brokers(deployment: Deployment) -> None:
     deployment.create("t", 1)
     rule = deployment.fault("error:api=Produce,code=NOT_ENOUGH_REPLICAS,after=1,times=1")
     last = deployment.brokers[-1]
@@ -65,7 +65,7 @@ def test_a_rule_counts_over_all_brokers_and_holds_where_it_hit(deployment: Deplo
     assert (rule.seen, rule.hits) == (2, 1)
 
 
-def test_followers_are_no_clients(cluster: Cluster) -> None:
+def test_follower_fetches_are_not_counted_as_client_requests(cluster: Cluster) -> None:
     observer = RequestObserver()
     cluster.watch(observer)
     assert produce_to(cluster.brokers[LEADER - 1], b"a").base_offset == 0
@@ -74,12 +74,12 @@ def test_followers_are_no_clients(cluster: Cluster) -> None:
     assert cluster.reads == []
 
 
-def test_leaders_and_coordinators_are_three_brokers(cluster: Cluster) -> None:
+def test_partition_leader_group_and_transaction_coordinators_are_three_brokers(cluster: Cluster) -> None:
     led = {topic: cluster.host.leader_of(topic) for topic in ("t", "__consumer_offsets", "__transaction_state")}
     assert led == {"t": LEADER, "__consumer_offsets": GROUP_COORDINATOR, "__transaction_state": TRANSACTION_COORDINATOR}
 
 
-def test_a_leader_that_is_left_alone_refuses_until_its_followers_are_back(cluster: Cluster) -> None:
+def test_leader_alone_in_the_isr_rejects_acks_all_until_followers_resume(cluster: Cluster) -> None:
     leader = cluster.brokers[LEADER - 1]
     cluster.shrink_isr_to(LEADER)
     assert not cluster.is_whole
@@ -90,7 +90,7 @@ def test_a_leader_that_is_left_alone_refuses_until_its_followers_are_back(cluste
     assert produce_to(leader, b"b").error_code == ErrorCode.NONE
 
 
-def test_followers_that_stand_still_get_nothing_and_stay_in_sync(cluster: Cluster) -> None:
+def test_stopped_followers_replicate_nothing_and_stay_in_sync(cluster: Cluster) -> None:
     cluster.stop_followers(LEADER)
     assert produce_to(cluster.brokers[LEADER - 1], b"a", acks=1).error_code == ErrorCode.NONE
     assert produce_to(cluster.brokers[LEADER - 1], b"b", timeout_ms=10).error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -98,7 +98,7 @@ def test_followers_that_stand_still_get_nothing_and_stay_in_sync(cluster: Cluste
     assert [broker.topics.end_offset("t") for broker in cluster.brokers] == [2, 0, 0]
 
 
-def test_a_replaced_leader_takes_itself_for_the_leader_until_it_hears_of_it(cluster: Cluster) -> None:
+def test_replaced_leader_acknowledges_records_until_it_learns_of_its_successor(cluster: Cluster) -> None:
     cluster.replace(LEADER)
     assert cluster.host.wait_until_led("t") != LEADER
     assert produce_to(cluster.brokers[LEADER - 1], b"lost", acks=1).error_code == ErrorCode.NONE
@@ -106,7 +106,7 @@ def test_a_replaced_leader_takes_itself_for_the_leader_until_it_hears_of_it(clus
     assert cluster.examine({"t"}).stored == []
 
 
-def test_whoever_is_away_is_back_for_the_verdict(cluster: Cluster) -> None:
+def test_settle_restarts_every_killed_broker_before_the_verdict(cluster: Cluster) -> None:
     cluster.kill(LEADER)
     assert cluster.host.wait_until_led("t") != LEADER
     cluster.settle()
@@ -115,7 +115,7 @@ def test_whoever_is_away_is_back_for_the_verdict(cluster: Cluster) -> None:
     assert cluster.examine({"t", "there-is-none"}).findings == []
 
 
-def test_a_broker_alone_that_crashed_is_brought_back(tmp_path: Path) -> None:
+def test_single_broker_is_restarted_after_a_scripted_crash(tmp_path: Path) -> None:
     deployment = OneBroker(tmp_path / "data")
     deployment.start()
     try:

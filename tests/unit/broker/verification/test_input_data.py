@@ -48,9 +48,7 @@ def verifier_client(broker: RunningBroker) -> Iterator[VerifierClient]:
 
 
 @pytest.mark.parametrize("records", [20, 51])
-def test_the_input_holds_each_record_once_and_aborted_ones_between(
-    broker: RunningBroker, verifier_client: VerifierClient, records: int
-) -> None:
+def test_input_has_each_record_once_with_aborted_ones_between(broker: RunningBroker, verifier_client: VerifierClient, records: int) -> None:
     fill(verifier_client, "input", records, NOW_MS)
     before = broker.call(contents)
     assert len([each for each in before if each.outcome.readable]) == records - 2 * PARTITIONS
@@ -66,7 +64,7 @@ def test_the_input_holds_each_record_once_and_aborted_ones_between(
     assert len(stored) == len(readable) + len(aborted)
 
 
-def test_each_part_ends_in_a_plain_record(broker: RunningBroker, verifier_client: VerifierClient) -> None:
+def test_each_part_of_the_input_ends_in_a_non_transactional_record(broker: RunningBroker, verifier_client: VerifierClient) -> None:
     fill(verifier_client, "input", 40, NOW_MS)
     for partition in range(PARTITIONS):
         for step in ("most", "rest"):
@@ -121,7 +119,7 @@ def test_a_share_group_has_finished_when_no_partition_has_a_lag(client: Client, 
     assert not finished()
 
 
-def test_a_share_group_reads_committed_records_from_the_first_on_unless_it_is_told_otherwise(
+def test_share_group_reads_committed_records_from_the_earliest_unless_configured_otherwise(
     client: Client, verifier_client: VerifierClient
 ) -> None:
     def value(name: str) -> str | None:

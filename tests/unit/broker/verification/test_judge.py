@@ -43,24 +43,24 @@ def named(found: list[Breach]) -> list[tuple[Guarantee, str]]:
 ALL = [f"record-{number}" for number in range(20)]
 
 
-def test_a_run_that_achieved_the_same_breaks_nothing(played: Stage) -> None:
+def test_run_with_the_expected_results_breaks_nothing(played: Stage) -> None:
     assert breaches(played, expecting(ALL), by_value) == []
 
 
-def test_the_calm_run_says_what_is_achieved(played: Stage) -> None:
+def test_calm_run_yields_the_expected_results(played: Stage) -> None:
     topics, effects, found = achieved(played, by_value)
     assert topics == {"output"}
     assert effects == Counter(value.encode() for value in ALL)
     assert (found.anomalies, found.findings) == ([], [])
 
 
-def test_what_is_missing_and_what_is_strange_is_told_apart(played: Stage) -> None:
+def test_missing_and_unexpected_records_are_distinguished(played: Stage) -> None:
     found = breaches(played, expecting([*ALL[1:], "never-1", "never-2"]), by_value)
     assert named(found) == [(Guarantee.COMPLETE, "2 missing"), (Guarantee.ONCE, "1 unexpected")]
     assert "record-0 was not expected" in found[1].explanation
 
 
-def test_an_identity_that_leaves_everything_out_judges_nothing(played: Stage) -> None:
+def test_identity_that_excludes_every_record_yields_no_effects(played: Stage) -> None:
     _, effects, _ = achieved(played, identity_of("json:id"))
     assert effects == {}
 
@@ -78,17 +78,17 @@ def test_an_identity_that_leaves_everything_out_judges_nothing(played: Stage) ->
         ("json:id", None, None),
     ],
 )
-def test_records_are_told_apart_by_value_key_or_field(by: str, value: bytes | None, identity: object) -> None:
+def test_records_are_identified_by_value_key_or_json_field(by: str, value: bytes | None, identity: object) -> None:
     assert identity_of(by)(b"k", value) == identity
 
 
 @pytest.mark.parametrize("by", ["", "values", "json", "json:", "key:x"])
-def test_an_identity_that_does_not_exist_is_refused(by: str) -> None:
+def test_unknown_identity_is_rejected(by: str) -> None:
     with pytest.raises(ValueError, match="identifies no records"):
         identity_of(by)
 
 
-def test_giving_up_and_overdue_are_unfinished(played: Stage) -> None:
+def test_given_up_or_overdue_run_is_unfinished(played: Stage) -> None:
     before = played.ending
     try:
         played.ending = Ending(gave_up=True, restarts=3, failures=["instance 1 ended with exit code 1: no"] * 4)
@@ -128,7 +128,7 @@ def test_a_consumer_is_judged_by_its_effects(tmp_path: Path, effects: tuple[str,
             assert found[0].explanation.strip() == "in-1 (of input-1@0)"
 
 
-def test_reading_uncommitted_data_is_told_with_the_places(tmp_path: Path) -> None:
+def test_reading_uncommitted_records_is_reported_with_their_places(tmp_path: Path) -> None:
     with stage(tmp_path, program("stream", "--uncommitted")) as on:
         on.play(once(on))
         topics, effects, _ = achieved(on, by_value)
@@ -148,7 +148,7 @@ def test_reading_uncommitted_data_is_told_with_the_places(tmp_path: Path) -> Non
         (Ended(4, True, ErrorCode.NONE, ()), False),
     ],
 )
-def test_only_a_late_end_of_an_old_version_that_took_effect_exposes(played: Stage, end: Ended, is_exposed: bool) -> None:
+def test_only_an_effective_late_end_txn_of_an_old_version_is_exposed(played: Stage, end: Ended, is_exposed: bool) -> None:
     before = played.observer
     try:
         played.observer = RequestObserver(ends=[end])

@@ -36,7 +36,7 @@ def gone(pid: int) -> bool:
     return True
 
 
-def test_the_command_and_the_environment_say_where_the_broker_is(tmp_path: Path) -> None:
+def test_command_and_environment_contain_the_brokers_address(tmp_path: Path) -> None:
     words = [sys.executable, "-c", SHOW, "{bootstrap}/{instance}", "{input}-{output}", "{records}", "{work}"]
     shown = start(Program(words, records=33), "127.0.0.1:9", tmp_path, 2, 1)
     assert shown.process.wait(30) == 0
@@ -53,12 +53,12 @@ def test_the_command_and_the_environment_say_where_the_broker_is(tmp_path: Path)
     ]
 
 
-def test_a_command_that_does_not_exist_is_said(tmp_path: Path) -> None:
+def test_missing_command_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="/no/such/program cannot be run: No such file"):
         start(Program(["/no/such/program"]), "127.0.0.1:9", tmp_path, 1, 1)
 
 
-def test_who_ignores_sigterm_is_killed_with_what_it_started(tmp_path: Path) -> None:
+def test_program_that_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> None:
     hanging = start(program("hangs"), "127.0.0.1:9", tmp_path, 1, 1)
     both = pids(tmp_path)
     assert not hanging.end(0.05)
@@ -66,7 +66,7 @@ def test_who_ignores_sigterm_is_killed_with_what_it_started(tmp_path: Path) -> N
     assert all(gone(pid) for pid in both)
 
 
-def test_what_a_program_left_behind_ends_with_it(tmp_path: Path) -> None:
+def test_orphaned_child_processes_end_with_the_program(tmp_path: Path) -> None:
     words = [
         sys.executable,
         "-c",
@@ -78,7 +78,7 @@ def test_what_a_program_left_behind_ends_with_it(tmp_path: Path) -> None:
     assert gone(int(left.out.read_text()))
 
 
-def test_a_program_that_is_paused_stands_still_until_it_is_resumed_or_killed(tmp_path: Path) -> None:
+def test_paused_program_is_stopped_until_resumed_or_killed(tmp_path: Path) -> None:
     hanging = start(program("hangs"), "127.0.0.1:9", tmp_path, 1, 1)
     both = [psutil.Process(pid) for pid in pids(tmp_path)]
     hanging.pause()
@@ -92,7 +92,7 @@ def test_a_program_that_is_paused_stands_still_until_it_is_resumed_or_killed(tmp
     assert all(gone(process.pid) for process in both)
 
 
-def test_last_words_are_the_end_without_colours(tmp_path: Path) -> None:
+def test_error_tail_is_the_end_of_stderr_without_colours(tmp_path: Path) -> None:
     talk = "import sys; sys.stderr.write(''.join(f'line {n}\\n' for n in range(100_000)) + '\\x1b[31mred\\x1b[0m\\x00\\n')"
     talking = start(Program([sys.executable, "-c", talk]), "127.0.0.1:9", tmp_path, 1, 1)
     talking.process.wait(30)
@@ -100,13 +100,13 @@ def test_last_words_are_the_end_without_colours(tmp_path: Path) -> None:
     assert len(talking.error_tail()) == 12
 
 
-def test_the_error_tail_is_cut_where_a_line_is_long(tmp_path: Path) -> None:
+def test_error_tail_is_truncated_at_a_long_line(tmp_path: Path) -> None:
     talking = start(Program([sys.executable, "-c", "import sys; sys.stderr.write('x' * 10_000)"]), "127.0.0.1:9", tmp_path, 1, 1)
     talking.process.wait(30)
     assert talking.error_tail() == ["x" * 500 + "…"]
 
 
-def test_a_consumers_effects_are_its_own_lines_or_those_of_the_result_command(tmp_path: Path) -> None:
+def test_consumers_effects_are_its_output_lines_or_those_of_the_result_command(tmp_path: Path) -> None:
     printing = Program([sys.executable, "-c", "print('a\\nb')"], Role.CONSUMER)
     instances = [start(printing, "127.0.0.1:9", tmp_path, number, number) for number in (1, 2)]
     for instance in instances:
@@ -116,7 +116,7 @@ def test_a_consumers_effects_are_its_own_lines_or_those_of_the_result_command(tm
     assert effects(printing_result, "127.0.0.1:9", tmp_path, instances) == [str(tmp_path / "work")]
 
 
-def test_an_effect_is_a_line_whatever_is_in_it(tmp_path: Path) -> None:
+def test_effect_is_a_line_with_any_characters(tmp_path: Path) -> None:
     odd = "import sys; sys.stdout.buffer.write('a\\u2028b\\n'.encode() + bytes([255]) + b'\\n'); print(sys.stdin.read())"
     command = [sys.executable, "-c", odd]
     wanted = ["a\u2028b", "\ufffd", ""]
@@ -126,7 +126,7 @@ def test_an_effect_is_a_line_whatever_is_in_it(tmp_path: Path) -> None:
     assert effects(Program(command, Role.CONSUMER), "127.0.0.1:9", tmp_path, [printing]) == wanted
 
 
-def test_a_result_command_that_does_not_end_is_killed_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_result_command_is_killed_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.verification.program.RESULT_TIMEOUT_S", 2)
     with pytest.raises(RuntimeError, match="did not end within 2 s"):
         effects(Program(["true"], Role.CONSUMER, result=program("hangs").command), "127.0.0.1:9", tmp_path, [])
@@ -136,6 +136,6 @@ def test_a_result_command_that_does_not_end_is_killed_with_what_it_started(tmp_p
 @pytest.mark.parametrize(
     ("command", "why"), [([sys.executable, "-c", "import sys; sys.exit('no store')"], "no store"), (["/no/such/program"], "No such file")]
 )
-def test_a_result_command_that_fails_is_no_result(tmp_path: Path, command: list[str], why: str) -> None:
+def test_failed_result_command_raises(tmp_path: Path, command: list[str], why: str) -> None:
     with pytest.raises(RuntimeError, match=why):
         effects(Program(["true"], Role.CONSUMER, result=command), "127.0.0.1:9", tmp_path, [])

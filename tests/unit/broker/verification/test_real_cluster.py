@@ -39,7 +39,7 @@ def groups(broker: InProcessBroker) -> list[str]:
     return broker.call(lambda node: sorted(each.group_id for each in node.services.groups.all_groups()))
 
 
-def test_a_right_program_holds_and_nothing_is_left_behind(broker: InProcessBroker, tmp_path: Path) -> None:
+def test_correct_program_holds_on_a_real_cluster_and_nothing_is_left_behind(broker: InProcessBroker, tmp_path: Path) -> None:
     found = results(tmp_path, program("idempotent"), "lost-ack", "producer-state-lost", "zombie-leader", cluster=cluster_of(broker))
     assert {name: (each.standing, each.note) for name, each in found.items()} == {
         "lost-ack": (Standing.HELD, ""),
@@ -49,7 +49,7 @@ def test_a_right_program_holds_and_nothing_is_left_behind(broker: InProcessBroke
     assert (broker.topics.names(), groups(broker)) == (["theirs"], [])
 
 
-def test_a_wrong_program_breaks_for_its_reason(broker: InProcessBroker, tmp_path: Path) -> None:
+def test_wrong_program_is_broken_with_the_reason(broker: InProcessBroker, tmp_path: Path) -> None:
     (found,) = results(tmp_path, program("plain"), "lost-ack", cluster=cluster_of(broker)).values()
     breach = found.of(Guarantee.ONCE)
     assert breach is not None
@@ -57,7 +57,7 @@ def test_a_wrong_program_breaks_for_its_reason(broker: InProcessBroker, tmp_path
 
 
 @pytest.mark.parametrize("uses", ["topic", "group", "transactional id"])
-def test_a_program_that_uses_what_is_not_its_own_is_stopped(broker: InProcessBroker, tmp_path: Path, uses: str) -> None:
+def test_program_that_uses_foreign_topics_groups_or_ids_is_stopped(broker: InProcessBroker, tmp_path: Path, uses: str) -> None:
     variable = {"topic": "OTTLA_OUTPUT", "group": "OTTLA_GROUP", "transactional id": "OTTLA_GROUP"}[uses]
     mode = {"topic": "idempotent", "group": "consumer", "transactional id": "transactional"}[uses]
     obedient = program(mode)
@@ -67,7 +67,7 @@ def test_a_program_that_uses_what_is_not_its_own_is_stopped(broker: InProcessBro
     assert broker.topics.names() == ["theirs"]
 
 
-def test_a_cluster_that_does_not_answer_cannot_be_verified(tmp_path: Path) -> None:
+def test_unreachable_cluster_cannot_be_verified(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
         list(verification(tmp_path, program("plain"), cluster=RealCluster(WireSource("127.0.0.1:1"))).run())
 
@@ -77,7 +77,7 @@ def test_an_address_without_a_port_has_the_default_port() -> None:
         RealCluster(WireSource("127.0.0.9")).deployment("calm").start()
 
 
-def test_a_user_without_rights_is_told_which_it_needs(broker: InProcessBroker) -> None:
+def test_missing_permission_of_the_verifier_is_named(broker: InProcessBroker) -> None:
     deployment = cluster_of(broker).deployment("calm")
     deployment.start()
     broker.faults.add("error:api=CreateTopics,code=TOPIC_AUTHORIZATION_FAILED")
@@ -98,7 +98,7 @@ def test_topics_are_deleted_although_a_group_cannot_be(broker: InProcessBroker) 
     assert broker.topics.names() == ["theirs"]
 
 
-def test_transactional_ids_of_other_programs_are_not_fenced(broker: InProcessBroker) -> None:
+def test_other_programs_transactional_ids_are_not_fenced(broker: InProcessBroker) -> None:
     deployment, observer = cluster_of(broker).deployment("calm"), RequestObserver()
     deployment.start()
     deployment.watch(observer)

@@ -20,7 +20,7 @@ RESULTS = [
 ]
 
 
-def test_a_row_shows_each_guarantee() -> None:
+def test_report_row_shows_each_guarantee() -> None:
     table = [dict(zip(COLUMNS, row, strict=True)) for row in rows(RESULTS)]
     assert [row["once"] for row in table] == ["✓", "✗", "!", "✓", "–", "–"]
     assert [row["complete"] for row in table] == ["✓", "✓", "✓", "!", "–", "–"]
@@ -28,7 +28,7 @@ def test_a_row_shows_each_guarantee() -> None:
     assert (table[1]["restarts"], table[1]["seconds"], table[5]["seconds"]) == ("2", "2.0", "")
 
 
-def test_what_a_setting_lost_counts_against_nobody_beside_what_broke_either() -> None:
+def test_loss_by_a_setting_is_not_counted_as_broken_beside_a_broken_guarantee() -> None:
     (row,) = rows([Result("unclean-election", "elected", Standing.BROKEN, breaches=[ONCE, LOST])])
     cells = dict(zip(COLUMNS, row, strict=True))
     assert (cells["once"], cells["complete"]) == ("✗", "!")
@@ -44,7 +44,7 @@ def test_the_summary_counts_scenarios_by_standing() -> None:
     assert summary(RESULTS) == "1 held, 1 broken, 1 exposed, 1 lost by a setting, 1 not met, 1 does not apply"
 
 
-def test_json_has_everything() -> None:
+def test_json_report_is_complete() -> None:
     report = as_json(RESULTS, ["my", "program"], "producer")
     assert (report["command"], report["role"]) == (["my", "program"], "producer")
     calm, lost, _, unclean, not_met, _ = report["scenarios"]
@@ -58,7 +58,7 @@ def test_json_has_everything() -> None:
     assert not_met["guarantees"] == {}
 
 
-def test_junit_fails_what_is_broken_and_skips_what_was_not_shown(tmp_path: Path) -> None:
+def test_junit_report_fails_broken_and_skips_inapplicable_scenarios(tmp_path: Path) -> None:
     write_junit(RESULTS, "my program", tmp_path / "verify.xml")
     (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
     assert (suite.tests, suite.failures, suite.skipped) == (6, 1, 4)
@@ -67,7 +67,7 @@ def test_junit_fails_what_is_broken_and_skips_what_was_not_shown(tmp_path: Path)
     assert "record-1 is there twice" in failed.result[0].text
 
 
-def test_an_exam_that_could_not_judge_says_so_to_programs_too(tmp_path: Path) -> None:
+def test_failed_verification_is_reported_in_junit_and_json(tmp_path: Path) -> None:
     write_junit(RESULTS[:1], "my program", tmp_path / "verify.xml", "it differs\x00")
     (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
     assert (suite.tests, suite.failures, suite.errors) == (2, 0, 1)
@@ -75,7 +75,7 @@ def test_an_exam_that_could_not_judge_says_so_to_programs_too(tmp_path: Path) ->
     assert as_json(RESULTS, [], "producer")["could_not_judge"] is None
 
 
-def test_junit_stays_xml_whatever_records_hold(tmp_path: Path) -> None:
+def test_junit_report_is_valid_xml_for_any_records(tmp_path: Path) -> None:
     odd = Breach(Guarantee.ONCE, "1 \x00 duplicate", "\x1b[31m\x0b ]]> <b> \ud800 ü 🙂")
     write_junit([Result("lost-ack", "", Standing.BROKEN, "", [odd])], "a\x01b", tmp_path / "verify.xml")
     (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))

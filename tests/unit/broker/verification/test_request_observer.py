@@ -38,7 +38,7 @@ def observe(
     observer(Exchange(subject, 0, version, request, response, True, faults))
 
 
-def test_the_exams_own_requests_are_not_the_programs() -> None:
+def test_verifiers_requests_are_not_attributed_to_the_program() -> None:
     observer = RequestObserver()
     observe(observer, ApiKey.PRODUCE, ProduceRequest(), ProduceResponse(), client_id=VERIFIER_CLIENT)
     assert not observer.calls
@@ -46,7 +46,7 @@ def test_the_exams_own_requests_are_not_the_programs() -> None:
     assert observer.calls[ApiKey.PRODUCE] == 1
 
 
-def test_what_it_asks_for_and_what_it_is_refused_is_known() -> None:
+def test_requested_acks_and_rejections_are_recorded() -> None:
     observer = RequestObserver()
     assert observer.uses_acks_all
     parts = [PartitionProduceResponse(0, int(error)) for error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS)]
@@ -57,7 +57,7 @@ def test_what_it_asks_for_and_what_it_is_refused_is_known() -> None:
     assert not observer.uses_acks_all
 
 
-def test_fetches_count_when_they_bring_records() -> None:
+def test_fetches_count_only_with_records() -> None:
     observer = RequestObserver()
     for records in (None, b"", b"batch"):
         answer = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[PartitionData(0, records=records)])])
@@ -66,7 +66,7 @@ def test_fetches_count_when_they_bring_records() -> None:
     assert observer.calls[ApiKey.FETCH] == 1
 
 
-def test_a_commit_after_the_work_is_no_work() -> None:
+def test_offset_commit_after_the_work_is_done_is_not_counted() -> None:
     observer = RequestObserver()
     observe(observer, ApiKey.OFFSET_COMMIT, OffsetCommitRequest("g"), OffsetCommitResponse())
     observer.work_is_done = True
@@ -75,7 +75,7 @@ def test_a_commit_after_the_work_is_no_work() -> None:
     assert observer.groups == {"g"}
 
 
-def test_transactions_are_known_by_id_version_and_outcome() -> None:
+def test_transactions_are_recorded_by_id_version_and_outcome() -> None:
     observer = RequestObserver()
     assert (observer.end_version, observer.idempotent) == (-1, False)
     observe(observer, ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("tx", 9_000), InitProducerIdResponse(producer_id=7, producer_epoch=0))
@@ -86,21 +86,21 @@ def test_transactions_are_known_by_id_version_and_outcome() -> None:
     assert observer.producer_ids == {"tx": {7, 8}}
 
 
-def test_a_producer_id_without_transactions_has_no_transactional_id() -> None:
+def test_idempotent_producer_has_no_transactional_id() -> None:
     observer = RequestObserver()
     observe(observer, ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 60_000), InitProducerIdResponse(producer_id=7, producer_epoch=0))
     assert observer.idempotent
     assert not observer.producer_ids
 
 
-def test_the_longest_session_counts() -> None:
+def test_longest_session_timeout_is_recorded() -> None:
     observer = RequestObserver()
     for session_ms in (6_000, 45_000, 10_000):
         observe(observer, ApiKey.JOIN_GROUP, JoinGroupRequest("g", session_ms), JoinGroupResponse())
     assert observer.session_timeout_ms == 45_000
 
 
-def test_a_record_that_a_share_group_accepted_may_not_be_delivered_again() -> None:
+def test_redelivery_of_an_accepted_share_record_is_recorded() -> None:
     observer = RequestObserver()
     topic = bytes(16)
 

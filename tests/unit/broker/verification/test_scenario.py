@@ -34,26 +34,26 @@ def calm(ends: int = 0, *, idempotent: bool = False, session_ms: int = 0, **call
         (calm(OFFSET_COMMIT=1, FETCH=9), ApiKey.FETCH),
     ],
 )
-def test_progress_shows_in_what_is_written_then_committed_then_read(baseline: Calm, api: ApiKey) -> None:
+def test_progress_is_measured_by_writes_then_commits_then_reads(baseline: Calm, api: ApiKey) -> None:
     assert baseline.progress_api is api
 
 
 @pytest.mark.parametrize(("count", "half"), [(0, 0), (1, 0), (2, 1), (9, 4)])
-def test_half_way_leaves_a_request_to_break(count: int, half: int) -> None:
+def test_half_way_leaves_at_least_one_request(count: int, half: int) -> None:
     baseline = calm(PRODUCE=count)
     assert baseline.part_way(ApiKey.PRODUCE) == half
     assert half < count or count == 0
     assert baseline.with_faults_from_the_start().part_way(ApiKey.PRODUCE) == 0
 
 
-def test_a_session_is_the_members_own_or_the_brokers() -> None:
+def test_session_timeout_is_the_members_or_the_brokers() -> None:
     assert calm().session_ms == 0
     assert calm(JOIN_GROUP=1, session_ms=6_000).session_ms == 6_000
     assert calm(CONSUMER_GROUP_HEARTBEAT=3).session_ms == BROKER_SET_SESSION_MS
     assert calm(SHARE_GROUP_HEARTBEAT=3).session_ms == BROKER_SET_SESSION_MS
 
 
-def test_who_has_nothing_to_break_is_told_so() -> None:
+def test_inapplicable_scenario_gives_a_reason() -> None:
     nothing = calm()
     assert always(nothing) is None
     for applies in (to_writers, to_idempotent, to_transactional, to_transactions_in_a_row, to_members):
@@ -67,6 +67,6 @@ def test_who_has_nothing_to_break_is_told_so() -> None:
     assert to_members(calm(CONSUMER_GROUP_HEARTBEAT=1)) is None
 
 
-def test_scenarios_have_names_of_their_own() -> None:
+def test_scenario_names_are_unique() -> None:
     assert len({each.name for each in SCENARIOS}) == len(SCENARIOS)
     assert "calm" not in {each.name for each in SCENARIOS}

@@ -52,14 +52,14 @@ def test_a_program_that_uses_foreign_names_at_its_end_is_not_judged(tmp_path: Pa
         on.play(once(on))
 
 
-def test_a_member_is_ended_when_its_group_has_read_the_input(tmp_path: Path) -> None:
+def test_group_member_is_ended_when_its_group_has_read_the_input(tmp_path: Path) -> None:
     with stage(tmp_path, program("consumer")) as on:
         ending = on.play(once(on))
         assert (ending.met, ending.overdue, ending.failures) == (True, False, [])
         assert [each.exit_code for each in on.instances] == [0]
 
 
-def test_a_failure_is_started_again_as_the_same_member(tmp_path: Path) -> None:
+def test_failed_program_is_restarted_as_the_same_instance(tmp_path: Path) -> None:
     with stage(tmp_path, program("fails-once")) as on:
         ending = on.play(once(on))
         assert (ending.restarts, ending.gave_up) == (1, False)
@@ -67,13 +67,13 @@ def test_a_failure_is_started_again_as_the_same_member(tmp_path: Path) -> None:
         assert [(each.number, each.exit_code) for each in on.instances] == [(1, 3), (1, 0)]
 
 
-def test_who_fails_too_often_is_given_up(tmp_path: Path) -> None:
+def test_program_that_fails_too_often_is_given_up(tmp_path: Path) -> None:
     with stage(tmp_path, program("fails"), restarts=1) as on:
         ending = on.play(once(on))
         assert (ending.restarts, ending.gave_up, len(ending.failures)) == (1, True, 2)
 
 
-def test_time_is_bounded(tmp_path: Path) -> None:
+def test_run_time_is_limited(tmp_path: Path) -> None:
     with stage(tmp_path, program("hangs"), timeout_s=0.2) as on:
         ending = on.play(once(on))
         assert ending.overdue
@@ -81,7 +81,7 @@ def test_time_is_bounded(tmp_path: Path) -> None:
         assert [each.exit_code for each in on.instances] == [-9]
 
 
-def test_a_script_that_waits_for_what_never_comes_has_met_nothing(tmp_path: Path) -> None:
+def test_script_that_waits_in_vain_is_not_met(tmp_path: Path) -> None:
     def waits(on: Stage) -> Script:
         on.start()
         yield NEVER
@@ -92,7 +92,7 @@ def test_a_script_that_waits_for_what_never_comes_has_met_nothing(tmp_path: Path
             assert (ending.met, ending.overdue) == (False, False)
 
 
-def test_what_a_program_left_behind_writes_nothing_while_it_is_judged(tmp_path: Path) -> None:
+def test_orphaned_processes_are_ended_before_the_verdict(tmp_path: Path) -> None:
     with stage(tmp_path, program("leaves-a-child")) as on:
         on.play(once(on))
         left = int((on.directory / "work" / "pids").read_text())
@@ -102,7 +102,7 @@ def test_what_a_program_left_behind_writes_nothing_while_it_is_judged(tmp_path: 
         assert not runs(left)
 
 
-def test_a_zombie_that_lives_on_is_not_waited_for(tmp_path: Path) -> None:
+def test_zombie_instance_is_not_waited_for(tmp_path: Path) -> None:
     def replaced(on: Stage) -> Script:
         zombie.resume()
         return once(on)
@@ -116,7 +116,7 @@ def test_a_zombie_that_lives_on_is_not_waited_for(tmp_path: Path) -> None:
         assert zombie.exit_code == -9
 
 
-def test_a_broker_that_crashes_comes_back_with_what_it_has(tmp_path: Path) -> None:
+def test_crashed_broker_is_restarted_with_its_data(tmp_path: Path) -> None:
     def crashes(on: Stage) -> Script:
         rule = on.fault("crash:step=prepared,after=1,times=1")
         on.start()
@@ -129,7 +129,7 @@ def test_a_broker_that_crashes_comes_back_with_what_it_has(tmp_path: Path) -> No
         assert on.observer.calls[ApiKey.PRODUCE] >= 10
 
 
-def test_nothing_is_left_of_a_stage_that_an_error_ended(tmp_path: Path) -> None:
+def test_stage_ended_by_an_error_leaves_no_process_or_thread(tmp_path: Path) -> None:
     before = len(broker_threads())
     with pytest.raises(KeyboardInterrupt), stage(tmp_path, program("hangs")) as on:  # noqa: PT012 # the program runs, then the error
         started = on.start()
@@ -139,21 +139,21 @@ def test_nothing_is_left_of_a_stage_that_an_error_ended(tmp_path: Path) -> None:
     assert len(broker_threads()) == before
 
 
-def test_nothing_is_left_of_a_stage_that_could_not_be_set(tmp_path: Path) -> None:
+def test_stage_that_cannot_start_leaves_no_thread(tmp_path: Path) -> None:
     before = len(broker_threads())
     with pytest.raises(Exception, match="in/put"), stage(tmp_path, Program(["true"], input="in/put")):
         pass
     assert len(broker_threads()) == before
 
 
-def test_epochs_are_taken_until_the_next_producer_gets_another_id(tmp_path: Path) -> None:
+def test_exhausted_epochs_give_the_next_producer_another_id(tmp_path: Path) -> None:
     with stage(tmp_path, program("transactional")) as on:
         exhausted = on.exhaust_epoch("writer-1", 0)
         on.play(once(on))
         assert exhausted not in on.observer.producer_ids["writer-1"]
 
 
-def test_old_timestamps_and_a_clock_put_forward_delete_nothing(tmp_path: Path) -> None:
+def test_old_timestamps_and_an_advanced_clock_delete_no_records(tmp_path: Path) -> None:
     with stage(tmp_path, program("idempotent")) as on:
         on.play(once(on))
         on.settle()
@@ -161,5 +161,5 @@ def test_old_timestamps_and_a_clock_put_forward_delete_nothing(tmp_path: Path) -
         assert len(on.broker.call(lambda broker: [p for p in broker.services.partitions if p.log.log_start_offset])) == 0
 
 
-def test_every_scenario_says_what_happens() -> None:
+def test_every_scenario_describes_what_happens() -> None:
     assert all(each.happens and each.script.__doc__ for each in SCENARIOS)

@@ -16,7 +16,7 @@ from ottla.protocol.api_keys import ApiKey
 from tests.support.verifications import program, verification
 
 
-def test_the_calm_run_comes_first_and_what_does_not_apply_is_not_run(tmp_path: Path) -> None:
+def test_calm_run_is_first_and_inapplicable_scenarios_are_not_run(tmp_path: Path) -> None:
     begun: list[str] = []
     found = list(verification(tmp_path, program("plain"), "transaction-timeout", "leader-unavailable").run(begun.append))
     assert begun == ["calm", "leader-unavailable"]
@@ -37,18 +37,18 @@ def test_the_calm_run_comes_first_and_what_does_not_apply_is_not_run(tmp_path: P
         ("varying", "two runs without faults produce different records"),
     ],
 )
-def test_what_cannot_be_judged_is_said(tmp_path: Path, mode: str, why: str) -> None:
+def test_unjudgeable_program_is_reported_with_the_reason(tmp_path: Path, mode: str, why: str) -> None:
     run = verification(tmp_path, program(mode), "leader-unavailable", limits=RunLimits(30, 1, 400))
     with pytest.raises(CannotVerify, match=why):
         list(run.run())
 
 
-def test_a_program_that_hangs_without_faults_cannot_be_judged(tmp_path: Path) -> None:
+def test_program_that_hangs_without_faults_cannot_be_judged(tmp_path: Path) -> None:
     with pytest.raises(CannotVerify, match="did not end within 0 s; Does it use OTTLA_BOOTSTRAP_SERVERS"):
         list(verification(tmp_path, program("hangs"), limits=RunLimits(0.2, 0, 0)).run())
 
 
-def test_effects_that_cannot_be_told_apart_cannot_be_judged(tmp_path: Path) -> None:
+def test_duplicate_or_missing_effects_cannot_be_judged(tmp_path: Path) -> None:
     words = program("consumer")
     with pytest.raises(CannotVerify, match="effects occur twice"):
         list(verification(tmp_path, program("consumer", result=["printf", "done\\ndone\\n"]), "lost-ack").run())
@@ -56,18 +56,18 @@ def test_effects_that_cannot_be_told_apart_cannot_be_judged(tmp_path: Path) -> N
         list(verification(tmp_path / "none", Program(words.command, words.role, records=40), "lost-ack").run())
 
 
-def test_values_that_vary_are_judged_by_key(tmp_path: Path) -> None:
+def test_varying_values_are_judged_by_key(tmp_path: Path) -> None:
     run = verification(tmp_path, program("varying"), "lost-ack", by=lambda _, value: (value or b"").rsplit(b"-", 1)[0])
     assert [each.of(Guarantee.ONCE) is not None for each in run.run()] == [False, True]
     assert by_key(b"k", b"v") == b"k"
 
 
-def test_a_command_that_does_not_exist_ends_the_exam(tmp_path: Path) -> None:
+def test_missing_command_ends_the_verification(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="/no/such/program"):
         list(verification(tmp_path, Program(["/no/such/program"])).run())
 
 
-def test_both_missing_and_strange_in_a_steady_program_is_broken(tmp_path: Path) -> None:
+def test_missing_and_unexpected_records_of_a_deterministic_program_are_broken(tmp_path: Path) -> None:
     def swaps(on: Stage, _: Calm) -> Script:
         on.program = program("varying")
         on.start()
@@ -79,7 +79,7 @@ def test_both_missing_and_strange_in_a_steady_program_is_broken(tmp_path: Path) 
     assert {each.guarantee for each in found[1].breaches} == {Guarantee.COMPLETE, Guarantee.ONCE}
 
 
-def test_what_is_not_met_half_way_is_tried_from_the_start(tmp_path: Path) -> None:
+def test_scenario_not_met_half_way_is_retried_from_the_start(tmp_path: Path) -> None:
     tried: list[int] = []
 
     def too_late(on: Stage, calm: Calm) -> Script:

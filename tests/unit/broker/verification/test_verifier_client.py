@@ -27,7 +27,7 @@ def verifier_client(cluster: InProcessCluster) -> Iterator[VerifierClient]:
     asking.close()
 
 
-def test_each_partition_is_asked_at_its_leader(cluster: InProcessCluster, verifier_client: VerifierClient) -> None:
+def test_each_partitions_requests_go_to_its_leader(cluster: InProcessCluster, verifier_client: VerifierClient) -> None:
     for partition in range(3):
         batch = build_batch([SimpleRecord(None, b"v", 0)])
         request = ProduceRequest(None, -1, 10_000, [TopicProduceData("t", partition_data=[PartitionProduceData(partition, batch)])])
@@ -38,16 +38,16 @@ def test_each_partition_is_asked_at_its_leader(cluster: InProcessCluster, verifi
         assert cluster.topics.end_offset("t", partition) == 1
 
 
-def test_a_coordinator_is_waited_for_while_its_topic_is_made(verifier_client: VerifierClient) -> None:
+def test_coordinator_is_awaited_while_its_topic_is_created(verifier_client: VerifierClient) -> None:
     assert verifier_client.coordinator(BY_GROUP, "g")() is verifier_client.coordinator(BY_GROUP, "g")()
 
 
-def test_a_refusal_that_no_retry_heals_is_told(verifier_client: VerifierClient) -> None:
+def test_non_retriable_error_is_raised(verifier_client: VerifierClient) -> None:
     request = CreateTopicsRequest([CreatableTopic("not/a/name", 1, 1)])
     with pytest.raises(RuntimeError, match="INVALID_TOPIC_EXCEPTION"):
         verifier_client.ask(verifier_client.leader("t", 0), request, 5, lambda answer: answer.topics[0])
 
 
-def test_where_nobody_is_there_it_is_an_error_of_the_connection() -> None:
+def test_no_running_broker_is_a_connection_error() -> None:
     with pytest.raises(ConnectionError, match="no broker is up"):
         VerifierClient(list).leader("t", 0)()

@@ -22,17 +22,17 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_a_missing_marker_is_a_finding_to_come_where_the_broker_says_that_it_gave_it_up(log: Path, tmp_path: Path) -> None:
+def test_missing_marker_is_an_expected_finding_if_the_broker_logged_that_it_gave_up(log: Path, tmp_path: Path) -> None:
     output = tmp_path / "kafka.log"
     output.write_text("1 [main] WARN something else\n" + LINE.format(place=MISSING))
     assert own_faults(log, output) == [("torn-transaction", "warning", "marker missing", f"{MISSING}@?")]
 
 
-def test_a_marker_that_was_written_after_all_is_no_fault(log: Path, tmp_path: Path) -> None:
+def test_marker_that_was_written_later_is_no_expected_finding(log: Path, tmp_path: Path) -> None:
     output = tmp_path / "kafka.log"
     output.write_text(LINE.format(place=WHOLE))
     assert own_faults(log, output) == []
 
 
-def test_a_missing_marker_of_which_the_broker_says_nothing_is_not_excused(log: Path, tmp_path: Path) -> None:
+def test_missing_marker_without_a_log_line_is_not_excused(log: Path, tmp_path: Path) -> None:
     assert own_faults(log, tmp_path / "missing.log") == []

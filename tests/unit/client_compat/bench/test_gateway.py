@@ -17,7 +17,7 @@ from ottla.protocol.messages.k03_metadata import MetadataRequest
 SCALE = 100
 
 
-def test_every_case_gives_its_figures_for_the_gateway_and_without_it_and_added_latency_is_the_difference(tmp_path: Path) -> None:
+def test_every_gateway_case_has_figures_with_and_without_it_and_added_latency_is_the_difference(tmp_path: Path) -> None:
     with gateway.sites("ottla", tmp_path, with_toxiproxy=False) as found:
         results, cases = gateway.measure(found, 1, SCALE, lambda _: None)
     assert results.failures == {}
@@ -30,7 +30,7 @@ def test_every_case_gives_its_figures_for_the_gateway_and_without_it_and_added_l
     assert paced[gateway.ADDED[latency.P50]][gateway.GATEWAY] == [through - direct]
 
 
-def test_the_broker_names_toxiproxys_address_to_clients_of_its_second_listener_only(tmp_path: Path) -> None:
+def test_broker_advertises_toxiproxys_address_only_on_its_second_listener(tmp_path: Path) -> None:
     broker, behind = gateway.broker_with("ottla", 12_345, tmp_path)
     with broker:
         named = []

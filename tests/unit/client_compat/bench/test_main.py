@@ -35,7 +35,7 @@ def test_a_quick_run_is_written_down_and_can_be_rendered_again(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("arguments", [["--only", "no such case"], ["--peer", "no such broker"], ["--peer", "kafka=."]])
-def test_an_unknown_name_is_rejected_with_the_known_ones(arguments: list[str], tmp_path: Path) -> None:
+def test_unknown_name_is_rejected_with_the_known_ones(arguments: list[str], tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*arguments, "--dir", str(tmp_path)])
     assert done.exit_code == 2
     assert "There are: " in done.output

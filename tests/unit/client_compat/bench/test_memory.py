@@ -11,7 +11,7 @@ def faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def test_every_page_is_touched_and_nothing_is_kept() -> None:
+def test_touched_memory_faults_every_page_and_is_released() -> None:
     before = faults()
     touch(64 * MEGABYTE)
     once = faults()

@@ -44,7 +44,7 @@ def test_the_same_results_give_the_same_chart(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_bar_points_right_where_this_broker_is_better_whichever_way_the_figure_counts() -> None:
+def test_bar_points_right_where_ottla_is_better_for_either_direction_of_the_figure() -> None:
     found = results()
     for case in CASES:
         for figure in case.figures:

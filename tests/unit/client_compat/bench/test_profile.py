@@ -3,7 +3,7 @@ from __future__ import annotations
 from client_compat.bench.profile import Profile
 
 
-def test_a_function_is_one_row_whatever_its_line_and_counts_once_in_a_recursion() -> None:
+def test_function_is_one_row_for_all_its_lines_and_counts_once_in_a_recursion() -> None:
     profile = Profile()
     profile.add("main (a.py:1);walk (b.py:2);walk (b.py:9) 3")
     profile.add("main (a.py:4);walk (b.py:5) 2")
@@ -12,7 +12,7 @@ def test_a_function_is_one_row_whatever_its_line_and_counts_once_in_a_recursion(
     assert profile.within == {"main (a.py)": 5, "walk (b.py)": 5}
 
 
-def test_imports_and_waiting_workers_are_no_part_of_the_load() -> None:
+def test_imports_and_idle_workers_are_not_counted_as_load() -> None:
     profile = Profile()
     profile.add("main (a.py:1);_find_and_load (<frozen importlib._bootstrap>:1176);<module> (b.py:1) 7")
     profile.add("run (threading.py:982);_worker (concurrent/futures/thread.py:81) 7")

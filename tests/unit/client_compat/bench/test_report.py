@@ -42,7 +42,7 @@ def test_a_ratio_is_of_the_two_brokers_in_one_run() -> None:
     assert results([100, 300], [200, 100]).ratios(CASE, RATE, REFERENCE) == [0.5, 3.0]
 
 
-def test_a_run_that_failed_has_no_ratio_and_shifts_no_other() -> None:
+def test_failed_run_has_no_ratio_and_shifts_no_other() -> None:
     found = Results(2, [OURS, REFERENCE])
     found.add(CASE, OURS, {"rate": 10})
     found.add(CASE, OURS, {"rate": 40})
@@ -52,7 +52,7 @@ def test_a_run_that_failed_has_no_ratio_and_shifts_no_other() -> None:
     assert any("failed in 1 of 2 runs: refused" in line for line in report.blanks(found, [CASE], PEERS))
 
 
-def test_a_peer_that_does_not_start_is_a_dash_and_one_line_whatever_it_printed() -> None:
+def test_peer_that_does_not_start_is_a_dash_and_one_line_of_reason() -> None:
     found = Results(2, [OURS, REFERENCE])
     for _ in range(2):
         found.add(CASE, OURS, {"rate": 10})
@@ -66,14 +66,14 @@ def test_a_peer_that_does_not_start_is_a_dash_and_one_line_whatever_it_printed()
     assert captured.get().endswith(f"{line}\n")
 
 
-def test_more_must_reach_its_target_and_less_must_stay_below_it() -> None:
+def test_target_is_a_minimum_for_rates_and_a_maximum_for_delays() -> None:
     assert results([100, 90, 120], [100, 100, 100]).missed([CASE]) == []
     assert [(f.name, ratio) for _, f, ratio in results([90, 90, 200], [100, 100, 100]).missed([CASE])] == [("rate", 0.9)]
     assert results([5], [10], DELAY).missed([CASE]) == []
     assert [f.name for _, f, _ in results([6], [10], DELAY).missed([CASE])] == ["delay"]
 
 
-def test_what_a_peer_cannot_do_is_a_named_blank_and_not_a_zero() -> None:
+def test_unsupported_figure_of_a_peer_is_a_named_blank() -> None:
     found = results([5], [10])
     found.add(CASE, "mock", {"rate": 7})
     rows = report.figures_table(found, [CASE], "Some section", PEERS)
@@ -83,7 +83,7 @@ def test_what_a_peer_cannot_do_is_a_named_blank_and_not_a_zero() -> None:
     assert CASE.blank(PEERS[2], RATE) is None
 
 
-def test_a_section_shows_the_brokers_that_were_asked_and_compares_where_there_is_another() -> None:
+def test_section_shows_the_measured_brokers_and_ratios_only_beside_another() -> None:
     alone = Results(1, [OURS, REFERENCE, "mock"])
     alone.add(CASE, OURS, {"rate": 10})
     assert [rows[0] for _, rows in report.tables(alone, [CASE], "Some section", PEERS)] == [["", "unit", OURS]]
@@ -96,13 +96,13 @@ def test_the_ratios_table_gives_median_spread_and_target_and_marks_a_miss() -> N
     assert rows[1] == ["some case: rate", "more", "≥ 1", "0.80 (0.50–0.90) ✗", "–"]
 
 
-def test_a_small_value_keeps_a_digit_that_says_something() -> None:
+def test_small_value_keeps_a_significant_digit() -> None:
     assert report.number(0.004, 1) == "0.004"
     assert report.number(1234.5, 0) == "1,234"
     assert report.number(0, 1) == "0.0"
 
 
-def test_json_holds_every_measurement_and_reads_back() -> None:
+def test_json_results_round_trip() -> None:
     found = results([1, 2], [2, 2])
     found.fail(CASE, "mock", "why")
     assert report.from_json(report.as_json(found)) == found

@@ -56,7 +56,7 @@ def test_transactions_are_measured(site: Site) -> None:
     assert transactions.transactions(site, partitions=2, record_bytes=10, count=3, records_each=4)[transactions.COMMITS] > 0
 
 
-def test_latency_one_in_flight_and_paced(site: Site) -> None:
+def test_latency_is_measured_with_one_request_in_flight_and_at_a_fixed_rate(site: Site) -> None:
     alone, paced = latency.one_in_flight(site, requests=50), latency.paced(site, rate=500, seconds=1)
     for values in (alone, paced):
         assert 0 < values[latency.P50] <= values[latency.P99] <= values[latency.P999]
@@ -72,7 +72,7 @@ def test_idle_and_busy_connections_are_measured(site: Site) -> None:
     assert connections.busy(site, count=8, requests_each=5)[connections.RATE] > 0
 
 
-def test_a_fresh_broker_and_its_partitions_over_a_restart(site: Site) -> None:
+def test_first_ack_memory_and_restart_with_partitions_are_measured(site: Site) -> None:
     values = life.first_steps(site, records=500)
     assert values[life.FIRST_ACK] > 0
     assert values[life.LOADED_MEMORY] > 1
@@ -81,7 +81,7 @@ def test_a_fresh_broker_and_its_partitions_over_a_restart(site: Site) -> None:
     assert values[life.RESTARTED] > 0
 
 
-def test_what_requests_cost_beside_idle_things_of_every_kind(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_costs_beside_idle_state_of_every_kind_are_measured(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many, "REST_S", 0.05)
     monkeypatch.setattr(many, "SETTLE_S", 0.0)
     stored = {many.partitions: 1.0, many.producer_ids: 1.0}
@@ -93,7 +93,7 @@ def test_what_requests_cost_beside_idle_things_of_every_kind(site: Site, monkeyp
     assert values[many.MEMORY] > 0
 
 
-def test_a_load_that_fails_is_a_result_with_its_reason(site: Site) -> None:
+def test_failed_load_is_a_result_with_its_reason(site: Site) -> None:
     def refuse(_site: Site) -> Values:
         raise LoadFailed("no such thing")
 

@@ -12,14 +12,14 @@ from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.steps import AuditSpec
 
 
-def test_a_log_from_a_formula_is_sound() -> None:
+def test_formula_log_has_no_violations() -> None:
     formula.register()
     (verdict,) = audit("formula://3x4", engine="duckdb").directories
     assert (verdict.partitions, verdict.segments, verdict.batches, verdict.records) == (3, 12, 12, 120)
     assert (verdict.violations, verdict.warnings, verdict.problems) == (0, 0, [])
 
 
-def test_tasks_and_what_they_are_sent_stay_small_for_many_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_tasks_and_their_size_stay_small_for_many_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_tasks, "TASKS_MAX", 200)
     found = formula.planned(20, 500)
     assert (found.segments, found.listings) == (10_000, 21)

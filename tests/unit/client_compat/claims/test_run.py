@@ -52,7 +52,7 @@ def refused(environment: ClaimEnvironment) -> CheckResult:
         (Claim(7, "needs what is not here", True, nothing_here), "skipped", False),
     ],
 )
-def test_only_what_comes_otherwise_than_expected_is_a_surprise(
+def test_only_an_unexpected_claim_outcome_is_a_surprise(
     nowhere: ClaimEnvironment, monkeypatch: pytest.MonkeyPatch, claim: Claim, got: str, surprise: bool
 ) -> None:
     class FakeEnvironment:
@@ -66,5 +66,5 @@ def test_only_what_comes_otherwise_than_expected_is_a_surprise(
     assert (result.got, result.surprise) == (got, surprise)
 
 
-def test_every_claim_from_1_to_39_is_there_once() -> None:
+def test_claims_are_numbered_from_1_to_39() -> None:
     assert list(run.CLAIMS) == list(range(1, 40))

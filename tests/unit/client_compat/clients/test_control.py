@@ -57,7 +57,7 @@ async def _answers(program: Program, *requests: dict[str, Any]) -> list[Any]:
 OPEN = {"op": "producer.open", "handle": "p", "bootstrap": "b"}
 
 
-async def test_introduces_itself_and_answers_in_order_and_closes_what_is_open(program: Program) -> None:
+async def test_program_introduces_itself_answers_in_order_and_closes_open_handles(program: Program) -> None:
     ready, opened, sent = await _answers(program, OPEN, {"op": "producer.send", "handle": "p", "topic": "t", "records": [1, 2]})
     assert ready["ready"]["client"] == "toy"
     assert opened == {"id": 0, "ok": {}}
@@ -65,29 +65,29 @@ async def test_introduces_itself_and_answers_in_order_and_closes_what_is_open(pr
     assert closed == ["p"]
 
 
-async def test_an_exception_is_reported_with_the_clients_text(program: Program) -> None:
+async def test_exception_is_answered_with_the_clients_code_and_flags(program: Program) -> None:
     answer = (await _answers(program, OPEN, {"op": "producer.begin", "handle": "p"}))[2]
     assert answer["error"] == {"code": "NOT_COORDINATOR", "message": "elsewhere", "retriable": True, "fatal": None, "abortable": None}
 
 
 @pytest.mark.parametrize("op", ["producer.commit", "admin.list_groups"])
-async def test_what_a_client_lacks_is_unsupported_by_name(program: Program, op: str) -> None:
+async def test_missing_client_feature_is_unsupported_by_name(program: Program, op: str) -> None:
     answer = (await _answers(program, OPEN, {"op": op, "handle": "p", "bootstrap": "b"}))[2]
     assert answer["unsupported"].startswith("toy has no ")
 
 
-async def test_a_call_that_hangs_ends_with_its_time(program: Program) -> None:
+async def test_hanging_call_times_out(program: Program) -> None:
     answer = (await _answers(program, OPEN, {"op": "producer.abort", "handle": "p", "timeout_ms": 20}))[2]
     assert answer["error"]["code"] == "CLIENT:TIMEOUT"
 
 
 @pytest.mark.parametrize("request_", [{"op": "producer.fly"}, {"op": "consumer.poll", "handle": "none"}, {"op": "producer.open"}])
-async def test_a_request_that_the_protocol_does_not_know_is_an_error(program: Program, request_: dict[str, Any]) -> None:
+async def test_unknown_or_malformed_request_is_an_error(program: Program, request_: dict[str, Any]) -> None:
     answer = (await _answers(program, request_))[1]
     assert answer["error"]["code"] == "CLIENT:BadRequest"
 
 
-def test_options_become_the_clients_own_settings_and_others_are_unsupported() -> None:
+def test_options_map_to_the_clients_settings_and_others_are_unsupported() -> None:
     request = Request(1, "producer.open", {"handle": "p", "bootstrap": "b", "acks": "0", "linger_ms": 5, "timeout_ms": 3})
     assert settings("toy", request, {"acks": ("acks", {"0": 0}), "linger_ms": "linger"}) == {"acks": 0, "linger": 5}
     with pytest.raises(Unsupported, match="toy has no setting for linger_ms"):

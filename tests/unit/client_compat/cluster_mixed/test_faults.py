@@ -7,7 +7,7 @@ from client_compat.cluster_mixed.faults import ways_to_cut
 from client_compat.kafka.cluster import ALL_OTTLA, Cluster, Kind
 
 
-def test_links_of_one_node_are_cut_to_one_other_or_to_several_both_ways_or_one(tmp_path: Path) -> None:
+def test_node_links_are_cut_in_one_or_both_directions_to_one_or_several_nodes(tmp_path: Path) -> None:
     nodes = Cluster(tmp_path, ALL_OTTLA, controller_kind=Kind.OTTLA).nodes
     rng = random.Random(5)
     for node in nodes:

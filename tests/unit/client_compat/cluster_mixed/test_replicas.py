@@ -33,19 +33,19 @@ def test_equal_replicas_are_good_and_counted(tmp_path: Path) -> None:
     assert (verdict.partitions, verdict.batches) == (1, 2)
 
 
-def test_where_segments_begin_makes_no_difference(tmp_path: Path) -> None:
+def test_replicas_with_different_segment_boundaries_are_equal(tmp_path: Path) -> None:
     whole = write(tmp_path / "a", {0: batch(0) + batch(1)}, high_watermark=2)
     rolled = write(tmp_path / "b", {0: batch(0), 1: batch(1)}, high_watermark=2)
     assert compare([whole, rolled]).good
 
 
-def test_what_is_above_the_lowest_high_watermark_makes_no_difference(tmp_path: Path) -> None:
+def test_batches_above_the_lowest_high_watermark_are_not_compared(tmp_path: Path) -> None:
     ahead = write(tmp_path / "a", {0: batch(0) + batch(1, b"only here", epoch=1)}, high_watermark=2, epochs="0 0\n1 1")
     behind = write(tmp_path / "b", {0: batch(0)}, high_watermark=1)
     assert compare([ahead, behind]).good
 
 
-def test_different_bytes_a_missing_batch_and_a_different_leader_epoch_are_reported_with_their_position(tmp_path: Path) -> None:
+def test_different_missing_or_other_epoch_batches_are_reported_by_offset(tmp_path: Path) -> None:
     other = both(tmp_path / "1", batch(0) + batch(1), batch(0) + batch(1, b"w"))
     assert (other.differ, other.samples) == (1, ["t-0: a and b differ: at offset 1"])
     missing = both(tmp_path / "2", batch(0) + batch(1), batch(0))
@@ -54,11 +54,11 @@ def test_different_bytes_a_missing_batch_and_a_different_leader_epoch_are_report
     assert epoch.differ == 1
 
 
-def test_a_different_start_of_a_leader_epoch_is_reported(tmp_path: Path) -> None:
+def test_different_leader_epoch_start_is_reported(tmp_path: Path) -> None:
     verdict = both(tmp_path, batch(0) + batch(1), batch(0) + batch(1), epochs="0 0\n1 1")
     assert (verdict.differ, verdict.epochs_differ) == (0, 1)
     assert verdict.samples == ["t-0: leader epochs of a [(0, 0)], of b [(0, 0), (1, 1)]"]
 
 
-def test_nothing_compared_is_not_good(tmp_path: Path) -> None:
+def test_empty_comparison_is_not_good(tmp_path: Path) -> None:
     assert not compare([tmp_path]).good

@@ -17,7 +17,7 @@ def judged(outcome: Outcome, partitions: list[int]) -> TxnVerdict:
 @pytest.mark.parametrize(
     ("outcome", "partitions"), [(Outcome.COMMITTED, [0, 1, 2]), (Outcome.ABORTED, []), (Outcome.UNKNOWN, []), (Outcome.UNKNOWN, [2, 0, 1])]
 )
-def test_a_transaction_that_is_complete_or_absent_as_acknowledged_is_good(outcome: Outcome, partitions: list[int]) -> None:
+def test_transaction_with_its_reported_outcome_is_good(outcome: Outcome, partitions: list[int]) -> None:
     assert judged(outcome, partitions).good
 
 
@@ -33,7 +33,7 @@ def test_a_transaction_that_is_complete_or_absent_as_acknowledged_is_good(outcom
         (Outcome.ABORTED, [7], "strange"),
     ],
 )
-def test_each_fault_is_counted_under_its_name(outcome: Outcome, partitions: list[int], what: str) -> None:
+def test_each_violation_is_counted_under_its_name(outcome: Outcome, partitions: list[int], what: str) -> None:
     verdict = judged(outcome, partitions)
     assert getattr(verdict, what) == 1
     assert not verdict.good
@@ -41,11 +41,11 @@ def test_each_fault_is_counted_under_its_name(outcome: Outcome, partitions: list
 
 
 @pytest.mark.parametrize("offset", [0, 2])
-def test_a_group_whose_offset_is_not_that_of_the_last_visible_transaction_is_torn(offset: int) -> None:
+def test_group_offset_other_than_the_last_visible_transactions_is_torn(offset: int) -> None:
     seen = [(partition, value_of("java", 0)) for partition in range(PARTITIONS)]
     verdict = judge({"java": [Outcome.COMMITTED, Outcome.ABORTED]}, {"java": offset}, PARTITIONS, seen)
     assert (verdict.torn, verdict.good) == (1, False)
 
 
-def test_a_run_without_a_single_commit_is_not_good() -> None:
+def test_run_without_a_commit_is_not_good() -> None:
     assert not judge({"java": [Outcome.ABORTED]}, {"java": 0}, PARTITIONS, []).good

@@ -45,7 +45,7 @@ def as_sent() -> list[Consumed]:
     return [Consumed(0, row, *ROWS[row]) for row in range(len(ROWS))]
 
 
-def test_a_faithful_log_has_nothing_to_report(ledger: Ledger) -> None:
+def test_log_with_every_row_in_order_has_no_deviation(ledger: Ledger) -> None:
     found = result(ledger, as_sent())
     assert (found.consumed, found.lost, found.duplicates, found.altered, found.disordered, found.misplaced) == (9, 0, 0, 0, 0, 0)
 
@@ -71,24 +71,24 @@ def test_another_key_or_value_is_an_alteration(ledger: Ledger, spoilt: Consumed)
     assert (found.altered, found.lost) == (1, 1)
 
 
-def test_a_later_row_of_the_same_client_and_key_first_is_out_of_order(ledger: Ledger) -> None:
+def test_later_row_of_the_same_client_and_key_before_an_earlier_one_is_disordered(ledger: Ledger) -> None:
     records = as_sent()
     records[0].value, records[3].value = records[3].value, records[0].value
     assert result(ledger, records).disordered == 1
 
 
-def test_rows_of_different_clients_may_come_in_any_order(ledger: Ledger) -> None:
+def test_rows_of_different_clients_have_no_order(ledger: Ledger) -> None:
     records = as_sent()
     records[0].value, records[1].value = records[1].value, records[0].value
     assert result(ledger, records).disordered == 0
 
 
-def test_an_acknowledged_offset_that_holds_another_row_is_noticed(ledger: Ledger) -> None:
+def test_acknowledged_offset_with_another_row_is_misplaced(ledger: Ledger) -> None:
     ledger.acked_at[2] = place(0, 7)
     assert result(ledger, as_sent()).misplaced == 1
 
 
-def test_an_unacknowledged_row_is_noticed(ledger: Ledger) -> None:
+def test_unacknowledged_row_is_counted(ledger: Ledger) -> None:
     ledger.acked_at[2] = -1
     found = result(ledger, as_sent())
     assert (found.unacked, found.misplaced) == (1, 0)

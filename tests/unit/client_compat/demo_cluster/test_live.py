@@ -29,7 +29,7 @@ def recording() -> Recording:
     return found
 
 
-def test_a_terminal_shows_brokers_leaders_in_sync_sets_high_watermarks_and_windows() -> None:
+def test_terminal_view_shows_brokers_leaders_isr_high_watermarks_and_deduplication_windows() -> None:
     console = Console(width=150, file=io.StringIO(), force_terminal=True, record=True)
     view = View(console)
     view.begin(ACTS[0])
@@ -50,7 +50,7 @@ def test_a_terminal_shows_brokers_leaders_in_sync_sets_high_watermarks_and_windo
         assert any(words in line for line in text), (words, text)
 
 
-def test_a_pipe_gets_a_line_for_each_event_and_now_and_then_one_for_the_cluster() -> None:
+def test_pipe_output_has_a_line_for_each_event_and_an_occasional_cluster_summary() -> None:
     out = io.StringIO()
     view, found = View(Console(width=150, file=out)), recording()
     view.begin(ACTS[0])

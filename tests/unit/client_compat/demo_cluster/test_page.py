@@ -36,7 +36,7 @@ def judged(tmp_path: Path, *, lost: int = 2) -> Judged:
     return Judged(played, verdict, ReplicasVerdict(1, 5), [2_000] * 8 + [4_900] * 2 + [10_000] * 10, gone, lost)
 
 
-def test_time_runs_from_left_to_right_and_what_comes_later_begins_where_the_other_ends(tmp_path: Path) -> None:
+def test_leader_bands_are_drawn_in_time_order_without_gaps(tmp_path: Path) -> None:
     drawn = picture(judged(tmp_path))
     first, dead, second, *_ = drawn.leaders[0]
     assert [(band.value, band.faint) for band in drawn.leaders[0]] == [(1, False), (1, True), (2, False)]
@@ -45,19 +45,19 @@ def test_time_runs_from_left_to_right_and_what_comes_later_begins_where_the_othe
     assert leaderless_s(judged(tmp_path)) == 3.0
 
 
-def test_marks_that_would_touch_stand_below_each_other(tmp_path: Path) -> None:
+def test_overlapping_event_marks_are_drawn_in_different_rows(tmp_path: Path) -> None:
     marks = picture(judged(tmp_path)).marks
     assert [(mark.number, mark.row) for mark in marks] == [(1, 0), (2, 1), (3, 0)]
 
 
-def test_what_was_lost_is_a_part_of_what_was_acknowledged(tmp_path: Path) -> None:
+def test_lost_bar_is_part_of_the_acknowledged_bar(tmp_path: Path) -> None:
     bars = picture(judged(tmp_path)).bars
     assert [(bool(bar.kept), bool(bar.lost)) for bar in bars] == [(True, False), (False, True), (True, False)]
     assert max(bar.kept + bar.lost for bar in bars) == 1.0
     assert "2 acknowledged, 2 of them lost" in bars[1].tooltip
 
 
-def test_what_comes_from_elsewhere_is_escaped_and_every_element_closed(tmp_path: Path) -> None:
+def test_page_escapes_foreign_text_and_closes_every_element(tmp_path: Path) -> None:
     one = judged(tmp_path)
     text = render([one], promises(one, one, one))
     opened: list[str] = []
@@ -78,7 +78,7 @@ def test_what_comes_from_elsewhere_is_escaped_and_every_element_closed(tmp_path:
     assert "<a>" not in text
 
 
-def test_a_loss_that_the_disks_do_not_show_is_no_promise_kept(tmp_path: Path) -> None:
+def test_loss_that_the_disks_do_not_show_breaks_the_promise(tmp_path: Path) -> None:
     safe, found, hidden = judged(tmp_path, lost=0), judged(tmp_path), judged(tmp_path)
     hidden.missing = 1
     kept = {promise.text: promise.kept for promise in promises(safe, found, hidden)}

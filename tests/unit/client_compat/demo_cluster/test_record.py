@@ -7,10 +7,10 @@ def looks(*states: State) -> list[Sample]:
     return [Sample(100 * at, {1: state}) for at, state in enumerate(states)]
 
 
-def test_a_state_lasts_until_the_look_that_saw_another() -> None:
+def test_span_lasts_until_the_sample_with_another_state() -> None:
     found = spans(looks(State.SERVES, State.SERVES, State.DEAD, State.FENCED, State.FENCED), lambda sample: sample.states[1])
     assert found == [Span(0, 200, State.SERVES), Span(200, 300, State.DEAD), Span(300, 400, State.FENCED)]
 
 
-def test_without_a_look_nothing_held() -> None:
+def test_no_samples_give_no_spans() -> None:
     assert spans([], lambda sample: sample.at_ms) == []

@@ -87,7 +87,7 @@ MISHAPS: list[tuple[str, Exception]] = [
 ]
 
 
-async def test_with_transactions_each_input_counts_once_whatever_step_fails() -> None:
+async def test_each_input_counts_once_with_transactions_whichever_step_fails() -> None:
     instance = InMemory(list(MISHAPS))
     board = await run(instance)
     assert not instance.mishaps
@@ -95,13 +95,13 @@ async def test_with_transactions_each_input_counts_once_whatever_step_fails() ->
     assert (board.takeovers[1], board.fenced[1], board.failed[1]) == (6, 2, 4)
 
 
-async def test_without_transactions_what_was_written_before_a_failed_commit_counts_again() -> None:
+async def test_records_before_a_failed_commit_count_twice_without_transactions() -> None:
     instance = InMemory([("commit", Failed("no broker"))], transactional=False)
     await run(instance)
     assert counted(instance) == len(FLIGHTS) + CHUNK
 
 
-async def test_without_transactions_an_instance_steps_back_when_the_offsets_are_anothers() -> None:
+async def test_instance_without_transactions_rewinds_when_another_committed_its_offsets() -> None:
     instance = InMemory([], transactional=False)
     looks = 0
     look = instance.committed
@@ -119,7 +119,7 @@ async def test_without_transactions_an_instance_steps_back_when_the_offsets_are_
     assert counted(instance) == CHUNK + 10
 
 
-async def test_records_that_do_not_follow_the_position_are_not_counted() -> None:
+async def test_records_beyond_the_expected_position_are_not_counted() -> None:
     instance = InMemory([])
     read = instance.read
     skipped = False

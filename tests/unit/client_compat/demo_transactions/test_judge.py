@@ -18,7 +18,7 @@ def verdict(*parts: list[Increment]) -> Judgement:
     return judge([increment for part in parts for increment in part], DIRECT, SIZES)
 
 
-def test_output_in_which_each_input_counts_once_is_exact() -> None:
+def test_output_with_each_input_once_is_exact() -> None:
     found = verdict(OTHER, SECOND, FIRST)
     assert found.exact
     assert (found.once, found.surplus, found.wrong, found.increments) == (8, 0, 0, 7)
@@ -30,7 +30,7 @@ def test_a_range_written_twice_is_counted_more_than_once() -> None:
     assert (found.once, found.more_than_once, found.never, found.surplus, found.wrong) == (6, 2, 0, 2, 2)
 
 
-def test_ranges_that_overlap_are_counted_input_by_input() -> None:
+def test_overlapping_ranges_are_counted_by_input() -> None:
     overlapping = list(increments(Chunk(0, 1, FLIGHTS[1:4])))
     found = verdict(FIRST, overlapping, OTHER)
     assert (found.once, found.more_than_once, found.never) == (7, 1, 0)
@@ -42,13 +42,13 @@ def test_a_missing_range_was_never_counted() -> None:
     assert (found.never, found.once, found.surplus) == (2, 6, -2)
 
 
-def test_a_range_of_which_only_a_part_is_there_is_torn() -> None:
+def test_partial_range_is_torn() -> None:
     found = verdict(FIRST[:1], SECOND, OTHER)
     assert not found.exact
     assert (found.torn, found.never) == (1, 2)
 
 
-def test_a_lost_range_is_not_made_good_by_a_doubled_one_of_the_same_counts() -> None:
+def test_lost_range_is_not_compensated_by_a_duplicate_with_equal_counts() -> None:
     same = [(b"UA", b'{"hour":5}')] * 4
     once, again = (list(increments(Chunk(0, first, same[:2]))) for first in (0, 2))
     found = judge([*once, *once], count(same), [4])
@@ -57,7 +57,7 @@ def test_a_lost_range_is_not_made_good_by_a_doubled_one_of_the_same_counts() -> 
     assert judge([*once, *again], count(same), [4]).exact
 
 
-def test_a_range_that_the_input_does_not_have_is_torn_and_harms_no_other() -> None:
+def test_range_outside_the_input_is_torn_and_affects_no_other() -> None:
     strange = [Increment("UA", 5, 3, 7, 0, 3), Increment("UA", 5, 1, 0, 3, 9), Increment("UA", 5, 1, 0, 2, 2)]
     found = verdict(FIRST, SECOND, OTHER, strange)
     assert (found.torn, found.once) == (3, 8)

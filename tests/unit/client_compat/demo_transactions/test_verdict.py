@@ -29,7 +29,7 @@ def broken(results: Results) -> list[str]:
     return [promise.text for promise in promises(exact, plain, Verdict([log])) if not promise.kept]
 
 
-def test_a_run_as_it_should_be_keeps_every_promise() -> None:
+def test_correct_run_keeps_every_promise() -> None:
     assert broken(results()) == []
 
 
@@ -98,7 +98,7 @@ def set_rule_not_judged(results: Results) -> None:
         (set_rule_not_judged, "no torn transaction"),
     ],
 )
-def test_a_broken_promise_is_reported(spoil: Callable[[Results], None], words: str) -> None:
+def test_broken_promise_is_reported(spoil: Callable[[Results], None], words: str) -> None:
     spoiled = results()
     spoil(spoiled)
     problems = broken(spoiled)

@@ -12,29 +12,29 @@ def metadata(host: str, port: int, topic_id: bytes, error: int = 0) -> MetadataR
     return MetadataResponse(7, [broker], "cluster-of-" + host, 1, [MetadataResponseTopic(error, "t", topic_id)])
 
 
-def test_addresses_ids_and_throttling_of_two_brokers_are_no_difference() -> None:
+def test_addresses_ids_and_throttle_times_are_no_difference() -> None:
     one, other = metadata("a", 1, b"1" * 16), metadata("b", 2, b"2" * 16)
     assert differences(normalise(one, Names()), normalise(other, Names())) == []
 
 
-def test_an_error_code_is_a_difference_with_its_name_and_place() -> None:
+def test_different_error_code_is_reported_with_name_and_path() -> None:
     one, other = metadata("a", 1, b"1" * 16), metadata("a", 1, b"1" * 16, error=3)
     assert differences(normalise(one, Names()), normalise(other, Names())) == [
         ("topics[t].error_code", "0 NONE", "3 UNKNOWN_TOPIC_OR_PARTITION")
     ]
 
 
-def test_a_zero_id_is_not_the_same_as_an_id() -> None:
+def test_zero_id_differs_from_an_id() -> None:
     one, other = metadata("a", 1, b"1" * 16), metadata("a", 1, bytes(16))
     assert [path for path, _, _ in differences(normalise(one, Names()), normalise(other, Names()))] == ["topics[t].topic_id"]
 
 
-def test_an_element_that_only_one_side_has_does_not_shift_the_others() -> None:
+def test_element_on_one_side_only_does_not_shift_the_others() -> None:
     kafka = [{"name": "a", "v": 1}, {"name": "b", "v": 2}]
     assert differences(kafka, [{"name": "b", "v": 2}], "configs") == [("configs[a]", {"name": "a", "v": 1}, None)]
 
 
-def test_records_are_compared_by_what_is_in_them() -> None:
+def test_records_are_compared_by_their_content() -> None:
     def fetched(value: bytes) -> FetchResponse:
         records = build_batch([SimpleRecord(None, value, 1_000)])
         return FetchResponse(responses=[FetchableTopicResponse("t", partitions=[PartitionData(0, records=records)])])
@@ -45,7 +45,7 @@ def test_records_are_compared_by_what_is_in_them() -> None:
     assert other[0] == "responses[t].partitions[0].records[0].values[0]"
 
 
-def test_producer_ids_are_numbered_in_order_of_appearance() -> None:
+def test_producer_ids_are_named_in_order_of_appearance() -> None:
     names = Names()
     first, second, again = (normalise(ProducerState(producer_id), names)["producer_id"] for producer_id in (5000, 6000, 5000))
     assert (first, second, again) == ("<producer_id 1>", "<producer_id 2>", "<producer_id 1>")

@@ -22,7 +22,7 @@ def test_a_release_is_compared_in_its_last_patch_and_all_are_each_release_once()
         versions_of("1.0")
 
 
-def test_a_run_replaces_its_own_row_alone_and_counts_the_scenarios_that_were_asked() -> None:
+def test_run_replaces_only_its_row_and_counts_its_scenarios() -> None:
     page = with_rows(f"before\n{BEGIN}{END}after\n", [OF_ALL, Report("2.8.2", 5, scenarios=["one"])])
     again = with_rows(page, [Report("2.8.2", 6, scenarios=["one", "two"])])
     rows = [line for line in again.splitlines() if line.startswith(("| 2", "| 3"))]
@@ -39,7 +39,7 @@ def test_the_documentations_page_has_the_table_and_a_page_without_one_is_rejecte
         with_rows("nothing\n", [OF_ALL])
 
 
-def test_a_release_that_is_missing_here_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_release_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def compared(directory: Path, only: object, *, on_scenario: object, like: str) -> Report:
         if like == "3.8.1":
             raise KafkaMissing("offline")

@@ -37,7 +37,7 @@ def test_each_damage_changes_the_batch(damage: object) -> None:
     assert changed > 10
 
 
-def test_most_damage_hides_behind_a_matching_crc() -> None:
+def test_most_damaged_batches_have_a_matching_crc() -> None:
     rng = random.Random(3)
     batches = [batch for _ in range(200) if len(batch := damaged_batch(rng)) > 61]
     whole = [batch for batch in batches if read_header(batch).size_bytes == len(batch)]
@@ -45,7 +45,7 @@ def test_most_damage_hides_behind_a_matching_crc() -> None:
 
 
 @pytest.mark.parametrize("codec", BOMB_MIB)
-def test_a_bomb_passes_the_size_limit_and_the_crc_and_unpacks_to_far_more(codec: Codec) -> None:
+def test_decompression_bomb_passes_the_size_limit_and_the_crc_and_is_too_large(codec: Codec) -> None:
     packed = bomb(codec)
     assert len(packed) < MESSAGE_MAX_BYTES
     assert crc_ok(packed, read_header(packed))
@@ -53,7 +53,7 @@ def test_a_bomb_passes_the_size_limit_and_the_crc_and_unpacks_to_far_more(codec:
         list(iter_records(packed, 2 * len(packed)))
 
 
-def test_a_new_crc_matches() -> None:
+def test_recomputed_crc_matches() -> None:
     batch = bytearray(good_batch(random.Random(4)))
     batch[-1] ^= 1
     assert not crc_ok(batch, read_header(batch))
@@ -61,7 +61,7 @@ def test_a_new_crc_matches() -> None:
     assert crc_ok(batch, read_header(batch))
 
 
-def test_every_request_made_is_one_that_the_protocol_can_carry() -> None:
+def test_every_generated_request_can_be_encoded_and_decoded() -> None:
     maker = MessageMaker(random.Random(5))
     for key in declared_keys():
         message = request_class(key)
@@ -70,5 +70,5 @@ def test_every_request_made_is_one_that_the_protocol_can_carry() -> None:
             assert decode_request(frame[4:]).header.correlation_id == 7
 
 
-def test_the_same_seed_spoils_the_same_way() -> None:
+def test_same_seed_damages_bytes_equally() -> None:
     assert spoil(random.Random(6), b"x" * 50) == spoil(random.Random(6), b"x" * 50)

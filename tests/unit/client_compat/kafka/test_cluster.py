@@ -25,7 +25,7 @@ def test_every_node_has_its_own_id_and_address_and_all_know_the_controllers(tmp_
     assert cluster.bootstrap == ",".join(node.process.bootstrap for node in cluster.brokers)
 
 
-def test_a_broker_of_another_kind_keeps_id_port_and_directory(tmp_path: Path) -> None:
+def test_broker_switched_to_another_kind_keeps_id_port_and_directory(tmp_path: Path) -> None:
     broker = Cluster(tmp_path).broker(2)
     before, port = settings_of(broker), broker.process.port
     broker.kind = Kind.OTTLA
@@ -33,18 +33,18 @@ def test_a_broker_of_another_kind_keeps_id_port_and_directory(tmp_path: Path) ->
     assert (settings_of(broker), broker.process.port) == (before, port)
 
 
-def test_settings_of_the_caller_win(tmp_path: Path) -> None:
+def test_callers_settings_take_precedence(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, settings={"min.insync.replicas": "1"})
     assert {settings_of(node)["min.insync.replicas"] for node in cluster.nodes} == {"1"}
 
 
-def test_kinds_are_read_as_typed() -> None:
+def test_kinds_are_parsed_from_a_list() -> None:
     assert kinds_of("kafka, ottla,ottla") == [Kind.KAFKA, Kind.OTTLA, Kind.OTTLA]
     assert kinds_of(",".join(ALL_KAFKA)) == list(ALL_KAFKA)
 
 
 @pytest.mark.parametrize("text", ["ottla,ottla", "kafka,ottla,redpanda", ""])
-def test_what_is_no_cluster_is_refused(text: str) -> None:
+def test_invalid_list_of_kinds_is_rejected(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         kinds_of(text)
 
@@ -57,7 +57,7 @@ def test_an_ottla_broker_formats_its_own_directory_with_the_clusters_id(tmp_path
     assert f"cluster.id={NEW_CLUSTER_ID}" in written
 
 
-def test_a_controller_of_ottlas_is_formatted_as_the_one_voter(tmp_path: Path) -> None:
+def test_ottla_controller_is_formatted_as_the_only_voter(tmp_path: Path) -> None:
     (controller,) = Cluster(tmp_path, controller_kind=Kind.OTTLA).quorum
     assert controller.command[1:] == ["-m", "ottla", "serve", "--config", str(controller.properties)]
     controller.format(["--standalone"])

@@ -47,7 +47,7 @@ def test_jars_are_fetched_once(maven_calls: Path) -> None:
     assert [path.name for path in jars.CACHE.iterdir() if path.is_dir()] == [VERSION]
 
 
-def test_an_incomplete_directory_gets_the_missing_jars_and_keeps_its_own(maven_calls: Path) -> None:
+def test_partially_fetched_jar_directory_is_completed_and_keeps_its_files(maven_calls: Path) -> None:
     directory = jars.CACHE / VERSION
     directory.mkdir(parents=True)
     (directory / f"kafka_2.13-{VERSION}.jar").write_text("in use")

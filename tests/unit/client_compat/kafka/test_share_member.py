@@ -9,7 +9,7 @@ from client_compat.kafka.share_member import MemberEnded, ShareMember
 
 
 @pytest.mark.parametrize("program", ["raise SystemExit(3)", "input(); raise SystemExit(3)"], ids=["before", "during"])
-def test_a_command_to_a_member_whose_process_ends_raises_an_error(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_to_an_ended_share_member_raises(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_member, "CLIENTS", {"mine": lambda *_: [sys.executable, "-c", program]})
     with (
         ShareMember("h:1", "g", "t", client="mine") as member,

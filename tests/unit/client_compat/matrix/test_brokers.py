@@ -41,7 +41,7 @@ def children() -> set[psutil.Process]:
 
 
 @pytest.mark.parametrize("last", [Broker.stop, Broker.kill, lambda broker: signal.raise_signal(signal.SIGINT)])
-def test_no_process_is_left_when_a_broker_with_zookeeper_ends(tmp_path: Path, last: Callable[[Broker], None]) -> None:
+def test_broker_with_zookeeper_leaves_no_process(tmp_path: Path, last: Callable[[Broker], None]) -> None:
     before = children()
     with suppress(KeyboardInterrupt), running(KINDS[KAFKA], tmp_path / "broker") as broker:
         assert len(children() - before) == 2
@@ -49,7 +49,7 @@ def test_no_process_is_left_when_a_broker_with_zookeeper_ends(tmp_path: Path, la
     assert children() == before
 
 
-def test_no_process_is_left_when_a_start_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_start_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = BrokerProcess.start
 
     def interrupted(process: BrokerProcess, timeout_s: float) -> float:

@@ -35,52 +35,52 @@ def test_a_program_introduces_itself_and_ends_when_its_input_ends(tmp_path: Path
     assert not program.alive
 
 
-def test_a_request_carries_its_arguments_but_those_that_are_none(program: Program) -> None:
+def test_request_carries_its_arguments_without_none_values(program: Program) -> None:
     answer = program.call("echo", timeout_ms=500, topic="t", partition=None)
     assert answer == {"id": 1, "op": "echo", "timeout_ms": 500, "topic": "t"}
     assert program.call("echo")["id"] == 2
 
 
-def test_an_error_is_returned_with_its_code_and_flags(program: Program) -> None:
+def test_an_error_comes_back_with_its_code_and_flags(program: Program) -> None:
     with pytest.raises(ClientError) as caught:
         program.call("refuse")
     assert (caught.value.code, caught.value.retriable, caught.value.fatal) == ("NOT_LEADER_OR_FOLLOWER", True, None)
     assert str(caught.value) == "NOT_LEADER_OR_FOLLOWER: elsewhere"
 
 
-def test_what_a_client_lacks_is_unsupported_in_its_own_words(program: Program) -> None:
+def test_missing_client_feature_is_unsupported_in_the_clients_words(program: Program) -> None:
     with pytest.raises(Unsupported, match="it has none of that"):
         program.call("lack")
 
 
 @pytest.mark.parametrize("op", ["wrong-id", "no-object", "neither", "garbage"])
-def test_an_answer_that_breaks_the_protocol_is_the_programs_failure(program: Program, op: str) -> None:
+def test_malformed_answer_is_a_program_failure(program: Program, op: str) -> None:
     with pytest.raises(ProgramFailed):
         program.call(op)
 
 
-def test_a_program_that_dies_is_reported_with_its_exit_code_and_last_words(program: Program) -> None:
+def test_dead_program_is_reported_with_exit_code_and_last_output(program: Program) -> None:
     with pytest.raises(ProgramFailed, match=r"(?s)did not answer die: it ended with 3.*so be it"):
         program.call("die")
     with pytest.raises(ProgramFailed):
         program.call("echo")
 
 
-def test_a_hanging_program_fails_after_the_calls_timeout(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_program_fails_after_the_calls_timeout(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "GRACE_S", 0.05)
     with pytest.raises(ProgramFailed, match="did not answer hang within"):
         program.call("hang", timeout_ms=50)
     program.kill()
 
 
-def test_no_call_outlasts_the_scenarios_time(program: Program) -> None:
+def test_call_ends_at_the_scenarios_deadline(program: Program) -> None:
     program.deadline = time.monotonic() + 0.05
     with pytest.raises(ScenarioTimedOut):
         program.call("hang")
     program.kill()
 
 
-def test_a_program_that_never_gets_ready_or_speaks_otherwise_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_that_is_never_ready_or_introduces_itself_wrongly_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "READY_TIMEOUT_S", 0.3)
     monkeypatch.setattr(control, "END_TIMEOUT_S", 0.1)
     silent = fake(tmp_path, "silent")
@@ -94,14 +94,14 @@ def test_a_program_that_never_gets_ready_or_speaks_otherwise_is_not_started(tmp_
         Program([str(tmp_path / "nothing")], tmp_path / "log").start()
 
 
-def test_a_client_that_is_not_installed_is_missing_and_has_not_failed(tmp_path: Path) -> None:
+def test_uninstalled_client_is_missing_and_not_failed(tmp_path: Path) -> None:
     program = fake(tmp_path, "missing")
     with pytest.raises(ClientMissing, match="its native part does not build"):
         program.start()
     assert not program.alive
 
 
-def test_calls_of_several_threads_do_not_mix(program: Program) -> None:
+def test_concurrent_calls_get_their_own_answers(program: Program) -> None:
     found: dict[int, object] = {}
 
     def ask(number: int) -> None:

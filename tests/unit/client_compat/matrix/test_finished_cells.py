@@ -11,7 +11,7 @@ from client_compat.matrix.outcomes import Cell, Outcome
 READY = Ready("c", "1.0", "go")
 
 
-def test_what_passed_or_cannot_be_done_is_not_run_again_and_what_failed_is(tmp_path: Path) -> None:
+def test_passed_and_unsupported_cells_are_not_run_again_and_failed_ones_are(tmp_path: Path) -> None:
     finished = FinishedCells(tmp_path / "cells")
     for outcome in Outcome:
         finished.add(Cell("c", f"a/{outcome}", "ottla", outcome, "why", 1.5), READY)
@@ -22,14 +22,14 @@ def test_what_passed_or_cannot_be_done_is_not_run_again_and_what_failed_is(tmp_p
     assert not again.done("c", "a/pass", "kafka")
 
 
-def test_of_two_results_of_a_cell_the_later_counts(tmp_path: Path) -> None:
+def test_later_result_of_a_cell_counts(tmp_path: Path) -> None:
     finished = FinishedCells(tmp_path / "cells")
     finished.add(Cell("c", "a/s", "ottla", Outcome.FAIL), None)
     finished.add(Cell("c", "a/s", "ottla", Outcome.PASS), None)
     assert FinishedCells(tmp_path / "cells").done("c", "a/s", "ottla")
 
 
-def test_a_line_that_was_torn_is_passed_over(tmp_path: Path) -> None:
+def test_torn_line_is_skipped(tmp_path: Path) -> None:
     file = tmp_path / "cells"
     FinishedCells(file).add(Cell("c", "a/s", "ottla", Outcome.PASS), None)
     with file.open("a") as sink:

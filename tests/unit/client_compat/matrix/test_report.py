@@ -29,7 +29,7 @@ def test_a_broker_has_a_table_with_a_sign_for_each_cell_and_equal_reasons_share_
     assert "1. slow has no one\n2. 3 records, where 4 were to be in …" in text
 
 
-def test_the_report_has_versions_missing_toolchains_and_promises() -> None:
+def test_report_lists_versions_missing_toolchains_and_promises() -> None:
     text = markdown(CELLS, SCENARIOS, VERSIONS)
     assert "against Ottla 0.1 and Apache Kafka 9.9" in text
     assert "| quick | 1.0 | go |" in text
@@ -44,14 +44,14 @@ def test_a_difference_from_apache_kafka_comes_before_the_tables() -> None:
     assert "There are no differences" in markdown([CELLS[0], Cell("quick", "area/one", KAFKA, Outcome.PASS)], SCENARIOS, VERSIONS)
 
 
-def test_a_reason_is_one_line_without_the_names_ports_and_times_of_a_run() -> None:
+def test_reason_is_one_line_without_run_specific_names_ports_and_times() -> None:
     reason = "topic-java-2.8-4711-12 at 127.0.0.1:23456 of 1700000000000 is gone\nit wrote: much"
     assert plain(reason) == "… at … of … is gone"
     assert plain("") == ""
     assert len(plain("x" * 1000)) < 300
 
 
-def test_a_table_survives_a_reason_with_its_own_signs() -> None:
+def test_reasons_special_characters_are_escaped_in_a_table() -> None:
     text = markdown([Cell("quick", "area/one", OURS, Outcome.FAIL, "a|b <c>")], SCENARIOS, VERSIONS)
     assert "1. a\\|b &lt;c>" in text
 

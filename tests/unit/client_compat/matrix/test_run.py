@@ -76,7 +76,7 @@ def dies(context: ScenarioContext) -> None:
         (dies, Outcome.FAIL, "ended with 3"),
     ],
 )
-def test_how_a_scenario_ends_is_its_cells_outcome(
+def test_scenarios_end_determines_its_cells_outcome(
     run_one: RunOne, scenario: Callable[[ScenarioContext], None], outcome: Outcome, reason: str
 ) -> None:
     cell = run_one(scenario)
@@ -84,12 +84,12 @@ def test_how_a_scenario_ends_is_its_cells_outcome(
     assert reason in cell.reason
 
 
-def test_a_missing_toolchain_skips_the_cell_and_says_what_to_install(run_one: RunOne) -> None:
+def test_missing_toolchain_skips_the_cell_and_names_what_to_install(run_one: RunOne) -> None:
     cell = run_one(lambda context: None, client="none")
     assert (cell.outcome, cell.reason) == (Outcome.SKIPPED, "no no-such-tool here (get it)")
 
 
-def test_a_toolchain_that_is_too_old_skips_the_cell_in_its_own_words(run_one: RunOne, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outdated_toolchain_skips_the_cell_with_its_own_message(run_one: RunOne, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     old = Language("go", (sys.executable,), "get a newer one", probe=(sys.executable, "-c", "raise SystemExit('it wants 9.9')"))
     monkeypatch.setitem(clients.CLIENTS, FAKE, replace(clients.CLIENTS[FAKE], language=old))  # type: ignore[arg-type]  # a dict underneath
     cell = run_one(lambda context: None, client=FAKE)
@@ -103,11 +103,11 @@ def test_a_missing_python_skips_the_cells_of_an_older_library(run_one: RunOne, m
     assert (cell.outcome, cell.reason) == (Outcome.SKIPPED, "no Python 2.99 here (get it)")
 
 
-def test_a_broker_that_keeps_nothing_is_not_asked_to_remember(run_one: RunOne) -> None:
+def test_durable_scenario_is_unsupported_on_a_broker_without_durability(run_one: RunOne) -> None:
     assert run_one(lambda context: None, broker=TANSU, durable=True, own_broker=True).outcome is Outcome.UNSUPPORTED
 
 
-def test_a_program_is_used_again_after_a_cell_that_ended_well_and_not_after_another(run_one: RunOne) -> None:
+def test_program_is_reused_after_a_passed_cell_only(run_one: RunOne) -> None:
     used: list[object] = []
 
     def note(context: ScenarioContext) -> None:
@@ -124,7 +124,7 @@ def test_a_program_is_used_again_after_a_cell_that_ended_well_and_not_after_anot
     assert fourth is not first
 
 
-def test_the_time_that_another_clients_build_takes_is_not_the_cells(tmp_path: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_time_of_another_client_does_not_count_against_the_cell(tmp_path: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
 
     def build(out: Path) -> Sequence[Sequence[str]]:
@@ -154,7 +154,7 @@ def test_a_scenarios_own_broker_has_its_settings_and_can_be_restarted(run_one: R
     assert run_one(restart, own_broker=True, settings={"auto.create.topics.enable": "false"}).outcome is Outcome.PASS
 
 
-def test_every_cell_of_a_run_is_reported_and_returned(tmp_path: Path, pool: Pool, brokers: SharedBrokers) -> None:
+def test_every_job_returns_its_cell(tmp_path: Path, pool: Pool, brokers: SharedBrokers) -> None:
     scenarios = [Scenario(f"s{number}", "area", "It holds.", lambda context: None) for number in range(4)]
     reported: list[Cell] = []
     cells = Matrix(tmp_path, pool, brokers, ()).run([Job(FAKE, one, (OURS,)) for one in scenarios], 2, reported.append)
@@ -162,7 +162,7 @@ def test_every_cell_of_a_run_is_reported_and_returned(tmp_path: Path, pool: Pool
     assert reported == cells
 
 
-def test_the_first_error_of_calls_side_by_side_is_raised_after_all_have_ended() -> None:
+def test_first_error_of_parallel_calls_is_raised_after_all_ended() -> None:
     ended: list[int] = []
 
     def fail() -> None:
@@ -173,17 +173,17 @@ def test_the_first_error_of_calls_side_by_side_is_raised_after_all_have_ended() 
     assert ended == [1]
 
 
-def test_two_lists_are_shown_from_where_they_differ() -> None:
+def test_two_lists_are_shown_from_the_first_difference() -> None:
     with pytest.raises(AssertionError, match=r"values, 3 against 3, from the first that differs \(1\): \[9, 3\], where \[2, 3\]"):
         same([1, 9, 3], [1, 2, 3], "values")
 
 
-def test_names_are_chosen_by_part_and_all_without_a_word() -> None:
+def test_names_are_selected_by_part_or_all_without_a_word() -> None:
     assert chosen(["java", "java-2.8", "kcat"], ["java"]) == ["java", "java-2.8"]
     assert chosen(["java", "kcat"], []) == ["java", "kcat"]
 
 
-def test_jobs_of_a_client_that_takes_every_core_are_run_one_at_a_time(
+def test_jobs_of_a_client_that_uses_every_core_run_one_at_a_time(
     tmp_path: Path, pool: Pool, brokers: SharedBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = clients.CLIENTS[FAKE]
@@ -202,7 +202,7 @@ def test_jobs_of_a_client_that_takes_every_core_are_run_one_at_a_time(
     assert {cell.outcome for cell in cells} == {Outcome.PASS}
 
 
-def test_a_broker_like_an_older_release_has_clients_of_its_age_which_others_have_only_by_name() -> None:
+def test_imitated_older_releases_run_only_clients_of_their_age_unless_named() -> None:
     everywhere = (OURS, "ottla-3.3", "ottla-3.9")
     assert brokers_of("java-3.3", everywhere) == ("ottla-3.3",)
     assert brokers_of("aiokafka-0.8", everywhere) == ("ottla-3.3",)

@@ -28,7 +28,7 @@ def produce(client: Client, acks: int, version: int, transactional_id: str | Non
     return client.call(ProduceRequest(transactional_id, acks, 1_000, data), version)
 
 
-def test_the_truth_is_what_was_written_batch_by_batch(running: RunningBroker) -> None:
+def test_truth_returns_the_written_records_by_batch(running: RunningBroker) -> None:
     truth = Truth(running.port)
     truth.create_topic("t", 2, {"retention.ms": "-1"})
     assert truth.write("t", [SimpleRecord(b"k", b"0", 5), SimpleRecord(None, b"1", 6)], partition=1, codec=Codec.ZSTD) == 0
@@ -39,7 +39,7 @@ def test_the_truth_is_what_was_written_batch_by_batch(running: RunningBroker) ->
     assert (truth.start_offset("t", 1), truth.end_offset("t", 1), truth.end_offset("t", 0)) == (0, 3, 0)
 
 
-def test_a_rejection_by_the_broker_has_its_error_name(running: RunningBroker) -> None:
+def test_brokers_error_is_raised_by_name(running: RunningBroker) -> None:
     truth = Truth(running.port)
     truth.create_topic("t")
     with pytest.raises(TruthFailed, match="TOPIC_ALREADY_EXISTS"):
@@ -49,7 +49,7 @@ def test_a_rejection_by_the_broker_has_its_error_name(running: RunningBroker) ->
         truth.end_offset("t")
 
 
-def test_a_lost_answer_ends_the_connection_after_the_request_was_done(running: RunningBroker) -> None:
+def test_lost_response_closes_the_connection_after_the_request_was_handled(running: RunningBroker) -> None:
     truth = Truth(running.port)
     truth.create_topic("t")
     with Proxy(free_port(), running.port, Losses(ApiKey.PRODUCE, share=1.0, count_max=1)) as proxy:
@@ -62,7 +62,7 @@ def test_a_lost_answer_ends_the_connection_after_the_request_was_done(running: R
 
 
 @pytest.mark.parametrize(("version", "transactional_id"), [(9, None), (8, None), (9, "some id"), (8, "some id")])
-def test_a_produce_without_an_answer_does_not_shift_the_answers_after_it(
+def test_produce_without_a_response_does_not_shift_later_responses(
     running: RunningBroker, version: int, transactional_id: str | None
 ) -> None:
     Truth(running.port).create_topic("t")
@@ -72,7 +72,7 @@ def test_a_produce_without_an_answer_does_not_shift_the_answers_after_it(
     assert proxy.losses.seen == 0
 
 
-def test_the_same_seed_loses_the_same_answers() -> None:
+def test_same_seed_loses_the_same_responses() -> None:
     first, second = (Losses(0, share=0.5, seed=3) for _ in range(2))
     hits = [first.hits(0) for _ in range(50)]
     assert hits == [second.hits(0) for _ in range(50)]

@@ -13,7 +13,7 @@ def program(path: Path, answer: str, code: int = 0) -> None:
     path.chmod(0o755)
 
 
-def test_the_one_on_path_wins_and_then_the_newest_of_pyenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_on_path_is_preferred_to_the_newest_of_pyenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/bin:/usr/bin")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
     program(tmp_path / "bin" / "python3.97", "cpython 3 97 4 0")

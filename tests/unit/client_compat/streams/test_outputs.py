@@ -20,18 +20,18 @@ def test_updates_that_rise_by_one_are_right() -> None:
     assert (found.updates, found.doubled, found.missed, found.wrong({KEY: 3}), found.samples) == (3, 0, 0, 0, [])
 
 
-def test_a_count_that_comes_again_is_doubled_and_takes_nothing_back() -> None:
+def test_repeated_count_is_doubled_and_does_not_lower_the_last() -> None:
     found = taken(1, 2, 2, 1, 3)
     assert (found.doubled, found.missed, found.last) == (2, 0, {KEY: 3})
     assert found.samples[0] == "by-airline UA: 2 came after 2"
 
 
-def test_a_count_that_is_passed_over_is_missed() -> None:
+def test_skipped_count_is_missed() -> None:
     found = taken(1, 4)
     assert (found.doubled, found.missed) == (0, 2)
 
 
-def test_a_key_with_too_low_a_count_or_without_input_is_wrong() -> None:
+def test_key_with_a_low_count_or_without_input_is_wrong() -> None:
     assert taken(1, 2).wrong({KEY: 3}) == 1
     assert taken(1).wrong({}) == 1
     assert taken().wrong({KEY: 1}) == 1

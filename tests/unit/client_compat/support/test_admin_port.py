@@ -16,7 +16,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield ready[2]
 
 
-def test_a_rule_as_the_command_line_writes_it_is_loaded_hit_and_counted(stage: Stage) -> None:
+def test_fault_rule_in_command_line_syntax_is_loaded_hit_and_counted(stage: Stage) -> None:
     name = stage.admin.add("error:api=CreateTopics,code=INVALID_REQUEST,times=1,name=refuse")
     with pytest.raises(RuntimeError, match="INVALID_REQUEST"):
         stage.truth.create_topic("refused")
@@ -24,12 +24,12 @@ def test_a_rule_as_the_command_line_writes_it_is_loaded_hit_and_counted(stage: S
     assert stage.admin.hits(name) == 1
 
 
-def test_a_rule_that_cannot_be_read_is_refused_with_the_brokers_words(stage: Stage) -> None:
+def test_invalid_rule_is_rejected_with_the_brokers_message(stage: Stage) -> None:
     with pytest.raises(AdminRefused, match="unknown fault"):
         stage.admin.add("explode")
 
 
-def test_a_reset_forgets_every_rule(stage: Stage) -> None:
+def test_reset_removes_every_rule(stage: Stage) -> None:
     name = stage.admin.add("drop-request:api=Produce,name=gone")
     stage.admin.reset()
     with pytest.raises(AdminRefused, match="gone"):

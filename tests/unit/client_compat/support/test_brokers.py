@@ -37,17 +37,17 @@ def test_the_same_port_serves_again_after_a_kill(tmp_path: Path) -> None:
         assert (broker.alive, broker.starts) == (True, 2)
 
 
-def test_a_broker_that_ends_before_it_listens_is_reported_with_its_output(tmp_path: Path) -> None:
+def test_broker_that_ends_before_it_listens_is_reported_with_its_last_output(tmp_path: Path) -> None:
     with pytest.raises(BrokerFailed, match="no room left"):
         program("raise SystemExit('no room left')", tmp_path).start()
 
 
-def test_a_broker_that_never_listens_is_killed_and_reported(tmp_path: Path) -> None:
+def test_broker_that_never_listens_is_killed_and_reported(tmp_path: Path) -> None:
     broker = program("import signal; signal.pause()", tmp_path)
     with pytest.raises(BrokerFailed, match="did not listen"):
         broker.start(timeout_s=0.2)
     assert not broker.alive
 
 
-def test_ports_are_outside_the_range_that_outgoing_connections_use() -> None:
+def test_ports_are_outside_the_ephemeral_range() -> None:
     assert FIRST_PORT <= free_port() < LAST_PORT

@@ -46,7 +46,7 @@ def test_the_verdict_and_the_exit_code_follow_the_outcome(
     assert again.endswith(f" audit {tmp_path / 'run'}/log")
 
 
-def test_a_campaign_that_cannot_be_finished_has_no_verdict(console: Console, tmp_path: Path) -> None:
+def test_unfinished_campaign_has_no_verdict(console: Console, tmp_path: Path) -> None:
     def play(_console: Console, _root: Path) -> Outcome:
         raise BrokerFailed("port taken")
 
@@ -80,7 +80,7 @@ def test_the_next_campaign_replaces_the_directory_of_the_last_one(console: Conso
         assert ended.value.exit_code == 0
 
 
-def test_a_directory_of_something_else_is_left_alone(console: Console, tmp_path: Path) -> None:
+def test_foreign_directory_is_not_replaced(console: Console, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(typer.Exit) as ended:
         run_campaign(lambda *_: Judged(True), tmp_path, console=console)
@@ -100,7 +100,7 @@ def test_the_directory_records_the_command_with_its_seed(console: Console, tmp_p
     assert repeat_command(17).count("--seed") == 1
 
 
-def test_experiments_are_as_expected_only_if_there_are_some_and_none_surprises(console: Console) -> None:
+def test_experiments_are_good_only_if_there_are_some_without_surprises(console: Console) -> None:
     assert Expectations(2, []).good
     assert not Expectations(0, []).good
     surprising = Expectations(2, ["reordering"])

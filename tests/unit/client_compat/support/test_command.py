@@ -8,7 +8,7 @@ import pytest
 from client_compat.support.command import ottla_command
 
 
-def test_the_command_is_what_this_shell_finds_or_else_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_is_found_on_path_or_given_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "bin" / "python"))
     assert ottla_command() == str(tmp_path / "venv" / "bin" / "ottla")

@@ -20,7 +20,7 @@ def test_a_verdict_is_good_only_if_something_was_judged_and_nothing_is_wrong(kin
         assert not kind(**{kind.JUDGED: 1, name: 1}).good
 
 
-def test_wrong_counts_that_are_shown_elsewhere_are_left_out() -> None:
+def test_wrong_counts_can_exclude_those_shown_elsewhere() -> None:
     verdict = AckVerdict(acked=9, lost=1, misplaced=2, foreign=4, excused=8)
     assert (verdict.wrong_except(), verdict.wrong_except("lost", "misplaced")) == (7, 4)
 

@@ -42,7 +42,7 @@ def nothing_comes(end: socket.socket) -> bool:
         end.settimeout(TIMEOUT_S)
 
 
-def test_a_way_that_is_cut_carries_nothing_and_the_other_does_and_what_was_sent_arrives_in_the_end(listener: socket.socket) -> None:
+def test_cut_direction_carries_nothing_until_healed_and_the_other_is_open(listener: socket.socket) -> None:
     links = Links(lambda: {ONE: os.getpid()})
     port = links.to(TWO, listener.getsockname()[1])
     with links:
@@ -58,7 +58,7 @@ def test_a_way_that_is_cut_carries_nothing_and_the_other_does_and_what_was_sent_
             assert two.recv(1) == b"b"
 
 
-def test_a_connection_that_is_made_while_the_link_is_cut_is_served_after_it(listener: socket.socket) -> None:
+def test_connection_made_while_the_link_is_cut_is_served_afterwards(listener: socket.socket) -> None:
     links = Links(lambda: {ONE: os.getpid()})
     port = links.to(TWO, listener.getsockname()[1])
     with links:
@@ -70,7 +70,7 @@ def test_a_connection_that_is_made_while_the_link_is_cut_is_served_after_it(list
             assert two.recv(1) == b"a"
 
 
-def test_a_way_that_is_cut_twice_is_whole_when_both_are_over(listener: socket.socket) -> None:
+def test_direction_cut_twice_is_open_when_both_cuts_ended(listener: socket.socket) -> None:
     links = Links(lambda: {ONE: os.getpid()})
     port = links.to(TWO, listener.getsockname()[1])
     with links:
@@ -83,7 +83,7 @@ def test_a_way_that_is_cut_twice_is_whole_when_both_are_over(listener: socket.so
             assert two.recv(1) == b"a"
 
 
-def test_a_connection_of_an_unknown_process_or_to_a_stopped_node_is_closed(listener: socket.socket) -> None:
+def test_unknown_process_is_disconnected_and_a_node_that_is_down_closes_the_connection(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     links = Links(dict)
     at = links.to(TWO, port)
@@ -103,7 +103,7 @@ def ended(end: socket.socket) -> bool:
         return True
 
 
-def test_a_connection_that_one_end_closes_is_closed_for_the_other(listener: socket.socket) -> None:
+def test_closing_one_end_closes_the_other_after_its_data(listener: socket.socket) -> None:
     links = Links(lambda: {ONE: os.getpid()})
     port = links.to(TWO, listener.getsockname()[1])
     with links:

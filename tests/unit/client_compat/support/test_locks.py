@@ -8,7 +8,7 @@ import pytest
 from client_compat.support.locks import locked
 
 
-def test_a_held_lock_blocks_other_processes_until_it_is_released(tmp_path: Path) -> None:
+def test_lock_is_exclusive_while_held_and_free_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "made" / "lock"
     with locked(path), path.open("w") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,7 +13,7 @@ from client_compat.support.ports import free_port
 ASKS = "import client_compat.support.ports as p, sys; p.FIRST_PORT, p.LAST_PORT, p.ATTEMPTS_MAX = {}, {}, 1; print(p.free_port())"
 
 
-def test_a_claimed_port_is_not_given_to_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_port_is_given_to_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     other = subprocess.run([sys.executable, "-c", ASKS.format(port, port + 1)], capture_output=True, text=True, check=False)
     assert f"no free port between {port} and {port + 1}" in other.stderr

@@ -37,7 +37,7 @@ class Three(Feed):
         self.answers[number] = "given up"
 
 
-def test_a_lost_clients_unanswered_records_are_given_up_and_a_new_client_continues() -> None:
+def test_lost_client_is_given_up_with_its_unanswered_values_and_another_continues() -> None:
     with InProcessBroker() as broker:
         broker.topics.create("t")
         feed = Three()
@@ -45,7 +45,7 @@ def test_a_lost_clients_unanswered_records_are_given_up_and_a_new_client_continu
         assert feed.answers == {0: "acked", 1: "given up", 2: "acked"}
 
 
-def test_a_client_that_knows_no_broker_for_a_while_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_without_any_broker_for_a_while_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producers, "LOST_S", -1.0)
     values = load.Values(0, Load("nowhere", "t", tmp_path, 1), Shared.among(2))
     for brokers, lost in (({"b/1": {}}, False), ({}, True), ({}, True), ({"b/1": {}}, False)):

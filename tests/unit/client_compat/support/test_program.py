@@ -30,13 +30,13 @@ def test_an_earlier_runs_directory_is_emptied(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_is_not_there_or_empty_is_made(tmp_path: Path) -> None:
+def test_missing_or_empty_directory_is_created(tmp_path: Path) -> None:
     replace(quiet(), tmp_path / "new" / "one", MARKER)
     replace(quiet(), tmp_path / "new" / "one", MARKER)
     assert (tmp_path / "new" / "one").is_dir()
 
 
-def test_what_no_run_left_is_kept_and_ends_the_program(tmp_path: Path) -> None:
+def test_foreign_directory_is_kept_and_ends_the_program(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(typer.Exit) as ended:
         replace(quiet(), tmp_path, MARKER)
@@ -44,14 +44,14 @@ def test_what_no_run_left_is_kept_and_ends_the_program(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.txt").exists()
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
+def test_file_in_place_of_a_directory_ends_the_program(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(typer.Exit) as ended:
         replace(quiet(), tmp_path / "file", MARKER)
     assert ended.value.exit_code == 2
 
 
-def test_a_directory_that_cannot_be_removed_itself_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_that_is_a_mount_point_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory that is a mount point cannot be removed."""
     (tmp_path / MARKER).touch()
     monkeypatch.setattr("os.rmdir", lambda *_, **__: (_ for _ in ()).throw(OSError("busy")))
@@ -60,7 +60,7 @@ def test_a_directory_that_cannot_be_removed_itself_is_emptied(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("failure", [BrokerFailed("[port] taken"), RunFailed("[port] taken"), KeyError("[port] taken")])
-def test_what_a_program_expects_to_fail_ends_it_with_a_line(failure: Exception) -> None:
+def test_expected_failure_ends_the_program_with_one_line(failure: Exception) -> None:
     console = quiet()
     with pytest.raises(typer.Exit) as ended, or_exit(console, "Not run", KeyError, code=2):
         raise failure
@@ -68,6 +68,6 @@ def test_what_a_program_expects_to_fail_ends_it_with_a_line(failure: Exception) 
     assert printed(console) == f"Not run: {failure}\n"
 
 
-def test_a_bug_is_not_taken_for_a_failed_run() -> None:
+def test_unexpected_exception_is_not_reported_as_a_failed_run() -> None:
     with pytest.raises(ValueError, match="a bug"), or_exit(quiet(), "Not run"):
         raise ValueError("a bug")

@@ -26,7 +26,7 @@ def batch(offset: int, producer: tuple[int, int]) -> bytes:
         ("java", [(7, 0), (7, 1)], 0),
     ],
 )
-def test_a_value_under_two_epochs_of_one_producer_of_librdkafka(
+def test_duplicate_under_two_epochs_of_one_producer_is_excused_only_for_librdkafka(
     tmp_path: Path, client: str, writers: list[tuple[int, int]], excused: int
 ) -> None:
     (tmp_path / "t-3").mkdir()

@@ -14,9 +14,7 @@ from ottla.testing import InProcessBroker
 TIMEOUT_S = 20
 
 
-def test_wait_until_stable_waits_for_an_open_transaction_and_fails_after_its_timeout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_transaction_is_awaited_and_a_hanging_one_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with InProcessBroker(tmp_path / "data") as broker:
         broker.topics.create("t", 2)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "tx"})

@@ -12,7 +12,7 @@ from client_compat.support.small_disk import NoSmallDisk, missing, small_disk
 WRITTEN = b"x" * 100_000
 
 
-def test_a_full_disk_takes_nothing_a_freed_one_does_and_all_of_it_outlives_the_disk(tmp_path: Path) -> None:
+def test_full_small_disk_rejects_writes_and_its_files_survive_the_unmount(tmp_path: Path) -> None:
     if (why := missing()) is not None:
         pytest.skip(why)
     path = tmp_path / "disk"
@@ -29,7 +29,7 @@ def test_a_full_disk_takes_nothing_a_freed_one_does_and_all_of_it_outlives_the_d
     assert [(path / name).read_bytes() for name in ("first", "second")] == [WRITTEN, WRITTEN]
 
 
-def test_a_disk_that_cannot_be_mounted_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_permission_to_mount_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(NoSmallDisk, match="only root"), small_disk(tmp_path / "disk"):
         pass

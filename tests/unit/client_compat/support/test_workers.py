@@ -13,13 +13,13 @@ from client_compat.support.workers import SPAWN, RunFailed, Workers
 LOG = Path("clients.log")
 
 
-def test_workers_that_end_well_are_waited_for() -> None:
+def test_workers_that_exit_successfully_are_awaited() -> None:
     with Workers(time.perf_counter, [(), ()], LOG) as workers:
         workers.finish(60.0)
         assert not workers.any_alive()
 
 
-def test_a_worker_that_ends_badly_fails_the_stage_and_names_the_log() -> None:
+def test_failed_worker_fails_the_stage_and_names_the_log() -> None:
     with pytest.raises(RunFailed, match=r"ended with 3; .*clients\.log"), Workers(sys.exit, [(3,)], LOG) as workers:
         workers.finish(60.0)
 

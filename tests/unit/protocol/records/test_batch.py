@@ -61,18 +61,18 @@ def test_codecs_come_from_the_low_three_bits_and_five_to_seven_are_refused() -> 
             _ = header._replace(attributes=unknown).codec
 
 
-def test_the_last_sequence_wraps_to_zero_and_is_absent_without_a_base() -> None:
+def test_last_sequence_wraps_to_zero_and_is_minus_1_without_a_base() -> None:
     header = read_header(BATCH)
     assert header._replace(base_sequence=2**31 - 1, last_offset_delta=1).last_sequence == 0
     assert header._replace(base_sequence=-1).last_sequence == -1
 
 
-def test_a_header_cut_short_is_corrupt() -> None:
+def test_truncated_header_is_corrupt() -> None:
     with pytest.raises(CorruptBatch, match="only 60 are left"):
         read_header(BATCH[:60])
 
 
-def test_batches_are_split_and_a_partial_tail_is_left_out_silently() -> None:
+def test_batches_are_split_and_a_partial_last_one_is_omitted() -> None:
     other = build_batch([SimpleRecord(None, b"x" * 50)])
     stream = BATCH + other
     for cut in range(len(other)):
@@ -107,13 +107,13 @@ def test_a_v2_batch_smaller_than_its_header_is_corrupt() -> None:
         list(split_batches(with_field(8, ">i", 48)))
 
 
-def test_the_smallest_legacy_length_is_taken() -> None:
+def test_smallest_legacy_message_is_accepted() -> None:
     [(_, header)] = split_batches(struct.pack(">qiIb", 3, 14, 0, 0) + bytes(9))
     assert (header.base_offset, header.size_bytes) == (3, 26)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_legacy_messages_are_split_with_what_is_known_of_them(magic: int) -> None:
+def test_legacy_messages_are_split_with_their_offset_magic_size_and_crc(magic: int) -> None:
     message = struct.pack(">qiIb", 12, 22, 0xDEADBEEF, magic) + bytes(17)
     found = list(split_batches(message + BATCH))
     assert [(pos, h.base_offset, h.magic, h.size_bytes) for pos, h in found] == [(0, 12, magic, 34), (34, 40, 2, len(BATCH))]

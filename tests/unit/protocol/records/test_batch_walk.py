@@ -28,19 +28,19 @@ def walk(request: pytest.FixtureRequest) -> ModuleType:
     return BATCH_WALKERS[request.param]
 
 
-def test_the_installed_walker_is_compiled_wherever_there_is_a_compiler() -> None:
+def test_installed_walker_is_compiled_if_there_is_a_compiler() -> None:
     assert compiler() is None or is_compiled(BATCH_WALKERS["installed"]), "not compiled: run 'python setup.py build_ext --inplace'"
     assert not is_compiled(INTERPRETED_BATCHES)
 
 
-def test_headers_are_those_that_batches_are_split_into(walk: ModuleType) -> None:
+def test_walked_headers_equal_those_of_split_batches(walk: ModuleType) -> None:
     data = DATA + LEGACY + BATCHES[0]
     found = walk.walk_headers(data, 0, len(data), 100, FAR, True)
     assert list(zip(*found[:14], strict=True)) == [(at, *header) for at, header in split_batches(data)]
     assert (found.next_position, found.stop, found.next_length) == (len(data), walk.MORE, -1)
 
 
-def test_a_walk_goes_on_where_the_last_one_ended(walk: ModuleType) -> None:
+def test_walk_continues_where_the_last_one_ended(walk: ModuleType) -> None:
     first = walk.walk_headers(DATA, 0, len(DATA), 2, FAR, True)
     second = walk.walk_headers(DATA, first.next_position, len(DATA), 2, FAR, True)
     assert (len(first.positions), first.stop, len(second.positions), second.stop) == (2, walk.MORE, 1, walk.MORE)
@@ -48,7 +48,7 @@ def test_a_walk_goes_on_where_the_last_one_ended(walk: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("end", range(len(BATCHES[0])))
-def test_a_batch_that_is_not_whole_is_left_for_later_and_cut_where_nothing_follows(walk: ModuleType, end: int) -> None:
+def test_partial_batch_is_left_for_later_or_cut_at_the_end(walk: ModuleType, end: int) -> None:
     data = BATCHES[1] + BATCHES[0][:end]
     start = len(BATCHES[1])
     later = walk.walk_headers(data, 0, FAR, 100, FAR, True)
@@ -57,7 +57,7 @@ def test_a_batch_that_is_not_whole_is_left_for_later_and_cut_where_nothing_follo
     assert (len(cut.positions), cut.next_position, cut.stop) == (1, start, walk.CUT if end else walk.MORE)
 
 
-def test_headers_alone_need_only_their_bytes(walk: ModuleType) -> None:
+def test_walk_of_headers_only_needs_only_their_bytes(walk: ModuleType) -> None:
     data = DATA[: len(BATCHES[0]) + HEADER_BYTES]
     found = walk.walk_headers(data, 0, len(DATA), 100, FAR, False)
     assert (list(found.base_offsets), found.next_position, found.stop) == ([2**40, 2**40 + 2], len(BATCHES[0] + BATCHES[1]), walk.MORE)
@@ -82,7 +82,7 @@ def test_a_batch_above_the_largest_length_ends_the_walk(walk: ModuleType) -> Non
 
 
 @given(st.binary(max_size=300), st.integers(0, 300), st.booleans())
-def test_any_bytes_give_the_same_in_both_forms(noise: bytes, limit: int, whole: bool) -> None:
+def test_compiled_and_interpreted_walkers_agree_on_any_bytes(noise: bytes, limit: int, whole: bool) -> None:
     data = BATCHES[1] + noise
     args = (data, 0, len(BATCHES[1]) + max(limit, len(noise)), 100, FAR, whole)
     assert BATCH_WALKERS["installed"].walk_headers(*args) == INTERPRETED_BATCHES.walk_headers(*args)

@@ -32,7 +32,7 @@ def streamed_zstd(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("data", [b"", b"x", DATA], ids=["empty", "one byte", "many blocks"])
-def test_every_codec_gives_back_what_it_was_given(codec: Codec, data: bytes) -> None:
+def test_compression_round_trips_with_every_codec(codec: Codec, data: bytes) -> None:
     squeezed = compress(codec, memoryview(data))
     assert bytes(decompress(codec, squeezed, len(data))) == data
     assert bytes(decompress(codec, memoryview(squeezed), len(data))) == data

@@ -17,7 +17,7 @@ def control_batch(key: bytes | None, value: bytes | None) -> bytes:
 
 
 @pytest.mark.parametrize(("committed", "kind"), KINDS)
-def test_a_marker_has_78_bytes_and_is_read_back(committed: bool, kind: ControlType) -> None:
+def test_marker_has_78_bytes_and_round_trips(committed: bool, kind: ControlType) -> None:
     batch = end_txn_marker(
         committed=committed, producer_id=77, producer_epoch=4, coordinator_epoch=12, timestamp=5000, base_offset=31, leader_epoch=2
     )
@@ -31,12 +31,12 @@ def test_a_marker_has_78_bytes_and_is_read_back(committed: bool, kind: ControlTy
     assert marker.ends_transaction
 
 
-def test_the_bytes_of_a_commit_marker_are_those_of_kafkas_schema() -> None:
+def test_commit_marker_has_the_bytes_of_kafkas_schema() -> None:
     batch = end_txn_marker(committed=True, producer_id=1, producer_epoch=0, coordinator_epoch=3, timestamp=0)
     assert batch[61:].hex() == "2000000008000000010c00000000000300"
 
 
-def test_a_markers_batch_is_made_once_for_all_partitions_and_says_what_the_bytes_say() -> None:
+def test_marker_batch_is_built_once_and_equals_its_parsed_bytes() -> None:
     made = marker_batch(False, 77, 4, 12, 5000)
     batch = end_txn_marker(committed=False, producer_id=77, producer_epoch=4, coordinator_epoch=12, timestamp=5000)
     assert made == (read_header(batch), (batch[16:],), parse_marker(batch))
@@ -49,14 +49,14 @@ def test_future_versions_are_read_by_their_known_prefix() -> None:
     assert parse_marker(batch) == (ControlType.ABORT, 44, 5)
 
 
-def test_unknown_types_are_none_and_end_nothing() -> None:
+def test_unknown_control_types_are_none_and_end_no_transaction() -> None:
     marker = parse_marker(control_batch(struct.pack(">hh", 0, 7), None))
     assert marker == (None, -1, 5)
     assert not marker.ends_transaction
     assert control_type(struct.pack(">hh", 0, -1)) is None
 
 
-def test_types_of_the_metadata_log_are_known_but_end_nothing() -> None:
+def test_control_types_of_the_metadata_log_are_known_and_end_no_transaction() -> None:
     marker = parse_marker(control_batch(struct.pack(">hh", 0, 2), b"whatever"))
     assert (marker.type, marker.ends_transaction) == (ControlType.LEADER_CHANGE, False)
 
@@ -72,7 +72,7 @@ def test_types_of_the_metadata_log_are_known_but_end_nothing() -> None:
         (bytes(4), struct.pack(">hi", -1, 0)),
     ],
 )
-def test_a_marker_cut_short_or_of_a_negative_version_is_invalid(key: bytes | None, value: bytes | None) -> None:
+def test_truncated_marker_or_negative_version_is_invalid(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(InvalidRecord):
         parse_marker(control_batch(key, value))
 

@@ -19,7 +19,7 @@ def packed(header: BatchHeader, section: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_what_was_built_is_read_back_with_offsets_and_timestamps(codec: Codec) -> None:
+def test_built_batch_is_read_back_with_offsets_and_timestamps(codec: Codec) -> None:
     batch = build_batch(RECORDS, base_offset=70, codec=codec)
     assert crc_ok(batch, read_header(batch))
     assert list(iter_records(batch)) == [
@@ -62,7 +62,7 @@ def test_an_empty_batch_that_compaction_left_has_no_records() -> None:
     assert list(iter_records(packed(header, b""))) == []
 
 
-def test_decompressing_stops_at_the_callers_bound() -> None:
+def test_decompression_stops_at_the_callers_limit() -> None:
     batch = build_batch([SimpleRecord(None, bytes(100_000))], codec=Codec.ZSTD)
     with pytest.raises(BatchTooLarge, match="more than 99999 bytes"):
         list(iter_records(batch, 99_999))

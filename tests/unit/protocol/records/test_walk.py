@@ -31,7 +31,7 @@ def framed(body: bytes) -> bytes:
 PLAIN = encode_record(0, 0, b"k", b"v")
 
 
-def test_the_installed_walker_is_compiled_wherever_there_is_a_compiler() -> None:
+def test_installed_walker_is_compiled_if_there_is_a_compiler() -> None:
     assert compiler() is None or is_compiled(WALKERS["installed"]), "the walker was not compiled: run 'python setup.py build_ext --inplace'"
     assert not is_compiled(INTERPRETED)
 
@@ -43,12 +43,12 @@ def test_a_scan_finds_the_newest_record_and_the_oldest_timestamp(walk: ModuleTyp
     assert (found.first_null_key, found.sequential, found.first_bad_index, found.reason) == (-1, True, -1, "")
 
 
-def test_records_without_timestamp_do_not_count_as_the_oldest(walk: ModuleType) -> None:
+def test_records_without_a_timestamp_are_ignored_for_the_oldest_timestamp(walk: ModuleType) -> None:
     assert walk.scan(section(SimpleRecord(None, None), SimpleRecord(None, None, 9)), 2, -1)[:4] == (9, 1, 1, 9)
     assert walk.scan(section(SimpleRecord(None, None)), 1, -1)[:4] == (-1, 0, 0, -1)
 
 
-def test_the_first_null_key_is_named_and_an_empty_key_is_none_of_them(walk: ModuleType) -> None:
+def test_first_null_key_is_reported_and_an_empty_key_is_not_null(walk: ModuleType) -> None:
     records = section(SimpleRecord(b"", b""), SimpleRecord(b"x", None), SimpleRecord(None, b""), SimpleRecord(None, b""))
     assert walk.scan(records, 4, -1).first_null_key == 2
 
@@ -84,7 +84,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", list(BAD))
-def test_a_bad_record_is_named_with_its_reason(walk: ModuleType, name: str) -> None:
+def test_bad_record_is_reported_by_index_with_its_reason(walk: ModuleType, name: str) -> None:
     data, reason = BAD[name]
     found = walk.scan(PLAIN + data, 2, 0)
     assert (found.first_bad_index, reason in found.reason) == (1, True), found
@@ -114,7 +114,7 @@ def test_timestamp_deltas_of_all_widths_are_read(walk: ModuleType, delta: int) -
     assert walk.scan(encode_record(0, delta, None, None), 1, 0).max_timestamp == delta
 
 
-def test_what_the_last_byte_of_a_varint_holds_beyond_its_width_is_dropped_as_in_java(walk: ModuleType) -> None:
+def test_excess_bits_of_a_varints_last_byte_are_dropped_as_in_java(walk: ModuleType) -> None:
     found = walk.columns(framed(b"\0" + b"\xff" * 9 + b"\x7f" + b"\xff" * 4 + b"\x7f" + b"\x01\x01\0"), 1, 0, 0)
     assert (list(found.timestamps), list(found.offsets)) == ([-(2**63)], [-(2**31)])
 
@@ -131,7 +131,7 @@ def test_any_negative_key_or_value_length_is_null_as_in_kafka(walk: ModuleType) 
     assert (list(found.key_lengths), list(found.value_lengths)) == ([-1], [-1])
 
 
-def test_columns_give_offsets_timestamps_and_spans(walk: ModuleType) -> None:
+def test_columns_contain_offsets_timestamps_and_positions_of_keys_values_and_headers(walk: ModuleType) -> None:
     records = [SimpleRecord(b"key", b"value", 100, [("h", b"x"), ("i", None)]), SimpleRecord(None, b"", 90), SimpleRecord(b"", None, 110)]
     data = section(*records)
     found = walk.columns(data, 3, 1000, 100)
@@ -149,7 +149,7 @@ def test_columns_give_offsets_timestamps_and_spans(walk: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 2, 2**31 - 1])
-def test_a_record_count_that_the_bytes_cannot_hold_allocates_nothing(walk: ModuleType, count: int) -> None:
+def test_impossible_record_count_allocates_no_memory(walk: ModuleType, count: int) -> None:
     with pytest.raises(InvalidRecord, match="cannot be in"):
         walk.columns(PLAIN, count, 0, 0)
 
@@ -176,7 +176,7 @@ def filler(walk: ModuleType, rows: int, size: int, *, values: bool = True) -> tu
     return walk.Filler(**buffers), buffers
 
 
-def test_batches_fill_columns_one_behind_the_other(walk: ModuleType) -> None:
+def test_successive_batches_fill_the_columns_in_order(walk: ModuleType) -> None:
     first = section(SimpleRecord(b"a", b"11", 50), SimpleRecord(None, b"", 40))
     second = section(SimpleRecord(b"", None, 9))
     fill, columns = filler(walk, 3, len(first) + len(second))
@@ -187,20 +187,20 @@ def test_batches_fill_columns_one_behind_the_other(walk: ModuleType) -> None:
     assert (fill.rows, fill.key_at, fill.value_at) == (3, 1, 2)
 
 
-def test_a_bad_batch_leaves_nothing_in_the_columns(walk: ModuleType) -> None:
+def test_bad_batch_leaves_no_rows_in_the_columns(walk: ModuleType) -> None:
     fill, columns = filler(walk, 4, 100)
     assert fill.add(PLAIN + PLAIN[:-1], 2, 0, 0)
     assert fill.add(PLAIN, 1, 7, 0) == ""
     assert (fill.rows, columns["offsets"][0], list(columns["key_ends"][:2])) == (1, 7, [0, 1])
 
 
-def test_columns_not_wanted_need_no_buffers(walk: ModuleType) -> None:
+def test_unrequested_columns_need_no_buffers(walk: ModuleType) -> None:
     fill, columns = filler(walk, 1, 100, values=False)
     assert fill.add(PLAIN, 1, 0, 0) == ""
     assert (fill.rows, bytes(columns["keys"][:1]), fill.value_at) == (1, b"k", 0)
 
 
-def test_buffers_too_small_are_refused_before_anything_is_written(walk: ModuleType) -> None:
+def test_too_small_buffers_are_rejected_before_anything_is_written(walk: ModuleType) -> None:
     for rows, size in ((1, 100), (2, len(PLAIN))):
         fill, _ = filler(walk, rows, size)
         with pytest.raises(ValueError, match="no room"):
@@ -210,7 +210,7 @@ def test_buffers_too_small_are_refused_before_anything_is_written(walk: ModuleTy
         fill.add(PLAIN, 10**9, 0, 0)
 
 
-def test_renumbered_records_have_successive_offset_deltas_and_nothing_else_changes(walk: ModuleType) -> None:
+def test_renumbering_gives_consecutive_offset_deltas_and_changes_nothing_else(walk: ModuleType) -> None:
     records = [(5, 2**63 - 1, None, b"x"), (700, -(2**63), b"k" * 300, None), (-(2**31), 0, b"", b""), (2**31 - 1, 64, b"a", b"b" * 9000)]
     headers = [("h", None), ("", b"v")]
     before = b"".join(encode_record(*record, headers) for record in records)
@@ -218,7 +218,7 @@ def test_renumbered_records_have_successive_offset_deltas_and_nothing_else_chang
     assert bytes(walk.renumber(before, len(records))) == after
 
 
-def test_renumbered_records_may_take_more_room_than_before(walk: ModuleType) -> None:
+def test_renumbered_records_can_be_larger_than_before(walk: ModuleType) -> None:
     count = 20_000
     renumbered = bytes(walk.renumber(encode_record(0, 0, None, bytes(57)) * count, count))
     assert renumbered == b"".join(encode_record(index, 0, None, bytes(57)) for index in range(count))
@@ -231,12 +231,12 @@ def test_bad_records_are_not_renumbered(walk: ModuleType, name: str) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 3, 2**31 - 1])
-def test_a_record_count_that_the_section_cannot_hold_is_refused_before_memory_is_taken(walk: ModuleType, count: int) -> None:
+def test_impossible_record_count_is_rejected_before_memory_is_allocated(walk: ModuleType, count: int) -> None:
     with pytest.raises(InvalidRecord, match="cannot be in"):
         walk.renumber(PLAIN * 2, count)
 
 
-def test_the_first_record_in_a_time_range_from_an_offset_on_is_found(walk: ModuleType) -> None:
+def test_first_record_in_a_time_range_at_or_after_an_offset_is_found(walk: ModuleType) -> None:
     data = b"".join(encode_record(offset, delta, None, None) for offset, delta in [(3, 0), (5, 20), (6, 10), (9, 20)])
     assert walk.find_timestamp(data, 4, 100, 0, 130, 0) == (3, 100)
     assert walk.find_timestamp(data, 4, 100, 101, 130, 0) == (5, 120)

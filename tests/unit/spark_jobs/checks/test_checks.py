@@ -11,24 +11,24 @@ from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.checks.rule import Rule
 
 
-def test_every_rule_has_a_file_of_its_name() -> None:
+def test_every_rule_is_in_a_file_of_its_name() -> None:
     files = {path.stem.replace("_", "-") for path in Path(checks.__file__).parent.glob("*.py")} - {"--init--", "rule"}
     assert sorted(rule.name for rule in RULES) == sorted(files)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_rule_says_what_it_proves_what_to_do_and_where_it_is_blind(rule: Rule) -> None:
+def test_rule_texts_are_complete_sentences(rule: Rule) -> None:
     assert rule.proves.endswith(".")
     assert rule.limits.endswith(".")
     assert rule.advice.endswith(".")
     assert "  " not in rule.proves + rule.limits + rule.advice
 
 
-def test_no_two_rules_share_a_title() -> None:
+def test_rule_titles_are_unique() -> None:
     assert len({rule.title for rule in RULES}) == len(RULES)
 
 
-def test_rules_of_transactions_are_not_run_where_there_are_none() -> None:
+def test_transaction_rules_need_transactions() -> None:
     assert {rule.name for rule in RULES if rule.needs_transactions} == {
         "hanging-transaction", "torn-transaction", "zombie-batch", "mixed-transaction", "markers", "transaction-epochs",
     }  # fmt: skip

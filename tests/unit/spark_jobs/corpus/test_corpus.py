@@ -20,18 +20,18 @@ def score(tmp_path_factory: pytest.TempPathFactory) -> Score:
     return judge(CASES, root)
 
 
-def test_everything_planted_is_found_and_nothing_else(score: Score) -> None:
+def test_audit_finds_exactly_the_planted_violations(score: Score) -> None:
     assert details(score) == []
     assert score.cases == len(CASES)
 
 
 @pytest.mark.parametrize("rule", [rule.name for rule in RULES])
-def test_each_rule_has_something_planted(score: Score, rule: str) -> None:
+def test_each_rule_has_planted_violations_and_finds_them(score: Score, rule: str) -> None:
     assert score.planted[rule] > 0
     assert score.found[rule] == score.planted[rule]
 
 
-def test_a_violation_told_as_a_warning_is_a_miss_and_a_false_alarm() -> None:
+def test_violation_reported_as_a_warning_is_missed_and_a_false_alarm() -> None:
     score = Score()
     score.add("log", [("crc", "violation", "wrong CRC", "t-0@5")], [("crc", "warning", "wrong CRC", "t-0@5")])
     assert not score.perfect
@@ -41,7 +41,7 @@ def test_a_violation_told_as_a_warning_is_a_miss_and_a_false_alarm() -> None:
     ]
 
 
-def test_the_command_writes_each_log_to_its_directory(
+def test_corpus_command_writes_each_log_to_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["corpus", str(tmp_path / "logs")])

@@ -8,7 +8,7 @@ from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import payments
 
 
-def test_a_hanging_transaction_shows_whose_it_is_and_what_it_holds_up(tmp_path: Path) -> None:
+def test_hanging_transaction_finding_names_its_owner_and_the_blocked_offset(tmp_path: Path) -> None:
     payments.plant(tmp_path / "log")
     (directory,) = audit([tmp_path / "log"], engine="duckdb").directories
     finding = next(f for f in directory.rules["hanging-transaction"].samples if f.kind == "over its timeout")

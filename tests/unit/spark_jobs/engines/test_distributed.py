@@ -44,7 +44,7 @@ def gathered(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 @pytest.mark.parametrize("over", [over_rdds, over_frames])
-def test_each_row_is_a_task_and_the_rows_of_a_shuffle_partition_meet_in_one_task(spark: SparkSession, over: Over) -> None:
+def test_each_row_is_a_task_and_rows_of_one_share_are_gathered(spark: SparkSession, over: Over) -> None:
     rows = [(i, bytes([10 + i])) for i in range(4)]
     running = spark.sparkContext if over is over_rdds else spark
     # Task i gives its content to shuffle partition i % 3, and 1, the number of its rows, to the next one.
@@ -53,7 +53,7 @@ def test_each_row_is_a_task_and_the_rows_of_a_shuffle_partition_meet_in_one_task
 
 
 @pytest.mark.parametrize("over", [over_rdds, over_frames])
-def test_rows_of_a_split_partition_meet_in_one_task(spark: SparkSession, over: Over) -> None:
+def test_rows_of_a_split_partition_are_gathered_in_one_task(spark: SparkSession, over: Over) -> None:
     slices = [(i, bytes([i % 3])) for i in range(6)]
     running = spark.sparkContext if over is over_rdds else spark
     split = Split(slices, by_content, adjacent, 3)
@@ -73,7 +73,7 @@ def adjacent(rows: Iterable[Row]) -> Iterator[Row]:
 
 @pytest.mark.parametrize("name", ["planted", "input_taken_back"])
 @pytest.mark.parametrize("connect", [False, True])
-def test_a_log_in_slices_has_the_embedded_engines_verdict(
+def test_sliced_log_on_spark_has_the_embedded_engines_verdict(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, connect: bool
 ) -> None:
     CASES[name].write(tmp_path / "log")
@@ -107,7 +107,7 @@ def test_without_a_spark_context_the_verdict_is_the_same(
     assert [asdict(each) for each in audit(log, engine="spark", deep=True).directories] == [asdict(each) for each in expected]
 
 
-def test_a_file_that_fails_in_reading_is_told_as_the_embedded_engine_tells_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_unreadable_file_is_reported_alike_by_both_engines(spark: SparkSession, tmp_path: Path) -> None:
     CASES["sound"].write(tmp_path)
     (tmp_path / "t-0" / "leader-epoch-checkpoint").symlink_to("/proc/self/mem")  # a regular file whose first page is not there
     reported = []
@@ -119,7 +119,7 @@ def test_a_file_that_fails_in_reading_is_told_as_the_embedded_engine_tells_it(sp
     assert "leader-epoch-checkpoint" in reported[0]
 
 
-def test_partitions_and_bytes_are_reported_until_all_are_judged(spark: SparkSession, tmp_path: Path) -> None:
+def test_progress_reports_partitions_and_bytes_until_all_are_judged(spark: SparkSession, tmp_path: Path) -> None:
     logs.big(tmp_path, 300_000_000, partitions=3)
     size = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
     context = spark.sparkContext
@@ -139,14 +139,14 @@ def test_partitions_and_bytes_are_reported_until_all_are_judged(spark: SparkSess
     assert context.getLocalProperty(DESCRIPTION) == "the notebook's own"
 
 
-def test_progress_counts_a_task_that_ran_twice_once() -> None:
+def test_progress_counts_a_repeated_task_once() -> None:
     finished = Union()
     both = finished.addInPlace(finished.addInPlace(finished.zero(set()), {1}), {1})
     sizes = [(2, 3_000_000_000), (1, 500_000_000), (1, 1)]
     assert progress_of("judging", sizes, both) == ("judging: 1 of 4 log partitions, 0.50 of 3.50 GB", 500_000_000, 3_500_000_001)
 
 
-def test_finished_tasks_are_added_in_place_so_that_the_time_is_linear_in_their_number() -> None:
+def test_accumulator_adds_finished_tasks_in_place() -> None:
     finished = Union()
     held = finished.zero(set())
     assert finished.addInPlace(held, {1}) is held

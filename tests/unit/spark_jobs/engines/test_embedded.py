@@ -26,7 +26,7 @@ def engine() -> Iterator[EmbeddedEngine]:
         yield running
 
 
-def test_an_interrupt_while_rows_are_read_is_an_interrupt(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_while_reading_rows_raises_keyboard_interrupt(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array(["a"])], names=["s"])
         raise KeyboardInterrupt
@@ -45,7 +45,7 @@ def _interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_interruptible")
-def test_an_interrupt_while_a_query_runs_is_an_interrupt(engine: EmbeddedEngine) -> None:
+def test_interrupt_during_a_query_raises_keyboard_interrupt(engine: EmbeddedEngine) -> None:
     engine.table("t", "n int", [[n] for n in range(4_000)])
     timer = threading.Timer(0.3, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
     timer.start()
@@ -75,25 +75,25 @@ def test_counting_nulls_gives_0_as_in_spark(engine: EmbeddedEngine) -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(b'{"a": {"b": 7}}', "7"), (b"not json", None), (b"\xff\xfe", None), (None, None), (b'{"a": {"b": null}}', None)]
 )
-def test_a_field_of_what_is_no_json_is_null(engine: EmbeddedEngine, value: bytes | None, text: str | None) -> None:
+def test_json_field_of_invalid_json_is_null(engine: EmbeddedEngine, value: bytes | None, text: str | None) -> None:
     engine.table("t", "v binary", [[value]])
     query = "SELECT get_json_object(CAST(v AS STRING), :path) AS field FROM t"
     assert engine.rows(query, {"path": engine.json_path("a.b"), "unused": 1}) == [{"field": text}]
 
 
-def test_a_view_is_made_from_a_query_with_parameters(engine: EmbeddedEngine) -> None:
+def test_view_can_be_defined_by_a_query_with_parameters(engine: EmbeddedEngine) -> None:
     engine.table("t", "n int", [[1], [5]])
     engine.define("large", "SELECT n FROM t WHERE n > :least", {"least": 3})
     assert engine.rows("SELECT struct(n AS m).m AS m FROM large", {}) == [{"m": 5}]
 
 
-def test_a_type_that_no_level_has_is_refused() -> None:
+def test_unknown_column_type_is_rejected() -> None:
     assert arrow_schema("topic string, partition int").names == ["topic", "partition"]
     with pytest.raises(KeyError):
         arrow_schema("price decimal")
 
 
-def test_a_small_directory_is_judged_in_well_under_a_second(tmp_path: Path) -> None:
+def test_small_directory_is_judged_in_less_than_a_second(tmp_path: Path) -> None:
     CASES["planted"].write(tmp_path / "log")
     audit([tmp_path / "log"], engine="duckdb")  # translates the rules, once in a process
     began = time.process_time()
@@ -112,7 +112,7 @@ def many_batches(root: Path, count: int) -> None:
             log.write(pack_header(head._replace(base_offset=i, producer_id=i), tail) + tail)
 
 
-def test_a_log_whose_views_are_larger_than_the_memory_given_is_judged_all_the_same(tmp_path: Path) -> None:
+def test_log_with_views_larger_than_the_memory_limit_is_judged(tmp_path: Path) -> None:
     many_batches(tmp_path, 150_000)
     with embedded_engine(1 << 30, memory_mb=60) as engine:
         engine.read("raw_batches", "batches", [str(tmp_path)], [], views.RAW_BATCHES_NEED)
@@ -123,13 +123,13 @@ def test_a_log_whose_views_are_larger_than_the_memory_given_is_judged_all_the_sa
         assert engine.rows("SELECT current_setting('memory_limit') AS limit", {}) == [{"limit": "57.2 MiB"}]
 
 
-def test_what_does_not_fit_into_the_memory_given_is_not_judged(tmp_path: Path) -> None:
+def test_log_that_exceeds_the_memory_limit_is_not_judged_and_the_option_is_named(tmp_path: Path) -> None:
     many_batches(tmp_path, 150_000)
     with pytest.raises(CannotJudge, match="--memory-mb"):
         audit([tmp_path], engine="duckdb", memory_mb=8)
 
 
-def test_small_batches_are_handed_over_together() -> None:
+def test_small_record_batches_are_combined() -> None:
     one = pa.record_batch({"n": [1]})
     sizes = [batch.num_rows for batch in coalesced(iter([one] * (COALESCED_ROWS + 3)))]
     assert sizes == [COALESCED_ROWS, 3]

@@ -22,7 +22,7 @@ def comparable(verdict: Verdict) -> list[dict[str, Any]]:
     return [asdict(directory) for directory in verdict.directories]
 
 
-def test_both_engines_give_the_same_findings_counts_and_evidence_on_the_whole_corpus(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_engines_have_the_same_verdict_on_the_whole_corpus(spark: SparkSession, tmp_path: Path) -> None:
     write(CASES, tmp_path)
     single = [tmp_path / name for name, case in CASES.items() if not case.directories]
     verdicts = [audit(single, key_field="row", engine=engine, deep=True) for engine in ("duckdb", "spark")]
@@ -48,7 +48,7 @@ def test_both_engines_find_the_same_in_replicas(spark: SparkSession, tmp_path: P
     assert embedded.exit_code == 1
 
 
-def test_the_size_decides_where_nobody_does() -> None:
+def test_size_selects_the_engine_unless_one_is_given() -> None:
     assert choose("auto", EMBEDDED_BYTES_MAX) == "duckdb"
     assert choose("auto", EMBEDDED_BYTES_MAX + 1) == "spark"
     assert choose("auto", EMBEDDED_BYTES_MAX + 1, spark_runs=False) == "duckdb"

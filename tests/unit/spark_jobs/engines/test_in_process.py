@@ -13,7 +13,7 @@ from ottla.spark_jobs.steps import AuditSpec
 ARGS = {"expiration_ms": 86_400_000, "transaction_timeout_ms": 900_000, "replay_ms": 1}
 
 
-def test_both_steps_answer_and_the_views_are_still_there_to_draw(tmp_path: Path) -> None:
+def test_embedded_judge_answers_both_steps_and_keeps_its_views_for_drawing(tmp_path: Path) -> None:
     CASES["gap"].write(tmp_path)
     logs, reported = [find_logs(tmp_path)], []
     spec = AuditSpec((), None, False, False, 10, ARGS, draws=True)

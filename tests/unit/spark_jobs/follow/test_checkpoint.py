@@ -17,7 +17,7 @@ def table(value: int) -> pa.Table:
     return pa.table({"x": [value]})
 
 
-def test_each_micro_batch_begins_with_what_the_one_before_gave(tmp_path: Path) -> None:
+def test_micro_batch_starts_with_the_state_of_the_previous_one(tmp_path: Path) -> None:
     assert FollowCheckpoint(tmp_path).state_before(0) is None
     FollowCheckpoint(tmp_path).store_state(0, table(7))
     assert FollowCheckpoint(tmp_path).state_before(1).equals(table(7))
@@ -31,14 +31,14 @@ def test_a_micro_batch_counts_as_judged_when_its_state_is_kept(tmp_path: Path) -
     assert not checkpoint.judged(1)
 
 
-def test_the_last_two_are_kept_so_that_the_last_can_be_done_again(tmp_path: Path) -> None:
+def test_last_two_states_are_stored(tmp_path: Path) -> None:
     checkpoint = FollowCheckpoint(tmp_path)
     for number in range(12):
         checkpoint.store_state(number, table(number))
     assert sorted(file.name for file in (tmp_path / "judged").iterdir()) == ["10.parquet", "11.parquet"]
 
 
-def test_a_checkpoint_without_the_previous_state_is_refused(tmp_path: Path) -> None:
+def test_checkpoint_without_its_state_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(CannotJudge, match="the checkpoint is not whole"):
         FollowCheckpoint(tmp_path).state_before(3)
 
@@ -57,7 +57,7 @@ def test_a_repeated_micro_batch_replaces_the_lines_of_its_killed_attempt(tmp_pat
     assert file.read_text() == "of another checkpoint\na\n"
 
 
-def test_a_file_that_was_begun_anew_keeps_its_lines(tmp_path: Path) -> None:
+def test_recreated_or_new_output_file_gets_the_lines(tmp_path: Path) -> None:
     JsonLines(tmp_path / "lines", tmp_path).append(0, ["a"])
     (tmp_path / "lines").unlink()
     JsonLines(tmp_path / "lines", tmp_path).append(0, ["a"])
@@ -66,7 +66,7 @@ def test_a_file_that_was_begun_anew_keeps_its_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", TableFormat)
-def test_a_repeated_micro_batch_is_in_the_table_once(tmp_path: Path, kind: TableFormat) -> None:
+def test_findings_of_a_repeated_micro_batch_are_in_the_table_once(tmp_path: Path, kind: TableFormat) -> None:
     def append(number: int, checkpoint: str, *offsets: int) -> None:
         findings = [{"rule": "crc", "topic": "t", "partition": 0, "offset": offset, "evidence": {"a": 1}} for offset in offsets]
         FindingsTable(kind, tmp_path / "tables", tmp_path / checkpoint).append(number, findings)

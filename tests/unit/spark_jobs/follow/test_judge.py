@@ -74,7 +74,7 @@ def written(directory: Path, names: Iterable[str]) -> dict[str, Path]:
     return {name: directory / name for name in names}
 
 
-def test_piece_by_piece_says_what_the_whole_log_says(tmp_path: Path) -> None:
+def test_following_in_two_pieces_finds_what_the_whole_audit_finds(tmp_path: Path) -> None:
     """All logs are judged together, in two pieces. Their partitions are renumbered, because many logs have the same names."""
     roots = written(tmp_path, ALONE)
     tables = [moved(rows_of(root), number) for number, root in enumerate(roots.values())]
@@ -111,13 +111,13 @@ def original(where: str) -> str:
     return f"{topic}-{int(partition) % PARTITIONS_A_LOG}@{offset}"
 
 
-def test_batch_by_batch_the_small_logs_too(tmp_path: Path) -> None:
+def test_following_batch_by_batch_finds_what_the_whole_audit_finds(tmp_path: Path) -> None:
     roots = written(tmp_path, ("same_batch_twice", "gap", "overlapping_sequences", "sound"))
     for (name, root), wanted in zip(roots.items(), whole(list(roots.values())), strict=True):
         assert without_hanging(followed(rows_of(root), 1)[0]) == wanted, name
 
 
-def test_what_is_remembered_does_not_grow_with_the_log(tmp_path: Path) -> None:
+def test_followed_state_does_not_grow_with_the_log(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for i in range(200):
         log.data(5, pid=1 + i % 3, seq=i // 3 * 5)
@@ -126,7 +126,7 @@ def test_what_is_remembered_does_not_grow_with_the_log(tmp_path: Path) -> None:
     assert max(remembered[3:]) <= max(remembered[:3]) <= 3 * 6 + 8
 
 
-def test_an_old_duplicate_is_found_beyond_the_last_five_batches(tmp_path: Path) -> None:
+def test_duplicate_of_a_batch_older_than_the_last_five_is_found(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for i in range(40):
         log.data(5, pid=1, seq=i * 5)
@@ -134,7 +134,7 @@ def test_an_old_duplicate_is_found_beyond_the_last_five_batches(tmp_path: Path) 
     assert followed(rows_of(tmp_path), 10)[0] == [("duplicate-sequence", "violation", "sequences overlap", "t-0@200")]
 
 
-def test_a_producer_is_forgotten_after_its_expiration_but_not_an_open_transaction(tmp_path: Path) -> None:
+def test_expired_producer_is_dropped_from_the_state_but_an_open_transaction_is_not(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(5, pid=1, seq=0)
     log.data(5, pid=2, seq=0, transactional=True)
@@ -143,7 +143,7 @@ def test_a_producer_is_forgotten_after_its_expiration_but_not_an_open_transactio
     assert {row["producer_id"] for row in state.to_pylist() if row["of_producer"]} == {2, 3}
 
 
-def test_a_hanging_transaction_is_told_once_and_not_before_all_is_read(tmp_path: Path) -> None:
+def test_hanging_transaction_is_reported_once_and_only_when_caught_up(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(5, pid=2, seq=0, transactional=True)
     log.data(5, at=T0 + 2 * TRANSACTION_TIMEOUT_MS)

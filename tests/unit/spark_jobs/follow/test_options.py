@@ -22,7 +22,7 @@ from ottla.spark_jobs.audit import audit_command
         (["--once"], "--once is for --follow"),
     ],
 )
-def test_no_option_is_ignored(tmp_path: Path, options: list[str], reason: str) -> None:
+def test_unsupported_option_is_rejected_instead_of_ignored(tmp_path: Path, options: list[str], reason: str) -> None:
     app = typer.Typer()
     app.command()(audit_command)
     result = CliRunner().invoke(app, [*options, str(tmp_path)])

@@ -41,7 +41,7 @@ def once(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[FollowTot
     return follow(spark, job, on_findings, threading.Event()), reported
 
 
-def test_a_restart_tells_what_is_new_and_knows_what_was_before(spark: SparkSession, tmp_path: Path) -> None:
+def test_restarted_follower_reports_only_new_findings_and_knows_the_state(spark: SparkSession, tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path / "logs", "t", 0)
     log.data(5, pid=1, seq=0)
     log.data(5, pid=1, seq=0)
@@ -54,7 +54,7 @@ def test_a_restart_tells_what_is_new_and_knows_what_was_before(spark: SparkSessi
     assert (reported, followed.batches) == ([("duplicate-sequence", 10)], 1)
 
 
-def test_it_stops_when_told_to_and_micro_batches_are_bounded(spark: SparkSession, tmp_path: Path) -> None:
+def test_follower_stops_when_requested_and_its_micro_batches_are_limited(spark: SparkSession, tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path / "logs", "t", 0)
     for i in range(4):
         log.data(5, pid=1, seq=10 * i)
@@ -72,7 +72,7 @@ def test_it_stops_when_told_to_and_micro_batches_are_bounded(spark: SparkSession
     assert followed.exit_code == 1
 
 
-def test_a_micro_batch_that_spark_did_not_note_is_not_told_twice(spark: SparkSession, tmp_path: Path) -> None:
+def test_micro_batch_without_a_spark_commit_is_not_reported_twice(spark: SparkSession, tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path / "logs", "t", 0)
     log.data(5, pid=1, seq=0)
     log.data(5, pid=1, seq=0)
@@ -82,13 +82,13 @@ def test_a_micro_batch_that_spark_did_not_note_is_not_told_twice(spark: SparkSes
     assert once(spark, tmp_path)[1] == []
 
 
-def test_a_path_that_is_not_there_and_a_cluster_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_path_and_cluster_url_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
     for path, why in ((str(tmp_path / "none"), "is no directory"), ("kafka://localhost:1", "only files are followed")):
         with pytest.raises(CannotJudge, match=why):
             follow(spark, FollowOptions([path], tmp_path / "c", ARGS, once=True), lambda *_: None, threading.Event())
 
 
-def test_the_command_prints_findings_and_writes_json_lines(spark: SparkSession, tmp_path: Path) -> None:
+def test_follow_command_prints_findings_and_writes_json_lines(spark: SparkSession, tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path / "logs", "t", 0)
     log.data(5, pid=1, seq=0)
     log.data(5, pid=1, seq=8)

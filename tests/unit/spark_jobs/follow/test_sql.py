@@ -23,7 +23,7 @@ def remembered(root: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_what_is_before_the_last_five_batches_is_one_range_past_the_wrap_too(tmp_path: Path) -> None:
+def test_batches_before_the_last_five_are_merged_to_one_range_across_the_sequence_wrap(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for i in range(10):
         log.data(5, pid=1, seq=(2**31 - 10 + 5 * i) % 2**31)
@@ -33,7 +33,7 @@ def test_what_is_before_the_last_five_batches_is_one_range_past_the_wrap_too(tmp
     assert sorted(row["base_sequence"] for row in state if row["of_sequence"] and not row["merged"]) == [15, 20, 25, 30, 35]
 
 
-def test_a_row_is_masked_where_it_is_remembered_for_its_partition_alone(tmp_path: Path) -> None:
+def test_producer_fields_of_a_row_kept_only_for_its_partition_are_masked(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(5, pid=1, seq=0, leader_epoch=9)
     log.data(5, pid=2, seq=0, at=1_700_000_000_000 + 2 * 86_400_000)

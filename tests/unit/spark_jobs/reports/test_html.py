@@ -37,7 +37,7 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_fetches_nothing(judged: Judged, tmp_path: Path) -> None:
+def test_html_report_fetches_nothing(judged: Judged, tmp_path: Path) -> None:
     html.write(*judged, tmp_path / "audit.html")
     text = (tmp_path / "audit.html").read_text()
     links = [attributes.get(name) or "" for _, attributes in Page(text).elements for name in ("src", "href") if name in attributes]
@@ -47,7 +47,7 @@ def test_the_page_fetches_nothing(judged: Judged, tmp_path: Path) -> None:
     assert "url(" not in text
 
 
-def test_every_finding_can_be_opened_and_is_linked_from_its_picture(judged: Judged) -> None:
+def test_every_finding_has_details_and_a_link_from_its_picture(judged: Judged) -> None:
     verdict, pictures = judged
     page = Page(html.render(verdict, pictures))
     ids = {attributes["id"] for tag, attributes in page.elements if tag == "details"}
@@ -55,7 +55,7 @@ def test_every_finding_can_be_opened_and_is_linked_from_its_picture(judged: Judg
     assert {(attributes["href"] or "")[1:] for tag, attributes in page.elements if tag == "a"} == ids
 
 
-def test_the_verdict_what_each_rule_proves_and_what_could_not_be_judged_are_told(judged: Judged) -> None:
+def test_html_report_has_the_verdict_the_rules_claims_and_unjudged_directories(judged: Judged) -> None:
     text = html.render(*judged)
     assert "6 violations" in text
     assert "No transaction is committed in one partition and aborted, or not ended, in another." in text
@@ -64,7 +64,7 @@ def test_the_verdict_what_each_rule_proves_and_what_could_not_be_judged_are_told
     assert text.count('fill="var(--abort)"') > 0
 
 
-def test_what_comes_from_a_log_cannot_become_part_of_the_page(judged: Judged) -> None:
+def test_log_content_is_escaped_in_the_html_report(judged: Judged) -> None:
     verdict, _ = judged
     evil = "<script>alert(1)</script>"
     finding = Finding("crc", Severity.VIOLATION, evil, evil, 0, None, evil, 0, {evil: evil})
@@ -73,7 +73,7 @@ def test_what_comes_from_a_log_cannot_become_part_of_the_page(judged: Judged) ->
     assert evil not in html.render(Verdict([spoilt]), {})
 
 
-def test_a_record_that_is_one_of_millions_stays_visible(judged: Judged) -> None:
+def test_single_record_among_millions_is_drawn_visibly(judged: Judged) -> None:
     verdict, pictures = judged
     picture = replace(pictures[verdict.directories[0].path].partitions[0], last_offset=10_000_000)
     pictures = {verdict.directories[0].path: Pictures([picture])}

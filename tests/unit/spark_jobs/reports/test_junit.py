@@ -10,7 +10,7 @@ from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.verdict import Verdict
 
 
-def test_a_rule_is_a_case_that_fails_is_skipped_or_passes(judged: tuple[Verdict, dict[str, Pictures]], tmp_path: Path) -> None:
+def test_junit_case_of_a_rule_fails_passes_or_is_skipped(judged: tuple[Verdict, dict[str, Pictures]], tmp_path: Path) -> None:
     verdict, _ = judged
     junit.write(verdict, tmp_path / "audit.xml")
     first, second = JUnitXml.fromfile(str(tmp_path / "audit.xml"))

@@ -15,7 +15,7 @@ from ottla.spark_jobs.verdict import Verdict
 from tests.support.tables import read_back
 
 
-def test_each_finding_is_a_row_with_its_evidence(judged: tuple[Verdict, dict[str, Pictures]], tmp_path: Path) -> None:
+def test_each_finding_is_a_parquet_row_with_its_evidence(judged: tuple[Verdict, dict[str, Pictures]], tmp_path: Path) -> None:
     verdict, _ = judged
     parquet.write(verdict, tmp_path / "findings.parquet")
     rows = pq.read_table(tmp_path / "findings.parquet").to_pylist()
@@ -24,13 +24,13 @@ def test_each_finding_is_a_row_with_its_evidence(judged: tuple[Verdict, dict[str
     assert all("producer_id" in json.loads(row["evidence"]) for row in rows)
 
 
-def test_a_clean_log_gives_an_empty_table_of_the_same_shape(tmp_path: Path) -> None:
+def test_clean_log_gives_an_empty_table_with_the_same_schema(tmp_path: Path) -> None:
     parquet.write(Verdict([]), tmp_path / "none.parquet")
     assert pq.read_table(tmp_path / "none.parquet").schema.equals(FINDINGS.schema)
 
 
 @pytest.mark.parametrize("kind", TableFormat)
-def test_the_table_has_the_findings_of_the_last_audit(
+def test_findings_table_has_the_findings_of_the_last_audit(
     judged: tuple[Verdict, dict[str, Pictures]], tmp_path: Path, kind: TableFormat
 ) -> None:
     verdict, _ = judged

@@ -16,13 +16,13 @@ def test_each_partition_has_its_producers_and_transactions(judged: Judged) -> No
     assert all(span.first_offset <= txn.first_offset for span, ran in picture.lanes for txn in ran)
 
 
-def test_partitions_with_findings_come_first(judged: Judged) -> None:
+def test_partitions_with_findings_are_drawn_first(judged: Judged) -> None:
     verdict, pictures = judged
     drawn = [(p.topic, len(p.findings) > 0) for p in pictures[verdict.directories[0].path].partitions]
     assert drawn == [("payments", True), ("payments", True), ("__transaction_state", False)]
 
 
-def test_the_batch_behind_each_finding_is_at_hand(judged: Judged) -> None:
+def test_picture_has_the_batch_of_each_finding(judged: Judged) -> None:
     verdict, pictures = judged
     (directory, _) = verdict.directories
     batches = pictures[directory.path].batches

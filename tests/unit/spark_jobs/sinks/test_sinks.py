@@ -35,7 +35,7 @@ def numbers(kind: TableFormat, directory: Path) -> list[tuple[str, int]]:
 
 
 @FORMATS
-def test_rows_lie_in_partitions_by_topic_and_date(kind: TableFormat, tmp_path: Path) -> None:
+def test_rows_are_partitioned_by_topic_and_date(kind: TableFormat, tmp_path: Path) -> None:
     with open_sink(kind, tmp_path / "a b", DATED) as sink:
         files = stage(sink, ("a.b_c-d", 1, 0), ("a.b_c-d", 2, DAY), ("z", 3, -1), ("z", 4, 1 << 62))
         assert [each.partition["topic"] for each in files].count("z") == 1
@@ -87,7 +87,7 @@ def test_a_commit_replaces_the_files_of_the_named_topics_only(kind: TableFormat,
 
 
 @FORMATS
-def test_of_two_runs_at_once_only_one_commits(kind: TableFormat, tmp_path: Path) -> None:
+def test_only_one_of_two_concurrent_runs_commits(kind: TableFormat, tmp_path: Path) -> None:
     with open_sink(kind, tmp_path, DATED) as first:
         with pytest.raises(CannotJudge, match="another run"), open_sink(kind, tmp_path, DATED) as second:  # noqa: PT012 # the formats reject at different steps
             first.commit(stage(first, ("t", 1, 0)), {"t-0": 1})
@@ -109,9 +109,7 @@ def test_a_table_with_other_columns_is_refused(kind: TableFormat, tmp_path: Path
 
 
 @FORMATS
-def test_a_missing_library_is_named_with_the_extra_that_installs_it(
-    kind: TableFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_library_error_names_the_extra_to_install(kind: TableFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package, extra = {
         "parquet": ("pyarrow.dataset", "audit"),
         "delta": ("deltalake", "delta"),
@@ -150,7 +148,7 @@ def hooks() -> Iterator[list[Callable[[str, Any], None]]]:
     HOOKS.clear()
 
 
-def test_plain_parquet_has_each_row_once_whatever_step_a_run_is_killed_at(tmp_path: Path, hooks: list[Any]) -> None:
+def test_parquet_table_has_each_row_once_whichever_step_a_run_is_killed_at(tmp_path: Path, hooks: list[Any]) -> None:
     outcomes = set()
     for step in range(12):
         directory = tmp_path / str(step)
@@ -171,7 +169,7 @@ def test_plain_parquet_has_each_row_once_whatever_step_a_run_is_killed_at(tmp_pa
     assert outcomes == {(1, True), (2, False), (2, True)}
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_failed_atomic_write_keeps_the_old_content(tmp_path: Path) -> None:
     file = tmp_path / "f.json"
     durable.write_atomically(file, lambda out: out.write(b"old"))
 
@@ -185,12 +183,12 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [TableFormat.PARQUET, TableFormat.ICEBERG])
-def test_formats_that_need_locks_and_renames_are_refused_at_a_url(kind: TableFormat) -> None:
+def test_formats_that_need_locks_and_renames_are_rejected_at_a_url(kind: TableFormat) -> None:
     with pytest.raises(CannotJudge, match="Add --format delta"):
         require(kind, "s3://bucket/tables")
 
 
-def test_a_url_of_no_known_file_system_is_refused_before_the_work() -> None:
+def test_url_of_an_unknown_file_system_is_rejected_before_the_work() -> None:
     with pytest.raises(CannotJudge, match="gopher"):
         require(TableFormat.DELTA, "gopher://host/tables")
 

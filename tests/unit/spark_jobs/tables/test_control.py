@@ -32,7 +32,7 @@ def test_only_control_batches_are_markers(tmp_path: Path) -> None:
     assert rows(tmp_path, "markers", ["offset"], Filters(start_offset=4)) == [(4,)]
 
 
-def test_a_damaged_marker_is_left_out(tmp_path: Path) -> None:
+def test_damaged_marker_is_omitted(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.marker(7)
     log.marker(8)
@@ -40,7 +40,7 @@ def test_a_damaged_marker_is_left_out(tmp_path: Path) -> None:
     assert rows(tmp_path, "markers", ["producer_id"]) == [(8,)]
 
 
-def test_committed_offsets_say_whether_a_transaction_holds_them(tmp_path: Path) -> None:
+def test_committed_offset_rows_tell_whether_they_are_transactional(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "__consumer_offsets", 4)
     log.batch(build_batch([commit("g", 10), commit("g", None)]))
     log.batch(build_batch([commit("g", 20, version=1)], producer_id=9, producer_epoch=2, base_sequence=0, transactional=True))
@@ -52,7 +52,7 @@ def test_committed_offsets_say_whether_a_transaction_holds_them(tmp_path: Path) 
     ]
 
 
-def test_records_of_other_kinds_and_other_topics_are_no_offsets(tmp_path: Path) -> None:
+def test_other_records_and_topics_give_no_committed_offsets(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0).batch(build_batch([commit("g", 10)]))
     log = PartitionWriter(tmp_path, "__consumer_offsets", 0)
     log.batch(build_batch([SimpleRecord(b"\0\2\0\1g", b"\0\3junk"), SimpleRecord(b"\0\1\0", b""), commit("h", 1)]))

@@ -30,14 +30,14 @@ def test_a_share_state_has_a_row_for_each_state_batch(tmp_path: Path) -> None:
     assert rows(tmp_path, "share_states", "offset", filters=Filters(start_offset=2)) == [(2,)]
 
 
-def test_a_topic_id_is_written_as_in_partition_metadata(tmp_path: Path) -> None:
+def test_topic_id_is_formatted_as_in_partition_metadata(tmp_path: Path) -> None:
     queue = Queue(tmp_path)
     queue.snapshot()
     ((topic_id,),) = rows(tmp_path, "share_states", "topic_id")
     assert (queue.topic.directory / "partition.metadata").read_text().endswith(f"topic_id: {topic_id}")
 
 
-def test_a_torn_share_state_is_unreadable_and_a_later_version_is_left_out(tmp_path: Path) -> None:
+def test_truncated_share_state_is_unreadable_and_a_later_version_is_omitted(tmp_path: Path) -> None:
     queue = Queue(tmp_path)
     queue.torn()
     later = [SimpleRecord(b"\0\0\0\1g" + bytes(20), b"\0\1later", T0), SimpleRecord(b"\0\x09later", b"", T0)]
@@ -70,7 +70,7 @@ def test_a_share_member_has_the_partitions_of_its_assignment(tmp_path: Path) -> 
     assert found == [("current", "share", each, 1, ["AAECAwQFBgcICQoLDA0ODw-0"]) for each in "ab"]
 
 
-def test_a_torn_group_record_is_unreadable_and_other_kinds_are_left_out(tmp_path: Path) -> None:
+def test_truncated_group_record_is_unreadable_and_other_kinds_are_omitted(tmp_path: Path) -> None:
     torn_members(tmp_path)
     log = PartitionWriter(tmp_path, "__consumer_offsets", 1)
     log.batch(build_batch([SimpleRecord(b"\0\2\0\1g", b"\0\3classic", T0), SimpleRecord(b"\0\x63later", b"", T0)]))

@@ -37,7 +37,7 @@ def snapshot(*entries: tuple[int, ...]) -> bytes:
     return struct.pack(">hI", 1, crc32c(body)) + body
 
 
-def test_a_snapshot_gives_a_row_for_each_producer(tmp_path: Path) -> None:
+def test_producer_snapshot_has_a_row_for_each_producer(tmp_path: Path) -> None:
     entry = (2**40, 3, 2**31 - 1, 99, 4, 1_700_000_000_000, 7, 95)
     side_file(tmp_path, "00000000000000000100.snapshot", snapshot(entry, (5, 0, -1, -1, 0, 9, -1, -1)))
     first, second = rows(tmp_path, "snapshots", ["snapshot_offset", *NAMES, "current_txn_first_offset", "error"])
@@ -46,14 +46,14 @@ def test_a_snapshot_gives_a_row_for_each_producer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d[:8] + b"\xff" + d[9:], lambda d: b"\0\2" + d[2:], lambda _: b""])
-def test_a_damaged_snapshot_is_one_row_that_says_so(tmp_path: Path, damage: Any) -> None:
+def test_damaged_producer_snapshot_is_one_row_with_the_error(tmp_path: Path, damage: Any) -> None:
     side_file(tmp_path, "00000000000000000100.snapshot", damage(snapshot((1, 0, 0, 0, 0, 0, 0, -1))))
     (row,) = rows(tmp_path, "snapshots", ["topic", "snapshot_offset", "producer_id", "error"])
     assert (row["topic"], row["snapshot_offset"], row["producer_id"]) == ("t", 100, None)
     assert row["error"]
 
 
-def test_a_snapshot_without_producers_is_told_by_its_offset(tmp_path: Path) -> None:
+def test_empty_producer_snapshot_is_one_row_with_its_offset(tmp_path: Path) -> None:
     side_file(tmp_path, "00000000000000000100.snapshot", snapshot())
     (row,) = rows(tmp_path, "snapshots", ["snapshot_offset", "producer_id", "error"])
     assert tuple(row.values()) == (100, None, None)
@@ -73,14 +73,14 @@ def test_time_and_transaction_indexes_give_their_fields(tmp_path: Path) -> None:
     assert found == [("timeindex", 102, 2**41, None, None, None), ("txnindex", 109, None, 2**40, 100, 101)]
 
 
-def test_bytes_that_are_no_entry_are_told_with_their_place(tmp_path: Path) -> None:
+def test_invalid_index_bytes_are_a_row_with_position_and_error(tmp_path: Path) -> None:
     side_file(tmp_path, "00000000000000000100.index", struct.pack(">ii", 2, 7) + b"\x01\x02\x03")
     good, bad = rows(tmp_path, "indexes", ["position", "offset", "error"])
     assert tuple(good.values()) == (0, 102, None)
     assert (bad["position"], bad["offset"], bad["error"]) == (8, None, "the file ends inside an entry")
 
 
-def test_leader_epochs_are_entries_too_and_a_damaged_file_says_so(tmp_path: Path) -> None:
+def test_leader_epochs_are_index_rows_and_a_damaged_file_is_an_error_row(tmp_path: Path) -> None:
     path = side_file(tmp_path, "leader-epoch-checkpoint", b"0\n2\n0 0\n4 101\n")
     found = rows(tmp_path, "indexes", ["kind", "entry", "leader_epoch", "offset", "error"])
     assert [tuple(row.values())[1:] for row in found] == [(0, 0, 0, None), (1, 4, 101, None)]
@@ -89,7 +89,7 @@ def test_leader_epochs_are_entries_too_and_a_damaged_file_says_so(tmp_path: Path
     assert row["error"].startswith("damaged")
 
 
-def test_files_of_partitions_that_are_not_wanted_are_left_out(tmp_path: Path) -> None:
+def test_side_files_of_unrequested_partitions_are_omitted(tmp_path: Path) -> None:
     side_file(tmp_path, "00000000000000000100.index", struct.pack(">ii", 2, 7))
     assert not list(read("indexes", [tmp_path], None, Filters(partitions=frozenset({1}))))
     assert len(list(read("indexes", [tmp_path], None, Filters(topics=frozenset({"t"}))))) == 1

@@ -21,7 +21,7 @@ def batches(root: Path) -> list[dict[str, object]]:
     return [row for batch in read("batches", [root], BATCHES) for row in batch.to_pylist()]
 
 
-def test_records_below_the_log_start_offset_are_not_given(tmp_path: Path) -> None:
+def test_records_below_the_log_start_offset_are_omitted(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     log.data(3)
@@ -30,7 +30,7 @@ def test_records_below_the_log_start_offset_are_not_given(tmp_path: Path) -> Non
     assert [row["base_offset"] for row in batches(tmp_path)] == [3]
 
 
-def test_records_of_a_damaged_batch_are_not_given(tmp_path: Path) -> None:
+def test_records_of_a_damaged_batch_are_omitted(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     log.data(3)
@@ -39,14 +39,14 @@ def test_records_of_a_damaged_batch_are_not_given(tmp_path: Path) -> None:
     assert [(row["crc_ok"], row["records_found"]) for row in batches(tmp_path)] == [(False, None), (True, 3)]
 
 
-def test_append_time_stands_for_every_records_timestamp(tmp_path: Path) -> None:
+def test_log_append_time_is_the_timestamp_of_every_record(tmp_path: Path) -> None:
     from ottla.protocol.records.record import build_batch
 
     PartitionWriter(tmp_path, "t", 0).batch(build_batch(numbered(2), log_append_time=T0 + 99))
     assert [row["timestamp"] for row in records(tmp_path)] == [T0 + 99, T0 + 99]
 
 
-def test_a_marker_says_how_its_transaction_ended(tmp_path: Path) -> None:
+def test_marker_row_has_the_transactions_outcome(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.marker(1)
     log.marker(1, committed=False)
@@ -54,7 +54,7 @@ def test_a_marker_says_how_its_transaction_ended(tmp_path: Path) -> None:
     assert [row["control"] for row in records(tmp_path)] == [True, True]
 
 
-def test_a_damaged_stretch_is_a_row_among_the_batches(tmp_path: Path) -> None:
+def test_damaged_bytes_are_an_error_row_among_the_batches(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     log.raw(b"\xff" * 30)
@@ -63,7 +63,7 @@ def test_a_damaged_stretch_is_a_row_among_the_batches(tmp_path: Path) -> None:
     assert found == [(None, 30, False)]
 
 
-def test_one_path_may_stand_alone(tmp_path: Path) -> None:
+def test_single_path_can_be_a_string(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0).data(3)
     assert [batch.num_rows for batch in read("records", str(tmp_path))] == [3]
     assert [sum(part.segment.size_bytes for part in task if isinstance(part, Part)) for task in plan("records", tmp_path)] == [
@@ -72,7 +72,9 @@ def test_one_path_may_stand_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reads", [lambda path: list(read("records", [path])), lambda path: plan("records", [path])], ids=["read", "plan"])
-def test_what_is_not_there_is_no_log_without_rows(tmp_path: Path, reads: Callable[[str], list[object]]) -> None:
+def test_missing_directory_or_unreachable_cluster_raises_instead_of_returning_no_rows(
+    tmp_path: Path, reads: Callable[[str], list[object]]
+) -> None:
     with pytest.raises(OSError, match="missing: no such directory"):
         reads(str(tmp_path / "missing"))
     with pytest.raises(OSError, match=r"127\.0\.0\.1:1"):
@@ -80,18 +82,18 @@ def test_what_is_not_there_is_no_log_without_rows(tmp_path: Path, reads: Callabl
     assert reads(str(tmp_path)) == []
 
 
-def test_a_directory_without_the_topics_is_one_of_several(tmp_path: Path) -> None:
+def test_directory_without_the_requested_topics_is_accepted_beside_another(tmp_path: Path) -> None:
     PartitionWriter(tmp_path / "one", "t", 0).data(3)
     PartitionWriter(tmp_path / "other", "u", 0).data(3)
     assert [batch.num_rows for batch in read("records", [tmp_path / "other", tmp_path / "one"], None, Filters(frozenset({"t"})))] == [3]
 
 
-def test_a_name_in_the_place_of_a_set_of_names_is_refused() -> None:
+def test_string_instead_of_a_set_of_topics_is_rejected() -> None:
     with pytest.raises(TypeError, match="topics are a set"):
         Filters(topics="orders")  # type: ignore[arg-type] # on purpose
 
 
-def test_filters_leave_out_partitions_batches_and_records(tmp_path: Path) -> None:
+def test_filters_exclude_partitions_batches_and_records(tmp_path: Path) -> None:
     for partition in range(2):
         log = PartitionWriter(tmp_path, "t", partition)
         log.data(5)
@@ -108,7 +110,7 @@ def test_filters_leave_out_partitions_batches_and_records(tmp_path: Path) -> Non
     assert offsets("records", "offset", Filters(topics=frozenset({"u"}))) == []
 
 
-def test_headers_and_sequences_of_records_are_given_past_the_wrap(tmp_path: Path) -> None:
+def test_record_rows_have_headers_and_sequences_across_the_wrap(tmp_path: Path) -> None:
     from ottla.protocol.records.record import SimpleRecord, build_batch
 
     records = [SimpleRecord(b"k", b"v", T0, (("h", None), ("\udcff", b"1"))), SimpleRecord(None, None, T0)]

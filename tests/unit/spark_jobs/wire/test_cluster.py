@@ -31,7 +31,7 @@ def served(broker: RunningBroker, *values: bytes) -> None:
             produce(client, "t", value)
 
 
-def test_partitions_their_offsets_policies_and_sizes_are_told(tmp_path: Path) -> None:
+def test_partitions_offsets_cleanup_policies_and_sizes_are_returned(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, cluster(broker, Naps()) as one:
         served(broker, b"a", b"b")
         assert one.find().partitions == [("t", 0)]
@@ -49,7 +49,7 @@ def test_partitions_their_offsets_policies_and_sizes_are_told(tmp_path: Path) ->
         "drop-ack:api=Fetch,times=2",
     ],
 )
-def test_a_leader_that_moves_or_hangs_up_is_asked_again(fault: str, tmp_path: Path) -> None:
+def test_moved_or_disconnected_leader_is_retried(fault: str, tmp_path: Path) -> None:
     naps = Naps()
     with RunningBroker(tmp_path / "data", faults=[fault]) as broker, cluster(broker, naps) as one:
         served(broker, b"value")
@@ -59,7 +59,7 @@ def test_a_leader_that_moves_or_hangs_up_is_asked_again(fault: str, tmp_path: Pa
     assert naps == [0.1, 0.2]
 
 
-def test_offsets_are_asked_for_again_while_a_leader_moves(tmp_path: Path) -> None:
+def test_offsets_are_requested_again_while_a_leader_moves(tmp_path: Path) -> None:
     fault = "error:api=ListOffsets,code=NOT_LEADER_OR_FOLLOWER,times=1"
     with RunningBroker(tmp_path / "data", faults=[fault]) as broker, cluster(broker, Naps()) as one:
         served(broker, b"value")
@@ -67,7 +67,7 @@ def test_offsets_are_asked_for_again_while_a_leader_moves(tmp_path: Path) -> Non
         assert one.offsets([("t", 0)], LATEST) == ({("t", 0): 1}, {})
 
 
-def test_a_partition_without_a_leader_is_given_up_in_the_end(tmp_path: Path) -> None:
+def test_partition_without_a_leader_fails_after_the_last_attempt(tmp_path: Path) -> None:
     naps = Naps()
     with RunningBroker(tmp_path / "data") as broker, cluster(broker, naps) as one:
         served(broker)
@@ -77,7 +77,7 @@ def test_a_partition_without_a_leader_is_given_up_in_the_end(tmp_path: Path) -> 
     assert max(naps) == 1.0
 
 
-def test_an_error_that_no_retry_mends_is_the_readers(tmp_path: Path) -> None:
+def test_non_retriable_error_is_returned_at_once(tmp_path: Path) -> None:
     naps = Naps()
     with RunningBroker(tmp_path / "data") as broker, cluster(broker, naps) as one:
         served(broker, b"value")
@@ -85,11 +85,11 @@ def test_an_error_that_no_retry_mends_is_the_readers(tmp_path: Path) -> None:
     assert naps == []
 
 
-def test_asking_for_a_topic_does_not_create_it(tmp_path: Path) -> None:
+def test_requesting_a_topic_does_not_create_it(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", {"auto.create.topics.enable": "true"}) as broker, cluster(broker, Naps()) as one:
         assert one.find(["new"]).refused == {"new": "UNKNOWN_TOPIC_OR_PARTITION"}
         assert broker.topics.names() == []
 
 
-def test_an_error_that_kafka_does_not_know_has_its_number() -> None:
+def test_unknown_error_code_is_named_by_its_number() -> None:
     assert (error_name(1), error_name(9999)) == ("OFFSET_OUT_OF_RANGE", "error 9999")

@@ -74,21 +74,21 @@ def test_plain_sends_user_and_password_and_over_tls_only_to_the_right_host(tmp_p
     assert sent == [b"\0ann\0pw"]
 
 
-def test_a_mechanism_that_the_broker_does_not_offer_is_told_with_those_it_does() -> None:
+def test_unsupported_mechanism_is_reported_with_the_offered_ones() -> None:
     with broker(lambda _token: SaslAuthenticateResponse(), ["GSSAPI"]) as server:
         where = to(server, "PLAIN")
         with pytest.raises(NotAuthenticated, match="does not support PLAIN; it offers GSSAPI"):
             connect(where, *where.servers[0])
 
 
-def test_a_refusal_is_told_in_the_brokers_words() -> None:
+def test_rejection_is_reported_in_the_brokers_words() -> None:
     with broker(lambda _token: SaslAuthenticateResponse(error_code=58, error_message="go away"), ["PLAIN"]) as server:
         where = to(server, "PLAIN")
         with pytest.raises(NotAuthenticated, match="go away"):
             connect(where, *where.servers[0])
 
 
-def test_a_broker_that_does_not_prove_that_it_knows_the_password_is_not_trusted() -> None:
+def test_broker_that_does_not_prove_the_password_is_not_trusted() -> None:
     def answer(token: bytes) -> SaslAuthenticateResponse:
         if token.startswith(b"n,,"):
             nonce = token.rpartition(b"r=")[2]

@@ -30,7 +30,7 @@ def _found(url: str, *topics: str) -> list[WireSegment]:
     return [segment for segment in logs.segments if isinstance(segment, WireSegment)]
 
 
-def test_a_topic_that_is_compacted_may_have_holes_up_to_nobody_knows_where(tmp_path: Path) -> None:
+def test_compacted_topic_may_have_holes_up_to_an_unknown_offset(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker:
         broker.topics.create("plain")
         broker.topics.create("compacted", configs={"cleanup.policy": "compact"})
@@ -38,7 +38,7 @@ def test_a_topic_that_is_compacted_may_have_holes_up_to_nobody_knows_where(tmp_p
     assert cleaned == {"plain": 0, "compacted": UNKNOWN_OFFSET}
 
 
-def test_a_topic_that_is_not_there_is_a_problem_and_the_rest_is_found(tmp_path: Path) -> None:
+def test_missing_topic_is_a_problem_and_the_others_are_found(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker:
         broker.topics.create("there", partitions=2)
         logs = find_logs(f"kafka://{broker.bootstrap}", ["there", "elsewhere", "__transaction_state"])
@@ -46,14 +46,14 @@ def test_a_topic_that_is_not_there_is_a_problem_and_the_rest_is_found(tmp_path: 
     assert logs.problems == ["elsewhere: UNKNOWN_TOPIC_OR_PARTITION"]
 
 
-def test_a_broker_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+def test_unreachable_broker_is_a_problem(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker:
         server = broker.bootstrap
     (problem,) = find_logs(f"kafka://{server}").problems
     assert problem.startswith(f"kafka://{server}: no broker answers")
 
 
-def test_a_listener_with_tls_is_a_problem_that_names_the_missing_client_settings(tmp_path: Path) -> None:
+def test_tls_listener_is_a_problem_that_names_the_missing_client_settings(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "data", tls=True) as broker:
         (plain,) = find_logs(f"kafka://{broker.bootstrap}").problems
         file = tmp_path / "client.properties"
@@ -67,18 +67,18 @@ def test_a_listener_with_tls_is_a_problem_that_names_the_missing_client_settings
     assert "correct security.protocol" in no_tls
 
 
-def test_client_settings_that_cannot_be_read_are_a_problem_that_names_the_file(tmp_path: Path) -> None:
+def test_unreadable_client_settings_are_a_problem_that_names_the_file(tmp_path: Path) -> None:
     (problem,) = find_logs(f"kafka://localhost:1?command.config={tmp_path / 'none'}").problems
     assert problem == f"the client security settings {tmp_path / 'none'} cannot be read: No such file or directory"
 
 
-def test_a_url_that_says_nothing_is_a_problem_of_its_name_without_properties() -> None:
+def test_invalid_url_is_a_problem_under_its_name_without_properties() -> None:
     logs = find_logs("kafka://a:b?client.id=x")
     assert logs.path == "kafka://a:b"
     assert len(logs.problems) == 1
 
 
-def test_a_pinned_cluster_is_read_to_where_it_was_whatever_comes_after(tmp_path: Path) -> None:
+def test_pinned_cluster_is_read_up_to_its_pinned_end(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, broker.client() as client:
         create(client, "t")
         produce(client, "t", b"one")
@@ -91,7 +91,7 @@ def test_a_pinned_cluster_is_read_to_where_it_was_whatever_comes_after(tmp_path:
         assert _found(f"kafka://{broker.bootstrap}", "t")[0].fetch_end == 2
 
 
-def test_a_range_of_offsets_is_fetched_from_there_with_the_batch_around_its_first(tmp_path: Path) -> None:
+def test_offset_range_is_fetched_with_the_batch_that_contains_its_first_offset(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, broker.client() as client:
         create(client, "t")
         for _ in range(3):

@@ -21,7 +21,7 @@ def read(one: WireSegment, leader: FakeLeader, fetch_bytes: int = 1 << 20) -> tu
 
 
 @given(SHAPES, st.integers(1, 10), st.integers(1, 2000))
-def test_ranges_together_give_each_batch_once_and_in_order_wherever_they_and_the_answers_are_cut(
+def test_ranges_return_each_batch_once_in_order_however_ranges_and_responses_are_cut(
     shapes: list[tuple[int, int, int]], count: int, fetch_bytes: int
 ) -> None:
     leader = FakeLeader(run_of_batches(shapes))
@@ -30,17 +30,17 @@ def test_ranges_together_give_each_batch_once_and_in_order_wherever_they_and_the
     assert not any(gaps for _, gaps in given_bytes)
 
 
-def test_a_batch_that_begins_below_the_logs_first_offset_is_given() -> None:
+def test_batch_that_starts_below_the_log_start_offset_is_returned() -> None:
     leader = FakeLeader([batch(0, 10)], start=7)
     assert read(segment(7, 10), leader)[0] == leader.batches[0]
 
 
-def test_what_was_appended_since_is_left_out() -> None:
+def test_later_appends_are_omitted() -> None:
     leader = FakeLeader(run_of_batches([(0, 5, 10)] * 4))
     assert read(segment(0, 10), leader)[0] == b"".join(leader.batches[:2])
 
 
-def test_a_batch_larger_than_an_answer_is_asked_for_again_with_more_room() -> None:
+def test_batch_larger_than_a_response_is_fetched_again_with_more_room() -> None:
     big = batch(0, 1, 5000)
 
     class TruncatingLeader(FakeLeader):
@@ -52,20 +52,20 @@ def test_a_batch_larger_than_an_answer_is_asked_for_again_with_more_room() -> No
     assert read(segment(0, 1), TruncatingLeader([big]), 100)[0] == big
 
 
-def test_what_retention_removes_meanwhile_is_told_and_the_rest_is_read() -> None:
+def test_records_removed_by_retention_during_the_read_are_a_legal_gap() -> None:
     leader = FakeLeader(run_of_batches([(0, 5, 10)] * 4), start=10)
     data, gaps = read(segment(0, 20), leader)
     assert data == b"".join(leader.batches[2:])
     assert gaps == [Gap(0, 10, "retention removed them while they were read", legal=True)]
 
 
-def test_a_log_that_became_shorter_is_told_as_no_right_of_retention() -> None:
+def test_log_that_became_shorter_is_an_illegal_gap() -> None:
     data, gaps = read(segment(0, 20), FakeLeader(run_of_batches([(0, 5, 10)])))
     assert len(data) > 0
     assert [(gap.start, gap.end, gap.legal) for gap in gaps] == [(5, 20, False)]
 
 
-def test_offsets_that_a_broker_refuses_are_one_gap_and_reading_goes_on_behind() -> None:
+def test_offsets_that_a_broker_rejects_are_one_gap_and_reading_continues_after_it() -> None:
     leader = FakeLeader(run_of_batches([(0, 5, 10)] * 4))
     leader.refused = dict.fromkeys(range(5, 10), ErrorCode.CORRUPT_MESSAGE)
     data, gaps = read(segment(0, 20), leader, fetch_bytes=1)
@@ -74,7 +74,7 @@ def test_offsets_that_a_broker_refuses_are_one_gap_and_reading_goes_on_behind() 
     assert "CORRUPT_MESSAGE" in gaps[0].reason
 
 
-def test_an_offset_far_too_high_in_a_batch_does_not_end_the_reading() -> None:
+def test_batch_with_a_far_too_high_offset_does_not_end_the_read() -> None:
     batches = run_of_batches([(0, 5, 10)] * 4)
     batches[1] = (1 << 40).to_bytes(8, "big") + batches[1][8:]
     leader = FakeLeader(batches)
@@ -82,7 +82,7 @@ def test_an_offset_far_too_high_in_a_batch_does_not_end_the_reading() -> None:
     assert read(segment(0, 20), leader)[0] == b"".join(batches)
 
 
-def test_bytes_that_are_no_batch_are_given_as_they_are() -> None:
+def test_bytes_that_are_no_batch_are_returned_unchanged() -> None:
     batches = run_of_batches([(0, 5, 10)] * 2)
     junk = batches[0] + b"\xff" * 100
 
@@ -96,7 +96,7 @@ def test_bytes_that_are_no_batch_are_given_as_they_are() -> None:
     assert data == junk + batches[1] + batches[1]
 
 
-def test_fetches_wait_until_the_bytes_before_them_are_paid_for() -> None:
+def test_fetches_wait_for_the_throttle() -> None:
     time = [100.0]
     leader = FakeLeader(run_of_batches([(0, 1, 1000)] * 10))
     size = sum(map(len, leader.batches))

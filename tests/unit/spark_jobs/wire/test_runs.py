@@ -29,27 +29,27 @@ def leader(monkeypatch: pytest.MonkeyPatch) -> FakeLeader:
     return made
 
 
-def test_positions_count_the_bytes_that_were_fetched(leader: FakeLeader) -> None:
+def test_positions_count_the_fetched_bytes(leader: FakeLeader) -> None:
     size = len(leader.batches[0])
     found = list(runs.wire_runs(segment(0, 20)))
     assert all(isinstance(each, Run) for each in found)
     assert [each.position + at for each in found for at in each.headers.positions] == [0, size, 2 * size, 3 * size]
 
 
-def test_what_retention_removed_is_a_stop_that_is_nobodys_fault(leader: FakeLeader) -> None:
+def test_records_removed_by_retention_are_a_torn_stop(leader: FakeLeader) -> None:
     leader.start = 10
     stop, run = runs.wire_runs(segment(0, 20))
     assert stop == Stop(0, 0, "offsets 0 to 9: retention removed them while they were read", torn=True)
     assert run.position == 0
 
 
-def test_what_a_broker_refuses_is_a_stop(leader: FakeLeader) -> None:
+def test_offsets_that_a_broker_rejects_are_a_stop(leader: FakeLeader) -> None:
     leader.refused = dict.fromkeys(range(15), ErrorCode.CORRUPT_MESSAGE)
     stop, run = runs.wire_runs(segment(0, 20))
     assert (stop.size_bytes, stop.torn) == (0, False)
     assert list(run.headers.base_offsets) == [15]
 
 
-def test_an_empty_range_asks_nobody(leader: FakeLeader) -> None:
+def test_empty_range_sends_no_request(leader: FakeLeader) -> None:
     assert list(runs.wire_runs(segment(20, 20))) == []
     assert leader.fetched_offsets == []

@@ -38,11 +38,11 @@ KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
 
 
 @pytest.mark.parametrize("properties", [JAVA, LIBRDKAFKA, KAFKA_PYTHON], ids=["java", "librdkafka", "kafka-python"])
-def test_each_clients_names_mean_the_same(properties: dict[str, str]) -> None:
+def test_property_names_of_every_client_are_understood(properties: dict[str, str]) -> None:
     assert security_of(properties) == Security("SASL_SSL", "SCRAM-SHA-256", "ann", 'a"b;c', ca="ca.pem", check_hostname=False)
 
 
-def test_what_is_not_about_security_is_passed_over() -> None:
+def test_properties_without_relation_to_security_are_ignored() -> None:
     assert security_of({"retries": "5", "bootstrap.servers": "a:1", "key.serializer": "x"}) == Security()
 
 
@@ -72,7 +72,7 @@ def test_what_is_not_about_security_is_passed_over() -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(properties: dict[str, str], named: str) -> None:
+def test_invalid_security_property_is_rejected_by_name(properties: dict[str, str], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         security_of(properties)
 
@@ -85,7 +85,7 @@ def test_what_cannot_work_is_refused_by_name(properties: dict[str, str], named: 
         ('username="ann" password="x tokenauth=true username=eve" tokenauth="false"', "ann", "x tokenauth=true username=eve", False),
     ],
 )
-def test_a_delegation_token_is_known_by_its_option(options: str, user: str, password: str, by_token: bool) -> None:
+def test_delegation_token_is_recognised_by_its_tokenauth_option(options: str, user: str, password: str, by_token: bool) -> None:
     found = security_of({**JAVA, "sasl.jaas.config": f"org.apache.kafka.common.security.scram.ScramLoginModule required {options};"})
     assert (found.username, found.password, found.by_token) == (user, password, by_token)
 
@@ -104,15 +104,15 @@ def test_a_delegation_token_is_known_by_its_option(options: str, user: str, pass
         ({"sasl.jaas.config": f'{KRB5} useTicketCache=true ticketCache="FILE:/c";'}, Kerberos("kafka", "", "", "FILE:/c")),
     ],
 )
-def test_tickets_are_got_as_each_client_says(properties: dict[str, str], found: Kerberos) -> None:
+def test_kerberos_properties_of_each_client_are_understood(properties: dict[str, str], found: Kerberos) -> None:
     assert security_of({**TICKETS, **properties}) == Security("SASL_PLAINTEXT", "GSSAPI", kerberos=found)
 
 
-def test_tickets_without_their_library_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gssapi_library_error_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ottla.protocol.kerberos", None)
     with pytest.raises(NotTrusted, match=r"GSSAPI needs python-gssapi, where it is used: pip install 'ottla\[gssapi\]'"):
         security_of(TICKETS).tokens("h")
 
 
-def test_a_password_is_in_no_text() -> None:
+def test_repr_contains_no_password() -> None:
     assert 'a"b' not in repr(security_of(JAVA))

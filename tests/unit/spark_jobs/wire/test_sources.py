@@ -16,7 +16,7 @@ from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 
 
-def test_directories_and_clusters_are_read_as_they_are_now(tmp_path: Path) -> None:
+def test_directories_and_clusters_are_pinned_during_the_audit(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, sources([tmp_path, f"kafka://{broker.bootstrap}"]) as given:
         pins = [Path(given.paths[0].removeprefix(PINNED)), Path(address_of(given.paths[1]).pinned)]
         assert all(pin.exists() for pin in pins)
@@ -24,14 +24,14 @@ def test_directories_and_clusters_are_read_as_they_are_now(tmp_path: Path) -> No
     assert not any(pin.exists() for pin in pins)
 
 
-def test_a_cluster_with_a_spool_is_read_as_that_directory(tmp_path: Path) -> None:
+def test_cluster_with_a_spool_is_read_from_the_spool_directory(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, sources([f"kafka://{broker.bootstrap}"], (), Wire(spool=tmp_path / "spool")) as given:
         assert given.paths == [str(tmp_path / "spool")]
     assert came_over_the_wire(str(tmp_path / "spool"))
     assert not came_over_the_wire(str(tmp_path / "data"))
 
 
-def test_what_only_files_show_is_not_judged_over_the_wire_and_the_verdict_says_why(tmp_path: Path) -> None:
+def test_rules_that_need_files_are_not_judged_over_the_wire_with_the_reason(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, broker.client() as client:
         create(client, "t")
         produce(client, "t", b"one", producer_id=5, base_sequence=0)
@@ -51,18 +51,18 @@ def test_what_only_files_show_is_not_judged_over_the_wire_and_the_verdict_says_w
         ({"wire": Wire(spool=Path(__file__).parent)}, "no spool"),
     ],
 )
-def test_what_cannot_be_done_over_the_wire_is_refused(options: dict[str, object], reason: str, tmp_path: Path) -> None:
+def test_unsupported_options_over_the_wire_are_rejected(options: dict[str, object], reason: str, tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, pytest.raises(CannotJudge, match=reason):
         audit([f"kafka://{broker.bootstrap}"], **options)  # type: ignore[arg-type]  # one of several types each
 
 
-def test_a_bootstrap_server_is_one_more_path_and_nothing_is_no_path() -> None:
+def test_bootstrap_server_is_an_additional_path_and_no_path_is_rejected() -> None:
     assert with_server(["a"], "h:1") == ["a", "kafka://h:1"]
     with pytest.raises(typer.BadParameter):
         with_server(None, None)
 
 
-def test_a_leader_that_is_lost_in_the_middle_is_told_and_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leader_lost_during_the_audit_is_reported_without_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "ATTEMPTS", 2)
     with RunningBroker(tmp_path / "data", faults=["error:api=Fetch,code=NOT_LEADER_OR_FOLLOWER"]) as broker, broker.client() as client:
         create(client, "t")

@@ -55,7 +55,7 @@ class Impatient(Throttle):
             raise Interrupted
 
 
-def test_files_are_the_brokers_byte_for_byte(broker: RunningBroker, tmp_path: Path) -> None:
+def test_spooled_files_equal_the_brokers_byte_for_byte(broker: RunningBroker, tmp_path: Path) -> None:
     notes, problems = spool(url(broker), tmp_path / "spool")
     assert kept(tmp_path / "spool") == (broker.data_dir / LOG).read_bytes()
     assert problems == []
@@ -63,7 +63,7 @@ def test_files_are_the_brokers_byte_for_byte(broker: RunningBroker, tmp_path: Pa
 
 
 @pytest.mark.parametrize("left_over", [0, 1, 30, 70])
-def test_an_interrupted_run_goes_on_behind_its_last_whole_batch(left_over: int, broker: RunningBroker, tmp_path: Path) -> None:
+def test_interrupted_spool_continues_after_its_last_complete_batch(left_over: int, broker: RunningBroker, tmp_path: Path) -> None:
     whole = (broker.data_dir / LOG).read_bytes()
     spool(url(broker), tmp_path / "spool")
     size = len(whole) // 5
@@ -74,14 +74,14 @@ def test_an_interrupted_run_goes_on_behind_its_last_whole_batch(left_over: int, 
     assert counting.took_bytes == 3 * size
 
 
-def test_a_run_that_is_interrupted_leaves_a_directory_that_the_next_one_completes(broker: RunningBroker, tmp_path: Path) -> None:
+def test_interrupted_spool_is_completed_by_the_next_run(broker: RunningBroker, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         spool(url(broker), tmp_path / "spool", throttle=Impatient(0))
     spool(url(broker), tmp_path / "spool")
     assert kept(tmp_path / "spool") == (broker.data_dir / LOG).read_bytes()
 
 
-def test_what_was_appended_since_is_fetched_by_the_next_run_into_further_files(broker: RunningBroker, tmp_path: Path) -> None:
+def test_later_appends_are_spooled_by_the_next_run_into_further_files(broker: RunningBroker, tmp_path: Path) -> None:
     spool(url(broker), tmp_path / "spool", segment_bytes=200)
     with broker.client() as client:
         produce(client, "t", b"later")
@@ -90,7 +90,7 @@ def test_what_was_appended_since_is_fetched_by_the_next_run_into_further_files(b
     assert [segment.base_offset for segment in find_logs(tmp_path / "spool").segments] == [0, 10]
 
 
-def test_what_was_removed_before_it_was_fetched_is_noted_and_not_judged(broker: RunningBroker, tmp_path: Path) -> None:
+def test_records_removed_before_they_were_spooled_are_noted_and_not_judged(broker: RunningBroker, tmp_path: Path) -> None:
     spool(url(broker), tmp_path / "spool")
     with broker.client() as client:
         for number in range(3):
@@ -124,7 +124,7 @@ def test_a_log_that_is_shorter_than_its_files_is_noted_once(broker: RunningBroke
         assert notes[1:] == ["t-0: offsets from 1 on are kept here and gone from the cluster"]
 
 
-def test_a_head_that_is_removed_after_it_was_fetched_stays_and_is_judged(broker: RunningBroker, tmp_path: Path) -> None:
+def test_spooled_records_that_the_broker_deletes_later_are_kept_and_judged(broker: RunningBroker, tmp_path: Path) -> None:
     spool(url(broker), tmp_path / "spool")
     with broker.client() as client:
         topics = [DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=6)])]
@@ -133,13 +133,13 @@ def test_a_head_that_is_removed_after_it_was_fetched_stays_and_is_judged(broker:
     assert {segment.log_start_offset for segment in find_logs(tmp_path / "spool").segments} == {0}
 
 
-def test_a_compacted_topic_is_known_as_one_in_the_directory(broker: RunningBroker, tmp_path: Path) -> None:
+def test_compacted_topic_is_marked_as_compacted_in_the_spool(broker: RunningBroker, tmp_path: Path) -> None:
     broker.topics.create("c", configs={"cleanup.policy": "compact"})
     spool(url(broker), tmp_path / "spool")
     assert {segment.topic: segment.cleaned_to for segment in find_logs(tmp_path / "spool").segments} == {"c": 2**63 - 1, "t": 0}
 
 
-def test_another_clusters_directory_and_one_with_other_files_are_refused(broker: RunningBroker, tmp_path: Path) -> None:
+def test_spool_directory_of_another_cluster_or_with_other_files_is_rejected(broker: RunningBroker, tmp_path: Path) -> None:
     spool(url(broker), tmp_path / "spool")
     with RunningBroker(tmp_path / "other") as other, pytest.raises(NotThisCluster, match="holds logs of cluster"):
         spool(url(other), tmp_path / "spool")
@@ -167,7 +167,7 @@ def test_a_topic_name_that_is_a_path_is_a_problem_and_writes_nothing(name: bytes
     assert problem.isprintable()
 
 
-def test_a_link_in_the_place_of_a_partitions_directory_is_not_followed(broker: RunningBroker, tmp_path: Path) -> None:
+def test_symlink_in_place_of_a_partition_directory_is_not_followed(broker: RunningBroker, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     spool(url(broker), tmp_path / "spool")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.spark_jobs.wire.throttle import Throttle
 
 
-def test_who_took_a_second_and_a_halfs_worth_waits_so_long() -> None:
+def test_throttle_waits_for_the_time_of_the_bytes_taken() -> None:
     time, waits = [0.0], []
 
     def sleep(seconds: float) -> None:
@@ -23,7 +23,7 @@ def test_who_took_a_second_and_a_halfs_worth_waits_so_long() -> None:
     assert [round(each, 6) for each in waits] == [1.5, 0.1]
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_throttle_without_a_limit_never_waits() -> None:
     throttle = Throttle(0, now=lambda: 0.0, sleep=lambda _seconds: 1 / 0)
     throttle.took(1 << 40)
     throttle.wait()

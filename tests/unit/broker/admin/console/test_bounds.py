@@ -32,7 +32,7 @@ def write(console: Console, topic: str, *written: SimpleRecord) -> None:
         assert produce_as(client, None, build_batch(written, codec=Codec.ZSTD), topic=topic).error_code == 0
 
 
-def test_the_newest_records_are_returned_even_if_older_ones_exceed_the_size_limit(console: Console) -> None:
+def test_newest_records_are_returned_even_if_earlier_ones_are_large(console: Console) -> None:
     console.broker.topics.create("large")
     with console.client() as client:
         for number in range(40):
@@ -44,9 +44,7 @@ def test_the_newest_records_are_returned_even_if_older_ones_exceed_the_size_limi
     assert console.read("records", topic="large", partition=0, offset=0)["records"][0]["offset"] == 0
 
 
-def test_the_newest_states_of_a_transaction_are_returned_even_if_older_records_exceed_the_size_limit(
-    console: Console, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newest_transaction_states_are_returned_even_after_many_older_records(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "TAIL_BYTES", 4_000)
     places = [(f"wide-{number}-{'t' * 200}", 0) for number in range(5)]
     for name, _ in places:
@@ -60,7 +58,7 @@ def test_the_newest_states_of_a_transaction_are_returned_even_if_older_records_e
     assert [move["state"] for move in row["moves"]][-2:] == ["PrepareCommit", "CompleteCommit"]
 
 
-def test_only_the_requested_records_of_a_large_batch_are_decoded_and_none_above_the_limit(
+def test_only_requested_records_of_a_large_batch_are_decoded_and_none_beyond_the_limit(
     console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console.broker.topics.create("many")
@@ -80,7 +78,7 @@ def test_only_the_requested_records_of_a_large_batch_are_decoded_and_none_above_
     assert [row["problem"] for row in page["records"]] == ["the batch has 500 records; the console opens batches of at most 499"]
 
 
-def test_a_response_ends_at_the_size_or_cpu_limit_and_the_next_page_continues(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_response_ends_at_a_size_or_time_limit_and_the_next_request_continues(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     console.broker.topics.create("heads")
     write(console, "heads", *[SimpleRecord(None, b"", NOW, [("h" * 1024, b"")] * 60)] * 200)
     status, _, content = console.answer("GET", "/console/records?topic=heads&partition=0&offset=0&limit=200")
@@ -96,7 +94,7 @@ def test_a_response_ends_at_the_size_or_cpu_limit_and_the_next_page_continues(co
     assert ([row["offset"] for row in page["records"]], page["next_offset"]) == ([199], 200)
 
 
-def test_a_value_with_too_many_nested_messages_is_shown_as_bytes(console: Console) -> None:
+def test_value_with_very_many_nested_messages_is_shown_as_bytes(console: Console) -> None:
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2", reason="the extra schemas is not installed: run `make setup`")
     files, field = descriptor_pb2.FileDescriptorSet(), descriptor_pb2.FieldDescriptorProto
     file = files.file.add(name="tree.proto", package="tree", syntax="proto3")
@@ -114,7 +112,7 @@ def test_a_value_with_too_many_nested_messages_is_shown_as_bytes(console: Consol
     assert shown[0]["value"]["text"] == '{"twigs": [{}, {}]}'
 
 
-def test_a_members_partitions_are_listed_up_to_a_limit(console: Console) -> None:
+def test_members_assigned_partitions_are_limited_and_counted(console: Console) -> None:
     with console.client() as client:
         find_coordinator(client)
         joined = join(client)

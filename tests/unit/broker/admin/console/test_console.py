@@ -62,13 +62,13 @@ def fates(page: Any) -> list[str]:
     return [row["control"] or row["fate"] for row in page["records"]]
 
 
-def test_the_consoles_modules_are_imported_only_with_the_console() -> None:
+def test_broker_without_the_console_imports_none_of_its_modules() -> None:
     code = "import sys, ottla.broker.app, ottla.broker.admin.server; print([m for m in sys.modules if 'console' in m and 'ottla' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_the_page_is_small_and_loads_nothing_from_other_hosts(console: Console) -> None:
+def test_console_page_is_small_and_its_policy_forbids_loading_from_elsewhere(console: Console) -> None:
     assert sum(len(content) for _, content in parts().values()) < PAGE_BYTES_MAX
     for path, (media_type, content) in parts().items():
         status, headers, body = console.answer("GET", path)
@@ -79,7 +79,7 @@ def test_the_page_is_small_and_loads_nothing_from_other_hosts(console: Console) 
         assert b"https://" not in body
 
 
-def test_the_page_needs_no_token_and_its_data_does(console: Console) -> None:
+def test_page_files_need_no_token_and_console_queries_do(console: Console) -> None:
     elsewhere = {"Host": "broker.example:9644"}
     for path in parts():
         assert console.answer("GET", path, headers=elsewhere)[0] == 200
@@ -94,7 +94,7 @@ def test_the_page_needs_no_token_and_its_data_does(console: Console) -> None:
     assert console.answer("GET", "/console/../health", headers=elsewhere)[0] == 401
 
 
-def test_topics_have_the_offsets_of_their_partitions(console: Console) -> None:
+def test_topic_query_returns_sizes_settings_and_partition_states(console: Console) -> None:
     console.broker.topics.create("sizes", 2, {"retention.ms": "1000"})
     with console.client() as client:
         produce(client, "sizes", b"one", b"two", partition=1)
@@ -111,7 +111,7 @@ def test_topics_have_the_offsets_of_their_partitions(console: Console) -> None:
     assert console.answer("GET", "/console/topic?name=nowhere")[0] == 404
 
 
-def test_records_have_their_producer_and_the_outcome_of_their_transaction(console: Console) -> None:
+def test_record_query_returns_the_producer_and_the_transactions_outcome(console: Console) -> None:
     console.broker.topics.create("fates")
     with console.client() as client:
         produce_as(client, None, batch(b"plain"), topic="fates")
@@ -133,7 +133,7 @@ def test_records_have_their_producer_and_the_outcome_of_their_transaction(consol
     assert fates(console.read("records", topic="fates", partition=0, offset=6, limit=2)) == ["aborted", "abort"]
 
 
-def test_a_page_of_records_ends_at_its_limit_and_the_next_page_continues(console: Console) -> None:
+def test_page_of_records_ends_at_the_limit_and_the_next_continues(console: Console) -> None:
     console.broker.topics.create("pages")
     with console.client() as client:
         produce(client, "pages", *(b"%d" % number for number in range(7)))
@@ -152,7 +152,7 @@ def test_a_page_of_records_ends_at_its_limit_and_the_next_page_continues(console
     assert console.answer("GET", "/console/records?topic=pages&partition=5")[0] == 404
 
 
-def test_a_long_value_is_cut_unless_the_request_wants_all_of_it(console: Console) -> None:
+def test_long_value_is_cut_unless_requested_whole(console: Console) -> None:
     console.broker.topics.create("long")
     with console.client() as client:
         produce(client, "long", b"x" * 5_000)
@@ -162,7 +162,7 @@ def test_a_long_value_is_cut_unless_the_request_wants_all_of_it(console: Console
     assert (whole["value"]["text"], whole["value"]["cut"]) == ("x" * 5_000, False)
 
 
-def test_records_are_decoded_by_the_topics_uploaded_schema(console: Console) -> None:
+def test_records_are_decoded_by_a_schema_that_was_given_for_them(console: Console) -> None:
     fastavro = pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
     console.broker.topics.create("avro")
     fields = [{"name": "id", "type": "long"}, {"name": "raw", "type": ["null", "bytes"]}]
@@ -217,13 +217,13 @@ def doubling(times: int) -> str:
     ],
     ids=["half", "unknown", "recursive", "in a list", "nulls", "a null type", "records of nothing", "fixed of nothing", "deep", "doubling"],
 )
-def test_a_schema_that_decodes_few_bytes_to_a_huge_value_is_rejected(schema: str, why: str) -> None:
+def test_schema_that_allows_unbounded_decoding_work_is_rejected(schema: str, why: str) -> None:
     pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
     with pytest.raises(SchemaRefused, match=why):
         AvroSchema.of(schema)
 
 
-def test_protobuf_records_are_decoded_by_the_uploaded_message(console: Console) -> None:
+def test_records_in_protobuf_are_decoded_by_the_message_that_was_named(console: Console) -> None:
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2", reason="the extra schemas is not installed: run `make setup`")
     files = descriptor_pb2.FileDescriptorSet()
     file = files.file.add(name="shop.proto", package="shop", syntax="proto3")
@@ -259,7 +259,7 @@ def test_the_newest_producers_of_all_partitions_are_shown_and_the_others_counted
     assert found["left_out"] == 2
 
 
-def test_a_producers_window_has_its_last_five_batches_and_its_recognised_retries(console: Console) -> None:
+def test_producer_query_returns_its_last_five_batches_and_retries(console: Console) -> None:
     console.broker.topics.create("window")
     with console.client("writer") as client:
         for number in range(7):
@@ -278,7 +278,7 @@ def test_a_producers_window_has_its_last_five_batches_and_its_recognised_retries
     assert (before["absorbed"], before["number"]) == (False, newest["number"] - 1)
 
 
-def test_the_request_log_has_errors_faults_and_lost_responses_but_no_polling_requests(console: Console) -> None:
+def test_request_log_has_errors_faults_and_lost_responses_but_no_quiet_requests(console: Console) -> None:
     console.broker.topics.create("log")
     quiet = console.read("requests")["quiet"]
     console.broker.faults.add("error:api=Produce,topic=log,code=NOT_LEADER_OR_FOLLOWER,times=1,name=refusing")
@@ -301,7 +301,7 @@ def test_the_request_log_has_errors_faults_and_lost_responses_but_no_polling_req
     assert log["quiet"] == quiet + 1
 
 
-def test_transactions_have_their_states_and_the_partitions_that_block_read_committed(console: Console) -> None:
+def test_transaction_query_returns_outcomes_and_blocked_partitions(console: Console) -> None:
     console.broker.topics.create("held")
     with console.client() as client:
         done, hanging = init(client, "held-done"), init(client, "held-hanging", timeout_ms=40_000)
@@ -327,7 +327,7 @@ def test_transactions_have_their_states_and_the_partitions_that_block_read_commi
         assert [each for each in console.read("transactions")["holding"] if each["topic"] == "held"] == []
 
 
-def test_groups_have_their_members_and_the_lag_of_each_partition(console: Console) -> None:
+def test_group_query_returns_members_and_the_lag_of_each_partition(console: Console) -> None:
     console.broker.topics.create("t", 2)
     with console.client("reader") as client:
         produce(client, "t", *(b"%d" % number for number in range(5)))
@@ -355,7 +355,7 @@ def test_groups_have_their_members_and_the_lag_of_each_partition(console: Consol
     assert console.answer("GET", "/console/group?name=nobody")[0] == 404
 
 
-def test_a_standalone_node_is_its_own_cluster_and_lists_created_topics(console: Console) -> None:
+def test_standalone_node_is_shown_as_its_own_cluster_with_its_events(console: Console) -> None:
     console.broker.topics.create("made")
     found = console.read("cluster")
     (row,) = found["brokers"]
@@ -413,13 +413,13 @@ def test_metadata_records_are_described_as_events(records: list[MetadataRecord],
         pytest.param(("é" * 33).encode()[:65], "text", "é" * 32, id="cut in a character"),
     ],
 )
-def test_bytes_are_rendered_as_text_json_or_hex(data: bytes | None, form: str, text: str) -> None:
+def test_bytes_are_rendered_by_their_detected_form(data: bytes | None, form: str, text: str) -> None:
     found = render(data, 64)
     assert (found.form, found.text, found.size) == (form, text, len(data or b""))
     assert found.cut == (len(data or b"") > 64)
 
 
-def test_records_and_the_wire_log_of_a_broker_with_an_authorizer_need_the_token() -> None:
+def test_record_and_wire_log_queries_need_the_token_if_the_broker_has_an_authorizer() -> None:
     """The token is needed although the request comes from this machine: any local user can connect, and ACLs may deny him these records."""
     clock = MovableClock()
     settings = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS"}
@@ -434,7 +434,7 @@ def test_records_and_the_wire_log_of_a_broker_with_an_authorizer_need_the_token(
         assert console.answer("GET", "/console/topics")[0] == 200
 
 
-def test_without_open_local_every_console_query_needs_the_token() -> None:
+def test_console_queries_need_the_token_unless_local_access_is_open() -> None:
     clock = MovableClock()
     with InProcessBroker(clock=clock) as broker, served(broker, clock, open_local=False) as console:
         for path in ("/console/broker", "/console/topics"):

@@ -71,7 +71,7 @@ def test_each_record_in_flight_has_its_state_delivery_count_and_lock(console: Co
     assert 15_000 < lock_ms <= 20_000
 
 
-def test_the_group_list_has_the_type_and_the_lag(console: Console, member: ShareMember) -> None:
+def test_group_list_has_the_share_groups_kind_and_lag(console: Console, member: ShareMember) -> None:
     (row,) = console.read("groups")["groups"]
     assert (row["kind"], row["state"], row["members"], row["partitions"], row["lag"], row["lag_unknown"]) == ("share", "Stable", 1, 2, 6, 1)
     group = console.read("group", name="g")
@@ -86,7 +86,7 @@ def test_expired_locks_are_counted(console: Console, member: ShareMember) -> Non
     assert (shown["locks_expired"], shown["deliveries"][0]["delivery_count"]) == (6, 2)
 
 
-def test_without_members_the_stored_state_is_returned(console: Console, member: ShareMember) -> None:
+def test_share_state_is_read_from_the_coordinator_after_the_last_member_left(console: Console, member: ShareMember) -> None:
     assert acknowledged(member.acknowledge((0, 0, [ACCEPT]), (1, 1, [RELEASE]), (2, 2, [ACCEPT]))) == [0]
     member.client.close()
     wait_until(lambda: first_of(console)["source"] != "leader", "the broker knows that the connection is closed")
@@ -96,7 +96,7 @@ def test_without_members_the_stored_state_is_returned(console: Console, member: 
     assert (shown["deliveries"][0]["first"], shown["deliveries"][0]["delivery_count"]) == (1, 1)
 
 
-def test_deliveries_are_listed_up_to_a_limit(console: Console, member: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deliveries_have_a_limit(console: Console, member: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_groups, "DELIVERIES_MAX", 1)
     assert acknowledged(member.acknowledge((1, 1, [ACCEPT]))) == [0]
     shown = first_of(console)
@@ -104,7 +104,7 @@ def test_deliveries_are_listed_up_to_a_limit(console: Console, member: ShareMemb
     assert shown["records"]["acquired"] == 5
 
 
-def test_a_streams_group_has_the_tasks_of_its_members(console: Console, client: Client) -> None:
+def test_streams_group_query_returns_the_tasks_of_its_members(console: Console, client: Client) -> None:
     streams_group_calls.prepare(client)
     configure(client, "g", streams__num__standby__replicas="1")
     for member_id in ("m", "n"):
@@ -118,7 +118,7 @@ def test_a_streams_group_has_the_tasks_of_its_members(console: Console, client: 
     }
 
 
-def test_a_streams_group_that_is_not_ready_has_a_reason(console: Console, client: Client) -> None:
+def test_a_streams_group_that_is_not_ready_says_why(console: Console, client: Client) -> None:
     streams_group_calls.find_coordinator(client)
     epoch = streams_group_calls.beat(client).member_epoch
     assert streams_group_calls.beat(client, epoch).error_code == 0  # the first heartbeat's comparison with the topics is not kept

@@ -70,7 +70,7 @@ def test_requests_are_logged_from_the_first_read_until_the_last_readers_lease_en
     asyncio.run(run())
 
 
-def test_a_line_is_stored_if_a_reader_wants_it_and_found_by_later_filters() -> None:
+def test_line_is_kept_if_it_matches_a_readers_filter_and_later_filters_find_it() -> None:
     async def run() -> None:
         log = Tapped()
         await log.read(group="g*", errors=True)
@@ -170,7 +170,7 @@ def test_a_long_response_is_measured_on_a_thread_and_beyond_a_limit_its_line_is_
     asyncio.run(run())
 
 
-def test_a_filter_beyond_the_limit_replaces_the_one_that_was_read_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_further_filter_replaces_the_one_that_was_read_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WIRE_LOG_READERS", 2)
 
     async def run() -> None:
@@ -222,7 +222,7 @@ def test_an_invalid_query_is_rejected(console: Console, query: str) -> None:
     assert console.answer("GET", f"/console/wire?{query}")[0] == 422
 
 
-def test_a_gateway_decodes_requests_only_while_its_wire_log_is_read(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gateway_decodes_requests_while_its_wire_log_is_read_and_then_no_more(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     with InProcessGateway(f"{HOST}:{console.broker.port}") as gateway, served_gateway(gateway) as page, client_of(gateway) as client:
         create(client, "before")
         assert not gateway.call(lambda node: node.faults.active)

@@ -33,11 +33,11 @@ APACHE, CONFLUENT, BITNAMI = Flavour.APACHE, Flavour.CONFLUENT, Flavour.BITNAMI
         (BITNAMI, "A__B", "a..b"),
     ],
 )
-def test_underscores_mean_what_they_mean_in_that_image(flavour: Flavour, variable: str, name: str) -> None:
+def test_variable_names_map_to_settings_as_in_the_imitated_image(flavour: Flavour, variable: str, name: str) -> None:
     assert property_of(variable, flavour) == name
 
 
-def test_what_is_for_the_jvm_or_the_image_is_no_setting() -> None:
+def test_variables_of_the_jvm_or_the_image_are_not_settings() -> None:
     env = {"KAFKA_HEAP_OPTS": "-Xmx1G", "KAFKA_LOG4J_LOGGERS": "a=b", "KAFKA_CREATE_TOPICS": "a:1:1", "KAFKA_JMX_PORT": "1", "PATH": "/"}
     for flavour in Flavour:
         assert settings_of(flavour, env) == {}
@@ -45,7 +45,7 @@ def test_what_is_for_the_jvm_or_the_image_is_no_setting() -> None:
     assert asks_for_kafka({"KAFKA_NODE_ID": "1"})
 
 
-def test_bitnamis_older_names_win_and_passwords_may_lie_in_files(tmp_path: Path) -> None:
+def test_bitnamis_older_variable_names_win_and_passwords_can_be_read_from_files(tmp_path: Path) -> None:
     env = {"KAFKA_CFG_NODE_ID": "1", "KAFKA_NODE_ID": "2", "KAFKA_MAX_MESSAGE_BYTES": "10", "KAFKA_CLIENT_USERS": "a", "KAFKA_SPEED": "1"}
     assert settings_of(BITNAMI, env) == {"node.id": "2", "message.max.bytes": "10"}
     assert flavour_of(env) is BITNAMI
@@ -58,14 +58,14 @@ def plan(env: Mapping[str, str], mounted: Mapping[str, str] | None = None, flavo
     return planned(flavour, {"KAFKA_LOG_DIRS": "/no/where", **env}, mounted or {}, env_flavour=flavour or flavour_of(env))
 
 
-def test_listeners_follow_from_what_is_advertised() -> None:
+def test_listeners_are_derived_from_advertised_listeners() -> None:
     settings = plan({"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://a:1,X://[::1]:2"}).settings
     assert settings["listeners"] == "PLAINTEXT://0.0.0.0:1,X://0.0.0.0:2"
     with pytest.raises(SettingsError, match="not supported on a KRaft controller"):
         plan({"KAFKA_PROCESS_ROLES": "controller", "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://a:1"})
 
 
-def test_settings_of_zookeepers_days_are_taken_with_a_word() -> None:
+def test_zookeeper_settings_are_accepted_with_warnings() -> None:
     made = plan(
         {
             "KAFKA_ZOOKEEPER_CONNECT": "z:2181",
@@ -83,7 +83,7 @@ def test_settings_of_zookeepers_days_are_taken_with_a_word() -> None:
     assert len(made.warnings) == 3
 
 
-def test_the_cluster_id_is_that_of_the_directory_or_else_of_the_variable(tmp_path: Path) -> None:
+def test_given_cluster_id_applies_unless_the_directory_has_another(tmp_path: Path) -> None:
     roles = {"KAFKA_PROCESS_ROLES": "broker,controller", "KAFKA_LOG_DIRS": str(tmp_path)}
     assert plan(roles).settings["cluster.id"] == CLUSTER_ID
     assert plan({**roles, "CLUSTER_ID": "given"}).settings["cluster.id"] == "given"
@@ -94,7 +94,7 @@ def test_the_cluster_id_is_that_of_the_directory_or_else_of_the_variable(tmp_pat
     assert "cluster.id" not in plan({}, {"num.partitions": "3"}).settings
 
 
-def test_variables_win_over_a_mounted_file_and_nothing_at_all_is_apaches_default() -> None:
+def test_variables_override_a_mounted_file_and_without_either_apaches_defaults_apply() -> None:
     assert plan({"KAFKA_NUM_PARTITIONS": "4"}, {"num.partitions": "3", "log.dir": "x"}).settings["num.partitions"] == "4"
     made = planned(APACHE, {}, {}, env_flavour=APACHE)
     assert made.settings == {**WITHOUT_VARIABLES, "cluster.id": CLUSTER_ID}
@@ -109,7 +109,7 @@ LOCKED = {
 }
 
 
-def test_bitnamis_users_log_in_by_plain_and_scram_and_so_do_nodes() -> None:
+def test_bitnamis_users_and_nodes_authenticate_by_plain_and_scram() -> None:
     env = {
         **{name.replace("KAFKA_", "KAFKA_CFG_"): value for name, value in LOCKED.items()},
         "KAFKA_CLIENT_USERS": "alice,bob",
@@ -139,7 +139,7 @@ def test_bitnamis_users_log_in_by_plain_and_scram_and_so_do_nodes() -> None:
         plan({**env, "KAFKA_CLIENT_USERS": "alice"}, flavour=BITNAMI)
 
 
-def test_certificates_lie_where_the_images_have_them(tmp_path: Path) -> None:
+def test_certificates_are_found_where_the_images_expect_them(tmp_path: Path) -> None:
     (tmp_path / "store.p12").touch()
     (tmp_path / "creds").write_text("secret\n")
     env = {"KAFKA_SSL_KEYSTORE_FILENAME": "store.p12", "KAFKA_SSL_KEYSTORE_CREDENTIALS": "creds"}
@@ -151,7 +151,7 @@ def test_certificates_lie_where_the_images_have_them(tmp_path: Path) -> None:
         of_bitnami({"KAFKA_TLS_TRUSTSTORE_FILE": "/t"}, {"listeners": "SSL://:9092"})
 
 
-def test_what_is_configured_is_written_down_without_the_cluster(
+def test_configure_writes_the_settings_without_the_cluster_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in {**LOCKED, "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}.items():
@@ -173,7 +173,7 @@ def test_what_is_configured_is_written_down_without_the_cluster(
         )
 
 
-def test_a_problem_names_the_variables_that_it_is_about() -> None:
+def test_setting_error_names_the_variable_that_it_came_from() -> None:
     place = KafkaReplacement(variables={"num.partitions": "KAFKA_NUM_PARTITIONS", "log.dir": "KAFKA_LOG_DIR"})
     assert place.origin("num.partitions=x: no") == "\n(num.partitions comes from KAFKA_NUM_PARTITIONS)"
     assert place.origin("log.dirs=x: no") == ""

@@ -48,7 +48,7 @@ def tool(broker: RunningBroker, capsys: pytest.CaptureFixture[str], monkeypatch:
     return call
 
 
-def test_a_link_to_ottla_is_the_tool_of_its_name() -> None:
+def test_symlink_to_ottla_runs_the_kafka_tool_of_its_name() -> None:
     assert [named(f"/opt/kafka/bin/{name}{ending}") for name in TOOLS for ending in ("", ".sh")] == [n for n in TOOLS for _ in (1, 2)]
     assert named("/opt/ottla/bin/ottla") is None
 
@@ -76,7 +76,7 @@ def test_topics_are_created_described_changed_and_deleted(tool: Tool) -> None:
     assert tool("kafka-topics", "--delete", "--topic", "orders", "--if-exists") == (0, "", "")
 
 
-def test_a_mistake_in_the_options_is_exit_code_1(tool: Tool) -> None:
+def test_invalid_options_exit_with_code_1(tool: Tool) -> None:
     assert "exactly one action" in tool("kafka-topics")[2]
     assert "Ottla does not use ZooKeeper" in tool("kafka-topics", "--list", "--zookeeper", "z:2181")[2]
     assert tool("kafka-topics", "--list", "--if-exists")[2].startswith('Option "[if-exists]" can\'t be used with option "[list]"\n')
@@ -85,7 +85,7 @@ def test_a_mistake_in_the_options_is_exit_code_1(tool: Tool) -> None:
     assert tool("kafka-topics", "--version")[:2] == (0, "4.4.0 (Ottla)\n")
 
 
-def test_an_unreachable_cluster_is_waited_for_and_then_the_tool_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_unreachable_broker_is_retried_and_then_a_failure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     patience = tmp_path / "client.properties"
     patience.write_text("default.api.timeout.ms=50\n")
     assert run("kafka-topics", ["--list", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(patience)]) == 1
@@ -96,7 +96,7 @@ def test_an_unreachable_cluster_is_waited_for_and_then_the_tool_fails(capsys: py
     assert run("cub", ["kafka-ready", "-b", "127.0.0.1:1", "1", "0.1"]) == 1
 
 
-def test_what_is_in_confluents_utility_belt(
+def test_commands_of_confluents_utility_belt_are_supported(
     broker: RunningBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIVEN", "x")
@@ -114,7 +114,7 @@ def test_what_is_in_confluents_utility_belt(
     assert capsys.readouterr().out.splitlines()[-1] == "A://0.0.0.0:1,B://0.0.0.0:2"
 
 
-def test_settings_quotas_and_users_are_changed_and_described(tool: Tool) -> None:
+def test_topic_configs_quotas_and_users_are_changed_and_described(tool: Tool) -> None:
     tool("kafka-topics", "--create", "--topic", "settings")
     topic = ["--entity-type", "topics", "--entity-name", "settings"]
     changed = tool("kafka-configs", "--alter", *topic, "--add-config", "cleanup.policy=[compact,delete],segment.bytes=1048576")
@@ -172,14 +172,14 @@ def test_access_control_lists_are_added_listed_and_removed(tool: Tool) -> None:
     assert (code, out, err.startswith("ResourceType TOPIC only supports operations [ALL, READ, ")) == (1, "", True)
 
 
-def test_versions_of_apis_are_listed_by_broker(tool: Tool, broker: RunningBroker) -> None:
+def test_api_versions_are_listed_for_each_broker(tool: Tool, broker: RunningBroker) -> None:
     code, listed, _ = tool("kafka-broker-api-versions")
     assert listed.startswith(f"{broker.bootstrap} (id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to ")
     assert "\tApiVersions(18): 0 to 5 [usable: 5],\n" in listed
     assert (code, listed.endswith("]\n)\n")) == (0, True)
 
 
-def test_consoles_write_and_read_and_a_group_is_described_reset_and_deleted(tool: Tool) -> None:
+def test_console_producer_and_consumer_work_and_their_group_is_described_reset_and_deleted(tool: Tool) -> None:
     tool("kafka-topics", "--create", "--topic", "lines", "--partitions", "1")
     keyed = ["--property", "parse.key=true", "--property", "key.separator=:", "--producer-property", "acks=1"]
     assert tool("kafka-console-producer", "--topic", "lines", *keyed, stdin="k1:one\r\nk2:two\n")[:2] == (0, "")
@@ -257,7 +257,7 @@ def test_groups_of_both_protocols_are_listed_reset_and_deleted_as_kafkas_tool_do
     )
 
 
-def test_a_place_to_read_from_is_judged_before_anything_is_read(tool: Tool) -> None:
+def test_consumer_start_position_is_validated_before_reading(tool: Tool) -> None:
     for place in (["--offset", "earliest"], ["--partition", "0", "--offset", "x"], ["--partition", "0", "--group", "g"]):
         code, out, err = tool("kafka-console-consumer", "--topic", "lines", *place)
         assert (code, out, "usage" in err) == (1, "", True), place
@@ -268,7 +268,7 @@ def test_a_place_to_read_from_is_judged_before_anything_is_read(tool: Tool) -> N
         assert (code, out, err.startswith("Error: ")) == (1, "", True), what
 
 
-def test_lines_become_records_with_headers_and_nulls_and_records_lines() -> None:
+def test_lines_are_parsed_to_records_with_headers_and_nulls_and_records_are_formatted() -> None:
     reader = LineReader({"parse.key": "true", "parse.headers": "true", "null.marker": "NULL"})
     assert reader.record("h1:v1,h2:NULL\tkey\tNULL", 1) == (b"key", None, [("h1", b"v1"), ("h2", None)])
     with pytest.raises(Exception, match="No key separator found on line number 7: 'no-key'"):
@@ -298,7 +298,7 @@ def test_a_directory_is_formatted_once_and_described(tmp_path: Path, capsys: pyt
     assert len(capsys.readouterr().out.strip()) == 22
 
 
-def test_no_tool_prints_characters_that_command_a_terminal(tool: Tool, broker: RunningBroker) -> None:
+def test_tools_print_no_terminal_control_characters(tool: Tool, broker: RunningBroker) -> None:
     """Any client can create a group whose name contains escape sequences that move the cursor or set the window's title."""
     hostile = "evil\x1b]0;owned\x07\u202egnp\x9b2J"
     shown = r"evil\u001b]0;owned\u0007\u202egnp\u009b2J"

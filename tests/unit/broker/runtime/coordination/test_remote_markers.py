@@ -148,7 +148,7 @@ async def test_an_unreachable_broker_fails_the_marker_with_a_network_error(harne
     assert await code_of(harness.send(AT_3)) is ErrorCode.NETWORK_EXCEPTION
 
 
-async def test_after_a_stop_nobody_waits(harness: Harness) -> None:
+async def test_stop_fails_pending_markers(harness: Harness) -> None:
     harness.held = asyncio.Event()
     await harness.other(2, harness.answer)
     sent = harness.send(AT_2)

@@ -153,7 +153,7 @@ async def test_one_verification_is_in_flight_and_has_each_id_once(harness: Harne
     assert transactions == [[("tx", 5)], [("tx", 5), ("other", 0)], [("tx", 6)]]
 
 
-async def test_after_a_stop_nobody_waits(harness: Harness) -> None:
+async def test_stop_completes_pending_verifications(harness: Harness) -> None:
     await harness.other(2, lambda _: None)
     answer = harness.txns.verify_partitions("tx", 7, 5, PLACES)
     assert isinstance(answer, asyncio.Future)

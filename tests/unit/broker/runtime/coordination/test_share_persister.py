@@ -136,7 +136,7 @@ async def test_a_local_coordinator_answers_in_the_same_turn() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-async def test_what_a_coordinator_cannot_do_now_is_tried_again(code: ErrorCode) -> None:
+async def test_retriable_coordinator_error_is_retried(code: ErrorCode) -> None:
     harness = Harness()
     harness.codes = [code, code]
     await harness.other(2, harness.answer, SERVED)

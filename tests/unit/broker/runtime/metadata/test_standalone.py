@@ -149,7 +149,7 @@ async def test_an_open_metadata_transaction_is_aborted_at_the_start(tmp_path: Pa
     last.crash()
 
 
-async def test_the_broker_publishes_what_concurrent_decisions_have_made(tmp_path: Path) -> None:
+async def test_catalog_and_controller_agree_after_concurrent_decisions(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path, files=MemoryFiles())
     await asyncio.gather(
         opened.decisions.create_topics([NewTopic("a", 2)]),

@@ -161,7 +161,7 @@ async def test_a_late_observer_fetches_a_snapshot_in_parts_and_then_the_log(harn
     assert harness.failures == []
 
 
-async def test_a_snapshot_removes_what_it_does_not_contain(harness: ObserverHarness) -> None:
+async def test_snapshot_removes_entries_that_it_does_not_contain(harness: ObserverHarness) -> None:
     quorum = harness.quorum
     quorum.put("a", "1")
     quorum.commit()

@@ -57,7 +57,7 @@ class Node:
         self.log_dir.close(clean=False)
 
 
-async def test_a_log_that_ends_in_an_open_transaction_keeps_what_was_before_it() -> None:
+async def test_unfinished_transaction_at_the_end_of_the_log_is_discarded() -> None:
     files = MemoryFiles()
     before = Node(files)
     before.write(FIRST)

@@ -93,7 +93,7 @@ def accepted(index: int, *isr: int, partition_epoch: int = 9) -> PartitionResult
     return PartitionResult(index, 0, 1, 5, list(isr), 0, partition_epoch)
 
 
-async def test_a_request_says_who_asks_in_which_epochs_and_for_whom(leader: Leader) -> None:
+async def test_alter_partition_request_has_broker_leader_and_partition_epochs(leader: Leader) -> None:
     await leader.lag(0)
     request = leader.channel.requests[0]
     data = request.topics[0].partitions[0]
@@ -104,7 +104,7 @@ async def test_a_request_says_who_asks_in_which_epochs_and_for_whom(leader: Lead
     assert (leader.in_sync(0), leader.partitions[0].log.high_watermark) == ({1}, 1)
 
 
-async def test_one_request_is_under_way_and_the_next_has_all_that_came_meanwhile(leader: Leader) -> None:
+async def test_one_request_is_in_flight_and_the_next_has_all_newer_proposals(leader: Leader) -> None:
     await leader.lag(0)
     await leader.lag(1)
     assert leader.requested_partitions == [[0]]
@@ -114,7 +114,7 @@ async def test_one_request_is_under_way_and_the_next_has_all_that_came_meanwhile
     assert leader.requested_partitions == [[0], [1]]
 
 
-async def test_what_the_whole_answer_refuses_is_asked_again_after_a_pause(leader: Leader) -> None:
+async def test_top_level_error_is_retried_after_a_pause(leader: Leader) -> None:
     await leader.lag(0)
     await leader.answer(error=ErrorCode.STALE_BROKER_EPOCH)
     assert leader.requested_partitions == [[0]]
@@ -124,7 +124,7 @@ async def test_what_the_whole_answer_refuses_is_asked_again_after_a_pause(leader
     assert leader.channel.requests[1].broker_epoch == 21
 
 
-async def test_a_controller_that_cannot_be_reached_is_asked_again(leader: Leader) -> None:
+async def test_unreachable_controller_is_retried(leader: Leader) -> None:
     await leader.lag(0)
     leader.channel.answers[0].set_exception(ControllerUnreachable("gone"))
     await settle()
@@ -133,7 +133,7 @@ async def test_a_controller_that_cannot_be_reached_is_asked_again(leader: Leader
     assert (leader.requested_partitions, leader.in_sync(0)) == ([[0], [0]], {1})
 
 
-async def test_a_partition_that_the_answer_lacks_or_that_is_to_be_tried_again_is_in_the_next_request(leader: Leader) -> None:
+async def test_partition_missing_from_the_response_or_with_a_retriable_error_is_sent_again(leader: Leader) -> None:
     await leader.lag(0)
     await leader.lag(1)
     await leader.answer()
@@ -144,7 +144,7 @@ async def test_a_partition_that_the_answer_lacks_or_that_is_to_be_tried_again_is
     assert leader.requested_partitions == [[0], [0, 1], [0]]
 
 
-async def test_what_is_refused_for_a_reason_that_only_a_newer_controller_knows_is_asked_again(leader: Leader) -> None:
+async def test_error_code_of_a_newer_controller_is_retried(leader: Leader) -> None:
     await leader.lag(0)
     await leader.answer(PartitionResult(0, 9999))
     await leader.wait(RETRY_MS)
@@ -156,14 +156,14 @@ async def test_what_is_refused_for_a_reason_that_only_a_newer_controller_knows_i
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INELIGIBLE_REPLICA])
-async def test_what_the_controller_has_refused_for_good_is_not_asked_again(leader: Leader, error: ErrorCode) -> None:
+async def test_final_error_is_not_retried(leader: Leader, error: ErrorCode) -> None:
     await leader.lag(0)
     await leader.answer(PartitionResult(0, error))
     await leader.wait(RETRY_MS)
     assert (leader.requested_partitions, leader.in_sync(0)) == ([[0]], {1, 2})
 
 
-async def test_a_proposal_that_metadata_has_overtaken_is_forgotten(leader: Leader) -> None:
+async def test_proposal_overtaken_by_metadata_is_dropped(leader: Leader) -> None:
     """KAFKA-14154 and KAFKA-14144, scenarios 24 and 25: the response of a controller that was replaced comes too late."""
     await leader.lag(0)
     leader.partitions[0].lead(Registration(1, (1, 2), (1, 2), 5, 10))
@@ -172,7 +172,7 @@ async def test_a_proposal_that_metadata_has_overtaken_is_forgotten(leader: Leade
     assert (leader.requested_partitions, leader.in_sync(0)) == ([[0]], {1, 2})
 
 
-async def test_who_joins_is_named_with_the_epoch_with_which_it_fetched(leader: Leader) -> None:
+async def test_joining_replica_is_proposed_with_its_fetches_broker_epoch(leader: Leader) -> None:
     """KIP-903: an ISR proposal names each new member with the broker epoch of its fetch."""
     partition = leader.partitions[0]
     partition.lead(Registration(1, (1, 2), (1,), 5, 9))
@@ -182,14 +182,14 @@ async def test_who_joins_is_named_with_the_epoch_with_which_it_fetched(leader: L
     assert [(state.broker_id, state.broker_epoch) for state in states] == [(1, 11), (2, 12)]
 
 
-async def test_after_a_stop_nothing_is_asked(leader: Leader) -> None:
+async def test_no_proposal_is_sent_after_a_stop(leader: Leader) -> None:
     await leader.lag(0)
     await leader.nursery.stop()
     await leader.wait(RETRY_MS)
     assert leader.requested_partitions == [[0]]
 
 
-async def test_what_was_proposed_while_the_answer_to_an_older_proposal_was_on_its_way_is_asked_next(leader: Leader) -> None:
+async def test_proposal_made_during_an_older_proposals_response_is_sent_next(leader: Leader) -> None:
     await leader.lag(0)
     leader.partitions[0].lead(Registration(1, (1, 2), (1, 2), 5, 9))
     leader.partitions[0].maybe_shrink_isr()

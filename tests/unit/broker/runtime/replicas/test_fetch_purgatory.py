@@ -51,20 +51,20 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     opened.logs.close()
 
 
-async def test_an_append_to_any_of_the_partitions_ends_the_wait(harness: Harness) -> None:
+async def test_append_to_any_partition_completes_the_fetch(harness: Harness) -> None:
     waiting = harness.wait(1)
     harness.partition(1).append(one_batch())
     assert (await waiting, harness.changed) == (True, {1})
 
 
-async def test_what_else_is_appended_in_the_same_turn_is_among_what_changed(harness: Harness) -> None:
+async def test_appends_in_the_same_turn_are_among_the_changed_partitions(harness: Harness) -> None:
     waiting = harness.wait(1)
     harness.partition(1).append(one_batch())
     harness.partition(0).append(one_batch())
     assert (await waiting, harness.changed) == (True, {0, 1})
 
 
-async def test_bytes_of_all_partitions_count_together(harness: Harness) -> None:
+async def test_min_bytes_counts_all_partitions_together(harness: Harness) -> None:
     waiting = harness.wait(2 * SIZE)
     harness.partition(0).append(one_batch())
     assert not waiting.done()
@@ -72,7 +72,7 @@ async def test_bytes_of_all_partitions_count_together(harness: Harness) -> None:
     assert (await waiting, harness.changed) == (True, {0, 1})
 
 
-async def test_later_bytes_of_a_partition_count_too(harness: Harness) -> None:
+async def test_min_bytes_counts_successive_appends_of_a_partition(harness: Harness) -> None:
     waiting = harness.wait(3 * SIZE)
     harness.partition(0).append(one_batch())
     harness.partition(0).append(one_batch())
@@ -81,7 +81,7 @@ async def test_later_bytes_of_a_partition_count_too(harness: Harness) -> None:
     assert (await waiting, harness.changed) == (True, {0})
 
 
-async def test_a_log_start_that_moves_ends_no_wait_and_is_among_what_changed(harness: Harness) -> None:
+async def test_moved_log_start_completes_no_fetch_and_is_among_the_changed_partitions(harness: Harness) -> None:
     harness.partition(0).append(one_batch())
     harness.read()
     waiting = harness.wait(1)
@@ -91,7 +91,7 @@ async def test_a_log_start_that_moves_ends_no_wait_and_is_among_what_changed(har
     assert await waiting
 
 
-async def test_the_deadline_ends_the_wait_with_nothing(harness: Harness) -> None:
+async def test_deadline_completes_the_fetch_without_changes(harness: Harness) -> None:
     waiting = harness.wait(1, deadline=50)
     harness.timers.run_due(49)
     assert not waiting.done()
@@ -99,13 +99,13 @@ async def test_the_deadline_ends_the_wait_with_nothing(harness: Harness) -> None
     assert (await waiting, harness.changed) == (False, set())
 
 
-async def test_a_deleted_topic_ends_the_wait(harness: Harness) -> None:
+async def test_deleted_topic_completes_the_fetch(harness: Harness) -> None:
     waiting = harness.wait(10_000)
     harness.logs.partitions.remove("t", 0)
     assert (await waiting, harness.changed) == (True, {0})
 
 
-async def test_a_session_that_is_closed_ends_the_wait_and_watches_nothing(harness: Harness) -> None:
+async def test_closed_session_completes_the_fetch_and_removes_its_watchers(harness: Harness) -> None:
     waiting = harness.wait(1)
     harness.session.close()
     assert not await waiting
@@ -114,7 +114,7 @@ async def test_a_session_that_is_closed_ends_the_wait_and_watches_nothing(harnes
 
 
 @pytest.mark.parametrize("how", ["data", "deadline", "cancel", "release"])
-async def test_whatever_ended_a_wait_leaves_nothing_behind(harness: Harness, how: str) -> None:
+async def test_completed_fetch_leaves_no_timer_or_waiter_however_it_ended(harness: Harness, how: str) -> None:
     waiting = harness.wait(1)
     assert harness.waits.waiting == 1
     match how:
@@ -136,7 +136,7 @@ async def test_whatever_ended_a_wait_leaves_nothing_behind(harness: Harness, how
         assert list(watched) == ([] if cached in harness.session.dirty else [cached])
 
 
-async def test_those_who_wait_are_released_in_the_order_in_which_they_came(harness: Harness) -> None:
+async def test_waiting_fetches_are_released_in_arrival_order(harness: Harness) -> None:
     released: list[int] = []
     for number in range(50):
         session = FetchSession(number, uses_topic_ids=False, created_ms=0, last_used_ms=0)

@@ -49,21 +49,21 @@ def open_session(sessions: FetchSessions, partitions: int = 3, now: int = 0) -> 
     return answer(begin(sessions, 0, 0, *[cached(index) for index in range(partitions)], now=now), now)[0]
 
 
-def test_a_fetch_with_the_final_epoch_is_whole_and_leaves_no_session(sessions: FetchSessions) -> None:
+def test_full_fetch_with_the_final_epoch_opens_no_session(sessions: FetchSessions) -> None:
     assert answer(begin(sessions, 0, -1, cached(0), cached(1))) == (0, [0, 1])
     assert len(sessions) == 0
 
 
-def test_a_fetch_with_the_initial_epoch_is_whole_and_opens_a_session(sessions: FetchSessions) -> None:
+def test_full_fetch_with_the_initial_epoch_opens_a_session(sessions: FetchSessions) -> None:
     assert answer(begin(sessions, 0, 0, cached(0), cached(1))) == (1, [0, 1])
     assert len(sessions) == 1
 
 
-def test_a_fetch_of_nothing_opens_no_session(sessions: FetchSessions) -> None:
+def test_fetch_without_partitions_opens_no_session(sessions: FetchSessions) -> None:
     assert answer(begin(sessions, 0, 0)) == (0, [])
 
 
-def test_an_incremental_response_leaves_out_what_did_not_change(sessions: FetchSessions) -> None:
+def test_incremental_response_omits_unchanged_partitions(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
     fetch = begin(sessions, session_id, 1)
     assert [t.requested.partition for t in fetch.partitions] == [0, 1, 2]
@@ -71,7 +71,7 @@ def test_an_incremental_response_leaves_out_what_did_not_change(sessions: FetchS
     assert answer(begin(sessions, session_id, 2)) == (session_id, [])
 
 
-def test_a_moved_high_watermark_or_log_start_offset_is_sent_once(sessions: FetchSessions) -> None:
+def test_changed_high_watermark_or_log_start_offset_is_sent_once(sessions: FetchSessions) -> None:
     session_id = open_session(sessions, 1)
     for epoch, (high_watermark, expected) in enumerate([(5, [0]), (5, []), (6, [0])], 1):
         fetch = begin(sessions, session_id, epoch)
@@ -79,7 +79,7 @@ def test_a_moved_high_watermark_or_log_start_offset_is_sent_once(sessions: Fetch
         assert [found.partition_index for _, found in sent] == expected
 
 
-def test_an_error_is_sent_each_time_and_the_recovery_from_it_too(sessions: FetchSessions) -> None:
+def test_error_is_sent_every_time_and_its_recovery_once(sessions: FetchSessions) -> None:
     session_id = open_session(sessions, 1)
     errors = [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NONE, ErrorCode.NONE]
     sent = []
@@ -89,7 +89,7 @@ def test_an_error_is_sent_each_time_and_the_recovery_from_it_too(sessions: Fetch
     assert sent == [1, 1, 1, 0]
 
 
-def test_after_a_divergence_of_which_a_follower_takes_nothing_else_the_high_watermark_is_told_again(sessions: FetchSessions) -> None:
+def test_high_watermark_is_sent_again_after_a_diverging_epoch(sessions: FetchSessions) -> None:
     session_id = open_session(sessions, 1)
     for epoch, (diverging, expected) in enumerate([(EpochEndOffset(1, 3), [0]), (EpochEndOffset(), [0]), (EpochEndOffset(), [])], 1):
         fetch = begin(sessions, session_id, epoch)
@@ -98,7 +98,7 @@ def test_after_a_divergence_of_which_a_follower_takes_nothing_else_the_high_wate
         assert [each.partition_index for _, each in fetch.finish([(fetch.partitions[0], found)], 0)[1]] == expected
 
 
-def test_a_partition_that_gave_records_is_read_last_next_time(sessions: FetchSessions) -> None:
+def test_partition_with_records_is_read_last_next_time(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
     answer(begin(sessions, session_id, 1), p0=b"x")
     assert [t.requested.partition for t in begin(sessions, session_id, 2).partitions] == [1, 2, 0]
@@ -118,7 +118,7 @@ def test_a_session_without_partitions_is_closed(sessions: FetchSessions) -> None
 
 
 @pytest.mark.parametrize("epoch", [-1, 0])
-def test_naming_a_session_with_epoch_0_or_minus_1_closes_it(sessions: FetchSessions, epoch: int) -> None:
+def test_epoch_0_or_minus_1_closes_the_named_session(sessions: FetchSessions, epoch: int) -> None:
     session_id = open_session(sessions)
     begin(sessions, session_id, epoch, cached(0))
     assert len(sessions) == 0
@@ -147,14 +147,14 @@ def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
     begin(sessions, session.session_id, 1)
 
 
-def test_a_session_of_names_cannot_be_used_with_topic_ids(sessions: FetchSessions) -> None:
+def test_session_by_names_cannot_be_used_with_topic_ids(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
     with pytest.raises(Rejected) as caught:
         sessions.begin(session_id, 1, [], [], by_id=True, now_ms=0)
     assert caught.value.code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_a_response_whose_session_went_on_without_it_is_refused(sessions: FetchSessions) -> None:
+def test_late_response_of_a_session_is_rejected(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
     late = begin(sessions, session_id, 1)
     begin(sessions, session_id, 2)
@@ -163,14 +163,14 @@ def test_a_response_whose_session_went_on_without_it_is_refused(sessions: FetchS
     assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_a_full_cache_gives_no_session(sessions: FetchSessions) -> None:
+def test_full_cache_creates_no_session(sessions: FetchSessions) -> None:
     open_session(sessions)
     open_session(sessions)
     assert open_session(sessions, partitions=10) == 0
     assert len(sessions) == 2
 
 
-def test_a_full_cache_forgets_the_session_that_is_longest_unused(sessions: FetchSessions) -> None:
+def test_full_cache_evicts_the_longest_unused_session(sessions: FetchSessions) -> None:
     first, second = open_session(sessions), open_session(sessions)
     later = limits.FETCH_SESSION_IDLE_MS + 1
     begin(sessions, first, 1, now=later - 5)
@@ -180,7 +180,7 @@ def test_a_full_cache_forgets_the_session_that_is_longest_unused(sessions: Fetch
         begin(sessions, second, 1)
 
 
-def test_a_full_cache_forgets_an_old_small_session_for_a_bigger_one_only(sessions: FetchSessions) -> None:
+def test_full_cache_evicts_an_old_small_session_only_for_a_larger_one(sessions: FetchSessions) -> None:
     small, big = open_session(sessions, 1), open_session(sessions, 3)
     later = limits.FETCH_SESSION_IDLE_MS + 1
     begin(sessions, small, 1, now=later)
@@ -191,7 +191,7 @@ def test_a_full_cache_forgets_an_old_small_session_for_a_bigger_one_only(session
         begin(sessions, small, 2)
 
 
-def test_a_small_session_that_was_not_used_since_it_became_old_is_not_forgotten_for_a_bigger_one(sessions: FetchSessions) -> None:
+def test_small_session_not_used_since_it_became_old_is_not_evicted_for_a_larger_one(sessions: FetchSessions) -> None:
     small, big = open_session(sessions, 1), open_session(sessions, 3)
     later = limits.FETCH_SESSION_IDLE_MS + 1
     begin(sessions, small, 1, now=later - 1)
@@ -199,7 +199,7 @@ def test_a_small_session_that_was_not_used_since_it_became_old_is_not_forgotten_
     assert open_session(sessions, 4, now=later) == 0
 
 
-def test_of_the_smallest_sessions_the_one_with_the_lowest_id_is_forgotten(sessions: FetchSessions) -> None:
+def test_lowest_id_is_evicted_among_the_smallest_sessions(sessions: FetchSessions) -> None:
     first, second = open_session(sessions, 1), open_session(sessions, 1)
     later = limits.FETCH_SESSION_IDLE_MS + 1
     begin(sessions, second, 1, now=later)
@@ -210,7 +210,7 @@ def test_of_the_smallest_sessions_the_one_with_the_lowest_id_is_forgotten(sessio
         begin(sessions, first, 2)
 
 
-def test_the_partitions_of_all_sessions_are_bounded(sessions: FetchSessions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_total_partitions_of_all_sessions_are_limited(sessions: FetchSessions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FETCH_SESSION_PARTITIONS", 5)
     session_id = open_session(sessions, 4)
     assert open_session(sessions, 2) == 0
@@ -219,7 +219,7 @@ def test_the_partitions_of_all_sessions_are_bounded(sessions: FetchSessions, mon
     assert sessions.partitions == 0
 
 
-def test_a_followers_session_takes_a_consumers_place_and_never_gives_its_own_to_one(sessions: FetchSessions) -> None:
+def test_followers_session_evicts_a_consumers_and_is_never_evicted_for_one(sessions: FetchSessions) -> None:
     consumer, young = open_session(sessions, 5), open_session(sessions, 5)
     follower = sessions.begin(0, 0, [cached(0)], (), by_id=False, now_ms=0, follower=2)
     session_id, _ = answer(follower)
@@ -266,9 +266,7 @@ def watched(harness: PartitionHarness) -> list[int]:
     return [partition.index for partition in harness.partitions if partition.watchers]
 
 
-def test_a_request_reads_what_has_changed_and_what_it_names_in_the_order_of_the_session(
-    sessions: FetchSessions, harness: PartitionHarness
-) -> None:
+def test_incremental_fetch_reads_changed_and_named_partitions_in_session_order(sessions: FetchSessions, harness: PartitionHarness) -> None:
     session = begun(sessions, harness)
     assert watched(harness) == [0, 1, 2, 3]
     for index in (3, 1):
@@ -279,7 +277,7 @@ def test_a_request_reads_what_has_changed_and_what_it_names_in_the_order_of_the_
     assert watched(harness) == [0, 1, 2, 3]
 
 
-def test_a_partition_that_changes_between_the_read_and_the_answer_is_read_again(sessions: FetchSessions, harness: PartitionHarness) -> None:
+def test_partition_changed_between_read_and_response_is_read_again(sessions: FetchSessions, harness: PartitionHarness) -> None:
     session = begun(sessions, harness)
     fetch = begin(sessions, session.session_id, 1, cached(0))
     (only,) = fetch.partitions
@@ -289,7 +287,7 @@ def test_a_partition_that_changes_between_the_read_and_the_answer_is_read_again(
     assert read(begin(sessions, session.session_id, 2), harness) == [0]
 
 
-def test_a_partition_that_gave_no_more_than_its_room_is_read_again(sessions: FetchSessions, harness: PartitionHarness) -> None:
+def test_partition_with_possibly_more_records_is_read_again(sessions: FetchSessions, harness: PartitionHarness) -> None:
     session = begun(sessions, harness)
     fetch = begin(sessions, session.session_id, 1, cached(0))
     (only,) = fetch.partitions
@@ -298,16 +296,14 @@ def test_a_partition_that_gave_no_more_than_its_room_is_read_again(sessions: Fet
     assert read(begin(sessions, session.session_id, 2), harness) == [0]
 
 
-def test_everything_is_read_when_the_result_inputs_change(sessions: FetchSessions, harness: PartitionHarness) -> None:
+def test_changed_terms_read_every_partition(sessions: FetchSessions, harness: PartitionHarness) -> None:
     session = begun(sessions, harness)
     fetch = sessions.begin(session.session_id, 1, [], [], by_id=False, now_ms=0, result_inputs="other rights")
     assert read(fetch, harness) == [0, 1, 2, 3]
     assert read(sessions.begin(session.session_id, 2, [], [], by_id=False, now_ms=0, result_inputs="other rights"), harness) == []
 
 
-def test_an_answer_that_is_not_sent_is_told_by_the_next_one_and_no_more_than_that(
-    sessions: FetchSessions, harness: PartitionHarness
-) -> None:
+def test_unsent_response_is_repeated_by_the_next_one(sessions: FetchSessions, harness: PartitionHarness) -> None:
     session = begun(sessions, harness)
     harness.partitions.get("t", 1).append(one_batch())
     assert read(begin(sessions, session.session_id, 1), harness) == [1]
@@ -318,7 +314,7 @@ def test_an_answer_that_is_not_sent_is_told_by_the_next_one_and_no_more_than_tha
     assert list(fetch.finish(found, 0)[1]) == found, "although the client was told the same before"
 
 
-def test_an_unsent_answer_keeps_a_session_whose_epoch_has_wrapped_to_one_and_ends_a_new_session(sessions: FetchSessions) -> None:
+def test_unsent_response_keeps_a_session_with_a_wrapped_epoch_and_ends_a_new_session(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
     (session,) = sessions
     session.epoch = INT32_MAX  # two thousand million requests are too many for a test
@@ -329,7 +325,7 @@ def test_an_unsent_answer_keeps_a_session_whose_epoch_has_wrapped_to_one_and_end
 
 
 @pytest.mark.parametrize("how", ["forgotten", "closed", "evicted"])
-def test_a_partition_that_left_the_session_is_not_watched(sessions: FetchSessions, harness: PartitionHarness, how: str) -> None:
+def test_forgotten_closed_or_evicted_target_watches_no_partition(sessions: FetchSessions, harness: PartitionHarness, how: str) -> None:
     session = begun(sessions, harness)
     match how:
         case "forgotten":
@@ -342,9 +338,7 @@ def test_a_partition_that_left_the_session_is_not_watched(sessions: FetchSession
     assert watched(harness) == []
 
 
-def test_a_session_that_is_evicted_while_a_request_is_read_watches_nothing_after_its_answer(
-    sessions: FetchSessions, harness: PartitionHarness
-) -> None:
+def test_session_evicted_during_a_read_watches_no_partition_after_the_response(sessions: FetchSessions, harness: PartitionHarness) -> None:
     session = begun(sessions, harness)
     fetch = begin(sessions, session.session_id, 1, cached(0))
     sessions.remove(session.session_id)
@@ -352,16 +346,14 @@ def test_a_session_that_is_evicted_while_a_request_is_read_watches_nothing_after
     assert watched(harness) == []
 
 
-def test_a_request_without_a_session_watches_nothing_after_its_response(sessions: FetchSessions, harness: PartitionHarness) -> None:
+def test_sessionless_fetch_watches_no_partition_after_its_response(sessions: FetchSessions, harness: PartitionHarness) -> None:
     fetch = begin(sessions, 0, -1, cached(0), cached(1))
     assert fetch.session.partitions, "it waits, so its partitions have a session to notify"
     assert read(fetch, harness) == [0, 1]
     assert watched(harness) == []
 
 
-def test_a_request_without_a_session_that_waits_and_gets_no_response_watches_nothing(
-    sessions: FetchSessions, harness: PartitionHarness
-) -> None:
+def test_abandoned_sessionless_fetch_watches_no_partition(sessions: FetchSessions, harness: PartitionHarness) -> None:
     fetch = begin(sessions, 0, -1, cached(0))
     _ = fetch.session
     fetch.partitions[0].watch(harness.partitions.get("t", 0), quiet=False)
@@ -370,7 +362,7 @@ def test_a_request_without_a_session_that_waits_and_gets_no_response_watches_not
     assert watched(harness) == []
 
 
-def test_a_request_without_a_session_has_none_to_notify_unless_it_waits(sessions: FetchSessions) -> None:
+def test_sessionless_fetch_has_no_session_unless_it_waits(sessions: FetchSessions) -> None:
     fetch = begin(sessions, 0, -1, cached(0))
     fetch.finish([(fetch.partitions[0], data(0))], 0)
     assert fetch.partitions[0].session is None

@@ -131,18 +131,18 @@ def data(index: int, *values: bytes, base_offset: int = 0, epoch: int = 1, high_
 
 
 @pytest.mark.parametrize(("level", "fetch", "offsets"), [(7, 13, 7), (9, 14, 8), (10, 15, 8), (19, 16, 8), (25, 17, 10), (30, 18, 11)])
-def test_versions_follow_the_level_of_the_metadata(level: int, fetch: int, offsets: int) -> None:
+def test_request_versions_follow_the_metadata_version(level: int, fetch: int, offsets: int) -> None:
     assert (fetch_version(level), list_offsets_version(level)) == (fetch, offsets)
 
 
-async def test_a_fetch_names_this_broker_in_the_old_and_the_new_way_and_its_incarnation(follower: Follower) -> None:
+async def test_fetch_has_the_replica_id_in_both_fields_and_the_broker_epoch(follower: Follower) -> None:
     await follower.follow(0)
     request, version = follower.links[0].requests[0]
     assert isinstance(request, FetchRequest)
     assert (request.replica_id, request.replica_state.replica_id, request.replica_state.replica_epoch, version) == (2, 2, 77, 18)
 
 
-async def test_what_is_followed_later_is_in_the_next_fetch_and_what_is_forgotten_is_not(follower: Follower) -> None:
+async def test_newly_followed_partition_is_in_the_next_fetch_and_a_forgotten_one_is_not(follower: Follower) -> None:
     await follower.follow(0)
     await follower.follow(1)
     assert follower.fetches() == [[(0, 0)]]
@@ -156,7 +156,7 @@ async def test_what_is_followed_later_is_in_the_next_fetch_and_what_is_forgotten
     assert [topic.partitions for topic in request.forgotten_topics_data] == [[0]]
 
 
-async def test_a_connection_that_breaks_is_asked_again_after_the_back_off(follower: Follower) -> None:
+async def test_broken_connection_is_retried_after_the_backoff(follower: Follower) -> None:
     await follower.follow(0)
     answer = follower.links[0].answer
     assert answer is not None
@@ -168,7 +168,7 @@ async def test_a_connection_that_breaks_is_asked_again_after_the_back_off(follow
     assert follower.fetches() == [[(0, 0)], [(0, 0)]]
 
 
-async def test_a_leader_without_an_address_is_looked_up_again_and_one_that_moved_is_connected_to_anew(follower: Follower) -> None:
+async def test_leader_endpoint_is_looked_up_again_and_a_moved_leader_is_reconnected(follower: Follower) -> None:
     node = follower.endpoints.pop(1)
     await follower.follow(0)
     assert follower.links == []
@@ -179,7 +179,7 @@ async def test_a_leader_without_an_address_is_looked_up_again_and_one_that_moved
     assert [(link.node.host, link.closed) for link in follower.links] == [("one", True), ("moved", False)]
 
 
-async def test_a_partition_has_one_fetcher_and_a_leader_that_nobody_follows_is_hung_up_on(follower: Follower) -> None:
+async def test_partition_has_one_fetcher_and_a_leader_without_partitions_is_disconnected(follower: Follower) -> None:
     await follower.follow(0, leader=1)
     await follower.follow(0, leader=3, epoch=2)
     assert [(link.node.node_id, link.closed) for link in follower.links] == [(1, True), (3, False)]
@@ -188,7 +188,7 @@ async def test_a_partition_has_one_fetcher_and_a_leader_that_nobody_follows_is_h
     assert not follower.fetchers.is_fetched(follower.partition(0))
 
 
-async def test_a_new_epoch_of_the_same_leader_goes_on_over_the_connection_that_is_there(follower: Follower) -> None:
+async def test_new_epoch_of_the_same_leader_uses_the_same_connection(follower: Follower) -> None:
     await follower.follow(0)
     await follower.follow(0, epoch=2)
     await follower.answer(data(0, b"a"))
@@ -206,7 +206,7 @@ async def test_partitions_of_one_leader_are_spread_over_its_fetchers(follower: F
     assert sorted(sorted(index for index, _ in follower.fetches(link)[0]) for link in (0, 1)) == [[0], [1]]
 
 
-async def test_damage_ends_what_is_taken_and_is_asked_for_again_after_a_pause(follower: Follower) -> None:
+async def test_damaged_batch_ends_the_append_and_is_fetched_again_after_the_backoff(follower: Follower) -> None:
     await follower.follow(0)
     broken = data(0, b"a")
     broken.records = bytes(broken.records or b"") + bytes(data(0, b"b", base_offset=1).records or b"")[:-1] + b"\xff"
@@ -218,7 +218,7 @@ async def test_damage_ends_what_is_taken_and_is_asked_for_again_after_a_pause(fo
     assert follower.fetches()[2] == [(0, 1)]
 
 
-async def test_a_log_that_the_disk_refuses_fails_alone_until_a_new_leader(follower: Follower) -> None:
+async def test_log_with_a_disk_error_fails_alone_until_a_new_leader_epoch(follower: Follower) -> None:
     await follower.follow(0)
     await follower.follow(1)
     await follower.answer(data(0))
@@ -231,14 +231,14 @@ async def test_a_log_that_the_disk_refuses_fails_alone_until_a_new_leader(follow
     assert follower.fetchers.is_fetched(follower.partition(0))
 
 
-async def test_an_epoch_that_the_leader_has_left_behind_is_not_asked_again(follower: Follower) -> None:
+async def test_fenced_epoch_is_not_fetched_again(follower: Follower) -> None:
     await follower.follow(0)
     await follower.answer(PartitionData(0, ErrorCode.FENCED_LEADER_EPOCH))
     assert not follower.fetchers.is_fetched(follower.partition(0))
 
 
 @pytest.mark.parametrize(("start", "end", "expected"), [(9, 12, (9, 9)), (0, 1, (0, 1)), (0, 5, (0, 2))])
-async def test_out_of_range_is_settled_by_where_the_leaders_log_begins_and_ends(
+async def test_out_of_range_restarts_at_the_leaders_log_start_or_truncates_to_its_end(
     follower: Follower, start: int, end: int, expected: tuple[int, int]
 ) -> None:
     await follower.follow(0)
@@ -257,7 +257,7 @@ async def test_out_of_range_is_settled_by_where_the_leaders_log_begins_and_ends(
     assert follower.fetches()[-1] == ([(0, expected[1])] if changed else [])
 
 
-async def test_a_leader_that_does_not_tell_its_offsets_is_asked_again_after_a_pause(follower: Follower) -> None:
+async def test_failed_list_offsets_is_retried_after_the_backoff(follower: Follower) -> None:
     await follower.follow(0)
     await follower.answer(PartitionData(0, ErrorCode.OFFSET_OUT_OF_RANGE))
     answer = follower.links[0].answer
@@ -271,7 +271,7 @@ async def test_a_leader_that_does_not_tell_its_offsets_is_asked_again_after_a_pa
     assert follower.fetches()[2] == [(0, 0)]
 
 
-async def test_a_broker_that_has_begun_to_lead_takes_no_answer_any_more(follower: Follower) -> None:
+async def test_response_after_the_broker_became_leader_is_ignored(follower: Follower) -> None:
     await follower.follow(0)
     follower.partition(0).lead(Registration(2, (1, 2, 3), (1, 2, 3), 2, 2))
     await follower.answer(data(0, b"a"))
@@ -306,13 +306,13 @@ async def until_it_asks_again(follower: Follower, before: int, link: int = -1) -
     return follower.fetches(link)[before]
 
 
-async def test_it_asks_for_more_when_what_it_has_is_on_its_disk(synced: Follower, disk: Disk) -> None:
+async def test_next_fetch_waits_until_the_records_are_synced(synced: Follower, disk: Disk) -> None:
     assert len(synced.fetches()) == 1
     disk.gate.release(1000)
     assert await until_it_asks_again(synced, 1) == [(0, 1)]
 
 
-async def test_news_of_the_partition_change_nothing_about_what_is_on_the_disk(synced: Follower, disk: Disk) -> None:
+async def test_isr_or_epoch_changes_do_not_fetch_before_the_sync(synced: Follower, disk: Disk) -> None:
     """Neither a changed ISR nor a new leader epoch of the same leader makes the follower fetch before the sync is done."""
     synced.partition(0).follow(Registration(1, (1, 2, 3), (1, 2), 1, partition_epoch=2))
     await settle()
@@ -323,7 +323,7 @@ async def test_news_of_the_partition_change_nothing_about_what_is_on_the_disk(sy
     assert await until_it_asks_again(synced, 1) == [(0, 1)]
 
 
-async def test_nor_does_another_leader_hear_of_more_than_is_on_the_disk(synced: Follower, disk: Disk) -> None:
+async def test_new_leader_is_not_fetched_from_before_the_sync(synced: Follower, disk: Disk) -> None:
     await synced.follow(1)
     await synced.follow(0, leader=3, epoch=2)
     assert [link.node.node_id for link in synced.links] == [1]
@@ -334,9 +334,7 @@ async def test_nor_does_another_leader_hear_of_more_than_is_on_the_disk(synced: 
     assert await until_it_asks_again(synced, 0) == [(0, 1)]
 
 
-async def test_what_came_while_another_sync_was_under_way_is_waited_for_only_where_flush_messages_asks_for_it(
-    tmp_path: Path, disk: Disk
-) -> None:
+async def test_records_that_arrive_during_another_sync_wait_for_disk_only_with_flush_messages(tmp_path: Path, disk: Disk) -> None:
     follower = Follower(tmp_path / "data", LogConfig(flush_messages=10), disk)
     try:
         await follower.follow(0)
@@ -352,13 +350,13 @@ async def test_what_came_while_another_sync_was_under_way_is_waited_for_only_whe
         follower.harness.close()
 
 
-async def test_a_setting_that_goes_while_a_sync_is_waited_for_holds_nobody(synced: Follower, disk: Disk) -> None:
+async def test_removed_flush_setting_during_a_sync_does_not_block_fetching(synced: Follower, disk: Disk) -> None:
     synced.partition(0).reconfigure(LogConfig())
     disk.gate.release(1000)
     assert await until_it_asks_again(synced, 1) == [(0, 1)]
 
 
-async def test_a_sync_that_cannot_begin_is_begun_after_a_pause_and_others_of_the_leader_go_on(tmp_path: Path, disk: Disk) -> None:
+async def test_failed_sync_start_is_retried_after_a_pause_and_other_partitions_continue(tmp_path: Path, disk: Disk) -> None:
     follower = Follower(tmp_path / "data", LogConfig(flush_messages=1), disk)
     try:
         await follower.follow(0)
@@ -383,7 +381,7 @@ async def test_a_sync_that_cannot_begin_is_begun_after_a_pause_and_others_of_the
         follower.harness.close()
 
 
-async def test_what_pauses_is_not_told_of_either_when_another_sync_outlasts_the_pause(synced: Follower, disk: Disk) -> None:
+async def test_delayed_partition_stays_out_of_the_fetch_while_another_partitions_sync_runs(synced: Follower, disk: Disk) -> None:
     """The sync of one partition fails, which delays its fetches. The fetcher waits for the other partition's sync, and the delay ends
     meanwhile."""
     disk.gate.release(1000)
@@ -405,7 +403,7 @@ async def test_what_pauses_is_not_told_of_either_when_another_sync_outlasts_the_
 
 
 @pytest.mark.parametrize("ending", ["leads", "goes"])
-async def test_nobody_waits_for_the_disk_of_a_partition_that_is_fetched_no_more(synced: Follower, disk: Disk, ending: str) -> None:
+async def test_removed_partitions_sync_does_not_delay_the_others(synced: Follower, disk: Disk, ending: str) -> None:
     await synced.follow(1)
     partition = synced.partition(0)
     synced.fetchers.forget(partition)

@@ -37,7 +37,9 @@ def harness(tmp_path: Path, disk: CountingDisk) -> Iterator[PartitionHarness]:
     opened.close()
 
 
-async def test_a_flush_syncs_off_the_loop_moves_the_recovery_point_and_says_how_far(harness: PartitionHarness, disk: CountingDisk) -> None:
+async def test_flush_runs_on_a_thread_advances_the_recovery_point_and_returns_the_offset(
+    harness: PartitionHarness, disk: CountingDisk
+) -> None:
     partition = harness.partitions.get("t", 0)
     partition.append(one_batch(b"a", b"b"))
     disk.threads.clear()
@@ -49,7 +51,7 @@ async def test_a_flush_syncs_off_the_loop_moves_the_recovery_point_and_says_how_
     assert all(name.startswith("flush") for name in disk.threads)
 
 
-async def test_two_failed_flushes_are_reported_once_and_are_never_done(harness: PartitionHarness, disk: CountingDisk) -> None:
+async def test_two_failed_flushes_are_reported_once_and_never_complete(harness: PartitionHarness, disk: CountingDisk) -> None:
     partition = harness.partitions.get("t", 0)
     partition.append(one_batch())
     disk.fail = True
@@ -65,13 +67,13 @@ async def test_two_failed_flushes_are_reported_once_and_are_never_done(harness: 
     assert (done, len(harness.failures), partition.log.recovery_point) == ([], 1, 0)
 
 
-async def test_other_blocking_work_runs_on_the_same_threads_and_its_errors_come_back(harness: PartitionHarness) -> None:
+async def test_blocking_work_runs_on_the_flush_threads_and_raises_its_errors(harness: PartitionHarness) -> None:
     assert (await harness.flusher.run(lambda: threading.current_thread().name)).startswith("flush")
     with pytest.raises(ZeroDivisionError):
         await harness.flusher.run(lambda: 1 // 0)
 
 
-async def test_a_bug_in_a_sync_is_a_failed_sync(harness: PartitionHarness) -> None:
+async def test_bug_in_a_flush_callback_is_reported_as_a_failed_sync(harness: PartitionHarness) -> None:
     partition = harness.partitions.get("t", 0)
     partition.append(one_batch())
     harness.flusher.flush(partition.log, lambda _: 1 // 0)

@@ -53,27 +53,27 @@ def harness(tmp_path: Path) -> Iterator[Open]:
         each.close()
 
 
-def test_without_flush_messages_an_append_is_readable_and_durable_at_once(harness: Open) -> None:
+def test_append_without_flush_messages_is_readable_and_durable_at_once(harness: Open) -> None:
     partition = harness().partitions.get("t", 0)
     info = partition.append(one_batch(b"a", b"b"))
     assert (info.first_offset, partition.log.high_watermark) == (0, 2)
     assert partition.when(Condition.COMMITTED, info) is None
 
 
-def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_written(harness: Open) -> None:
+def test_invalid_batch_is_rejected_and_not_written(harness: Open) -> None:
     partition = harness().partitions.get("t", 0)
     with pytest.raises(Rejected):
         partition.append(one_batch()[:-1] + b"\xff")
     assert partition.log.log_end_offset == 0
 
 
-def test_a_batch_of_another_codec_than_the_topics_is_stored_in_the_topics(harness: Open) -> None:
+def test_batch_is_recompressed_with_the_topics_codec(harness: Open) -> None:
     partition = harness(LogConfig(compression_type="zstd")).partitions.get("t", 0)
     partition.append(one_batch(b"a" * 500))
     assert partition.log.size_bytes < 500
 
 
-def test_records_of_a_coordinator_are_one_batch_with_the_present_time(harness: Open) -> None:
+def test_coordinator_records_are_one_batch_with_the_current_time(harness: Open) -> None:
     clock = VirtualClock()
     partition = harness(clock=clock).partitions.get("t", 0)
     info = partition.append_records([SimpleRecord(b"k", b"v"), SimpleRecord(b"k", None, 5)])
@@ -82,7 +82,7 @@ def test_records_of_a_coordinator_are_one_batch_with_the_present_time(harness: O
     assert [(r.key, r.value, r.timestamp) for r in iter_records(stored)] == [(b"k", b"v", clock.now_ms()), (b"k", None, 5)]
 
 
-async def test_with_flush_messages_neither_ack_nor_high_watermark_passes_what_is_synced(harness: Open) -> None:
+async def test_flush_messages_delays_ack_and_high_watermark_until_the_sync(harness: Open) -> None:
     disk = SlowDisk()
     opened = harness(LogConfig(flush_messages=1), disk)
     partition = opened.partitions.get("t", 0)
@@ -98,7 +98,7 @@ async def test_with_flush_messages_neither_ack_nor_high_watermark_passes_what_is
     assert partition.log.high_watermark == 1
 
 
-async def test_one_sync_serves_all_appends_that_wait_for_it(harness: Open) -> None:
+async def test_one_sync_completes_all_waiting_appends(harness: Open) -> None:
     disk = SlowDisk()
     opened = harness(LogConfig(flush_messages=1), disk)
     partition = opened.partitions.get("t", 0)
@@ -111,7 +111,7 @@ async def test_one_sync_serves_all_appends_that_wait_for_it(harness: Open) -> No
     assert opened.flusher.syncs == 2, "the one that was under way, and one for all that came meanwhile"
 
 
-async def test_below_the_threshold_of_flush_messages_nothing_waits(harness: Open) -> None:
+async def test_append_below_flush_messages_does_not_wait(harness: Open) -> None:
     opened = harness(LogConfig(flush_messages=3))
     partition = opened.partitions.get("t", 0)
     assert [partition.when(Condition.COMMITTED, partition.append(one_batch())) for _ in range(2)] == [None, None]
@@ -135,7 +135,7 @@ async def test_a_failed_sync_acknowledges_nothing_and_is_reported_once(harness: 
     disk.error = None
 
 
-async def test_a_sync_that_cannot_begin_acknowledges_nothing_until_a_later_one_does(harness: Open) -> None:
+async def test_sync_that_cannot_start_acknowledges_nothing_until_a_later_one_succeeds(harness: Open) -> None:
     disk = WithoutDescriptors()
     partition = harness(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
     disk.exhausted = True
@@ -150,7 +150,7 @@ async def test_a_sync_that_cannot_begin_acknowledges_nothing_until_a_later_one_d
     assert partition.log.high_watermark == 2
 
 
-async def test_an_append_that_rolls_does_not_fail_with_the_sync_of_the_closed_segment(harness: Open) -> None:
+async def test_append_that_rolls_a_segment_succeeds_even_if_its_sync_fails(harness: Open) -> None:
     disk = WithoutDescriptors()
     partition = harness(LogConfig(segment_bytes=200), disk).partitions.get("t", 0)
     disk.exhausted = True
@@ -165,7 +165,7 @@ async def test_an_append_that_rolls_does_not_fail_with_the_sync_of_the_closed_se
     assert partition.log.recovery_point == 5
 
 
-async def test_what_a_crash_left_unsynced_is_synced_without_a_further_append(harness: Open) -> None:
+async def test_unsynced_records_after_a_crash_are_synced_without_an_append(harness: Open) -> None:
     opened = harness()
     log = opened.partitions.get("t", 0).log
     log.append(one_batch(), origin=Origin.CLIENT, leader_epoch=0, now_ms=0)
@@ -203,7 +203,7 @@ async def test_a_roll_starts_a_sync_of_the_closed_segment(harness: Open) -> None
     assert partition.log.recovery_point > 0
 
 
-def test_watchers_hear_the_bytes_of_an_append_and_nothing_of_a_duplicate(harness: Open) -> None:
+def test_watchers_get_the_bytes_of_an_append(harness: Open) -> None:
     partition = harness().partitions.get("t", 0)
     heard: list[int] = []
     partition.watchers["me"] = heard.append
@@ -212,7 +212,7 @@ def test_watchers_hear_the_bytes_of_an_append_and_nothing_of_a_duplicate(harness
     assert heard == [len(batch)]
 
 
-async def test_a_wait_that_nobody_looks_at_any_more_fails_without_a_trace_in_the_log(harness: Open) -> None:
+async def test_abandoned_waiter_fails_without_a_log_message(harness: Open) -> None:
     disk = SlowDisk()
     partition = harness(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
     complaints: list[object] = []
@@ -227,7 +227,7 @@ async def test_a_wait_that_nobody_looks_at_any_more_fails_without_a_trace_in_the
     disk.gate.release(10)
 
 
-async def test_who_waits_for_a_partition_that_is_removed_is_told(harness: Open) -> None:
+async def test_waiters_and_watchers_of_a_removed_partition_are_completed(harness: Open) -> None:
     disk = SlowDisk()
     opened = harness(LogConfig(flush_messages=1), disk)
     partition = opened.partitions.get("t", 0)
@@ -246,7 +246,7 @@ async def test_who_waits_for_a_partition_that_is_removed_is_told(harness: Open) 
 @pytest.mark.parametrize(
     ("requested", "error"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH), (5, None), (-1, None)]
 )
-def test_another_leader_epoch_than_ours_is_refused(harness: Open, requested: int, error: ErrorCode | None) -> None:
+def test_other_leader_epoch_is_rejected(harness: Open, requested: int, error: ErrorCode | None) -> None:
     partition = harness().partitions.get("t", 0)
     partition.lead(sole_replica_registration(5))
     if error is None:
@@ -257,12 +257,12 @@ def test_another_leader_epoch_than_ours_is_refused(harness: Open, requested: int
     assert caught.value.code is error
 
 
-def test_a_coordinators_batch_skips_the_rules_for_clients(harness: Open) -> None:
+def test_coordinators_batch_skips_client_checks(harness: Open) -> None:
     partition = harness(LogConfig(cleanup_policy=frozenset({"compact"}))).partitions.get("t", 0)
     assert partition.append(one_batch(), Origin.COORDINATOR).first_offset == 0
 
 
-async def test_a_marker_wakes_whoever_waits_for_what_its_transaction_held_back(harness: Open) -> None:
+async def test_marker_wakes_waiting_read_committed_fetches(harness: Open) -> None:
     partition = harness().partitions.get("t", 0)
     records = [SimpleRecord(None, b"x", 1)]
     append_verified(partition, build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
@@ -274,7 +274,7 @@ async def test_a_marker_wakes_whoever_waits_for_what_its_transaction_held_back(h
     assert (entry.coordinator_epoch, entry.current_txn_first_offset, partition.log.last_stable_offset) == (3, -1, 2)
 
 
-def test_a_fenced_marker_is_refused_and_wakes_nobody(harness: Open) -> None:
+def test_fenced_marker_is_rejected_and_wakes_no_fetch(harness: Open) -> None:
     partition = harness().partitions.get("t", 0)
     partition.append_marker(TxnMarker(7, 5, True, 0, 0))
     woken: list[int] = []
@@ -284,7 +284,7 @@ def test_a_fenced_marker_is_refused_and_wakes_nobody(harness: Open) -> None:
     assert (caught.value.code, woken, partition.log.log_end_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, [], 1)
 
 
-async def test_who_waits_is_told_when_another_broker_leads(harness: Open) -> None:
+async def test_pending_requests_fail_when_another_broker_becomes_leader(harness: Open) -> None:
     disk = SlowDisk()
     partition = harness(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
     disk.arm()
@@ -301,7 +301,7 @@ async def test_who_waits_is_told_when_another_broker_leads(harness: Open) -> Non
     disk.gate.release(100)
 
 
-async def test_a_wait_of_one_leadership_does_not_end_well_in_the_next(harness: Open) -> None:
+async def test_pending_commit_fails_when_a_new_leader_epoch_commits_its_record(harness: Open) -> None:
     partition = harness().partitions.get("t", 0)
     partition.lead(beside_2(1))
     wait = partition.when(Condition.COMMITTED, partition.append(one_batch()))
@@ -312,7 +312,7 @@ async def test_a_wait_of_one_leadership_does_not_end_well_in_the_next(harness: O
         await wait
 
 
-async def test_with_an_in_sync_follower_acks_1_is_now_and_acks_all_is_later(harness: Open) -> None:
+async def test_acks_1_completes_at_once_and_acks_all_waits_for_an_in_sync_follower(harness: Open) -> None:
     partition = harness().partitions.get("t", 0)
     partition.lead(beside_2(1))
     info = partition.append(one_batch())
@@ -321,7 +321,7 @@ async def test_with_an_in_sync_follower_acks_1_is_now_and_acks_all_is_later(harn
     assert partition.log.high_watermark == 0
 
 
-def test_what_metadata_said_before_changes_nothing(harness: Open) -> None:
+def test_older_leader_epochs_from_metadata_are_ignored(harness: Open) -> None:
     partition = harness().partitions.get("t", 0)
     partition.lead(beside_2(3))
     partition.follow(beside_2(2))

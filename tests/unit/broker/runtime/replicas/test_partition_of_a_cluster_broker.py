@@ -67,13 +67,13 @@ def registered(leader_epoch: int = 1, isr: tuple[int, ...] = (LEADER, FOLLOWER),
     return Registration(LEADER, (LEADER, FOLLOWER, THIRD), isr, leader_epoch, partition_epoch)
 
 
-def test_until_metadata_says_something_nobody_leads_and_nothing_is_committed(member: Member) -> None:
+def test_partition_without_metadata_has_no_leader_and_rejects_appends(member: Member) -> None:
     with pytest.raises(Rejected) as refused:
         member.partition.append(one_batch())
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_acks_all_is_answered_when_the_in_sync_followers_have_fetched_past_it(member: Member) -> None:
+async def test_acks_all_completes_when_in_sync_followers_fetched_past_it(member: Member) -> None:
     partition = member.partition
     partition.lead(registered())
     wait = partition.when(Condition.REPLICATED, partition.append(one_batch(b"a", b"b"), acks_all=True))
@@ -84,7 +84,7 @@ async def test_acks_all_is_answered_when_the_in_sync_followers_have_fetched_past
     assert (wait.done(), partition.log.high_watermark) == (True, 2)
 
 
-def test_too_few_in_sync_refuse_acks_all_and_coordinators_before_anything_is_written(member: Member) -> None:
+def test_too_small_an_isr_rejects_acks_all_and_coordinator_writes_before_appending(member: Member) -> None:
     partition = member.partition
     partition.lead(registered(isr=(LEADER,)))
     partition.append(one_batch())
@@ -95,7 +95,7 @@ def test_too_few_in_sync_refuse_acks_all_and_coordinators_before_anything_is_wri
     assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 0)
 
 
-async def test_what_too_few_have_is_not_committed_and_acks_all_waits_on(member: Member) -> None:
+async def test_isr_below_min_insync_replicas_commits_nothing_and_acks_all_keeps_waiting(member: Member) -> None:
     """KIP-966, scenario 28: the ISR shrinks below min.insync.replicas between the append and the commit."""
     partition = member.partition
     partition.lead(registered())
@@ -105,7 +105,7 @@ async def test_what_too_few_have_is_not_committed_and_acks_all_waits_on(member: 
     assert (wait.done(), partition.log.high_watermark) == (False, 0)
 
 
-def test_a_retry_of_what_is_committed_is_refused_where_too_few_are_in_sync_by_now(member: Member) -> None:
+def test_retry_of_a_committed_batch_is_rejected_when_the_isr_is_too_small(member: Member) -> None:
     """Scenario 28: the ISR shrinks below min.insync.replicas between the commit and the retry."""
     partition = member.partition
     partition.lead(registered())
@@ -117,7 +117,7 @@ def test_a_retry_of_what_is_committed_is_refused_where_too_few_are_in_sync_by_no
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-async def test_a_min_insync_replicas_that_is_lowered_lets_what_waits_go(member: Member) -> None:
+async def test_lowered_min_insync_replicas_completes_pending_acks_all(member: Member) -> None:
     """Scenario 29: min.insync.replicas is lowered while acks=all requests wait."""
     partition = member.partition
     partition.lead(registered())
@@ -129,7 +129,7 @@ async def test_a_min_insync_replicas_that_is_lowered_lets_what_waits_go(member: 
     assert partition.log.high_watermark == 1
 
 
-async def test_a_producer_waits_on_when_the_same_broker_is_elected_again_and_a_coordinator_does_not(member: Member) -> None:
+async def test_pending_produce_survives_a_reelection_and_a_pending_coordinator_write_does_not(member: Member) -> None:
     partition = member.partition
     partition.lead(registered())
     info = partition.append(one_batch())
@@ -142,7 +142,7 @@ async def test_a_producer_waits_on_when_the_same_broker_is_elected_again_and_a_c
     assert producer.result() is None
 
 
-async def test_a_leader_that_begins_to_follow_fails_all_who_wait(member: Member) -> None:
+async def test_leader_that_becomes_follower_fails_all_waiters(member: Member) -> None:
     partition = member.partition
     partition.lead(registered())
     info = partition.append(one_batch())
@@ -156,12 +156,12 @@ async def test_a_leader_that_begins_to_follow_fails_all_who_wait(member: Member)
         assert error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_news_of_a_leadership_that_is_followed_already_are_no_reason_to_fetch_anew(member: Member) -> None:
+def test_unchanged_leader_epoch_does_not_restart_fetching(member: Member) -> None:
     news = [Registration(FOLLOWER, (LEADER, FOLLOWER), (FOLLOWER,), epoch, partition) for epoch, partition in ((1, 1), (1, 2), (2, 3))]
     assert [member.partition.follow(registration) for registration in news] == [True, False, True]
 
 
-async def test_followers_wait_for_appends_and_consumers_for_what_is_committed(member: Member) -> None:
+async def test_followers_are_woken_by_appends_and_consumers_by_commits(member: Member) -> None:
     partition = member.partition
     partition.lead(registered())
     woken: list[tuple[str, int]] = []
@@ -174,7 +174,7 @@ async def test_followers_wait_for_appends_and_consumers_for_what_is_committed(me
     assert woken == [appended, ("follower", LATER), ("consumer", 0)]
 
 
-def test_watchers_hear_of_a_log_start_that_moves_and_of_a_disk_that_fails(member: Member) -> None:
+def test_watchers_are_notified_of_a_moved_log_start_and_a_disk_failure(member: Member) -> None:
     partition = member.partition
     partition.lead(registered(isr=(LEADER,)))
     partition.reconfigure(LogConfig())
@@ -190,7 +190,7 @@ def test_watchers_hear_of_a_log_start_that_moves_and_of_a_disk_that_fails(member
     assert woken == [LATER] * 4
 
 
-def test_followers_watchers_hear_of_an_in_sync_set_that_the_controller_has_accepted(member: Member) -> None:
+def test_followers_watchers_are_notified_of_an_accepted_isr_change(member: Member) -> None:
     partition = member.partition
     partition.lead(registered(isr=(LEADER, FOLLOWER, THIRD)))
     partition.append(one_batch())
@@ -205,7 +205,7 @@ def test_followers_watchers_hear_of_an_in_sync_set_that_the_controller_has_accep
     assert set(woken) == {LATER}
 
 
-def test_who_lags_for_too_long_is_proposed_to_leave_and_who_has_caught_up_to_join(member: Member) -> None:
+def test_lagging_follower_is_proposed_to_leave_the_isr_and_a_caught_up_one_to_join(member: Member) -> None:
     partition = member.partition
     partition.lead(registered())
     member.fetched_by(FOLLOWER, 0)
@@ -233,7 +233,7 @@ def test_an_idle_partition_keeps_its_followers_in_sync(member: Member) -> None:
     assert member.proposed == []
 
 
-async def test_records_are_deleted_when_every_living_replica_has_deleted_them(member: Member) -> None:
+async def test_delete_records_completes_when_every_alive_replica_has_deleted(member: Member) -> None:
     partition = member.partition
     partition.lead(registered())
     partition.append(one_batch(b"a", b"b"))
@@ -256,7 +256,7 @@ def follow(other: Member, leader_epoch: int = 1) -> None:
     other.partition.follow(registered(leader_epoch))
 
 
-def test_a_follower_takes_over_batches_epochs_and_the_high_watermark(member: Member, other: Member) -> None:
+def test_follower_appends_batches_with_epochs_and_the_leaders_high_watermark(member: Member, other: Member) -> None:
     member.partition.lead(registered(3))
     member.partition.append(one_batch(b"a", b"b"))
     follow(other, 3)
@@ -268,7 +268,7 @@ def test_a_follower_takes_over_batches_epochs_and_the_high_watermark(member: Mem
     assert other.partition.log.high_watermark == 0, "a follower's goes back with its leader's"
 
 
-def test_batches_of_a_later_epoch_than_was_asked_in_are_left_for_the_next_fetch(member: Member, other: Member) -> None:
+def test_batches_of_a_later_epoch_than_requested_are_left_for_the_next_fetch(member: Member, other: Member) -> None:
     """KAFKA-18723, scenario 10: a response that was prepared before an election may have batches of the new leader epoch."""
     member.partition.lead(registered(1))
     member.partition.append(one_batch(b"a"))
@@ -279,13 +279,13 @@ def test_batches_of_a_later_epoch_than_was_asked_in_are_left_for_the_next_fetch(
     assert other.partition.log.log_end_offset == 1
 
 
-def test_an_answer_without_records_tells_of_no_epoch(other: Member) -> None:
+def test_empty_response_has_no_last_fetched_epoch(other: Member) -> None:
     """KAFKA-15510, scenario 9: an empty response leaves the last fetched epoch as it is."""
     follow(other)
     assert other.partition.append_fetched(b"", 1) is None
 
 
-def test_a_batch_of_any_size_is_taken(member: Member, tmp_path: Path) -> None:
+def test_follower_accepts_batches_above_max_message_bytes(member: Member, tmp_path: Path) -> None:
     """KAFKA-9617, scenario 11: max.message.bytes was lowered while the follower lagged."""
     member.partition.lead(registered())
     member.partition.append(one_batch(bytes(500)))
@@ -296,7 +296,7 @@ def test_a_batch_of_any_size_is_taken(member: Member, tmp_path: Path) -> None:
     small.harness.close()
 
 
-async def test_an_empty_log_that_begins_inside_its_first_batch_takes_the_whole_of_it(member: Member, other: Member) -> None:
+async def test_empty_log_that_starts_inside_its_first_batch_appends_the_whole_batch(member: Member, other: Member) -> None:
     """Scenario 12: after DeleteRecords inside a batch, a new replica begins at the leader's log start offset."""
     member.partition.lead(registered())
     member.partition.append(one_batch(b"a", b"b", b"c", b"d"))
@@ -311,7 +311,7 @@ async def test_an_empty_log_that_begins_inside_its_first_batch_takes_the_whole_o
 
 
 @pytest.mark.parametrize("base", [0, 1])
-def test_a_batch_that_goes_back_is_refused(member: Member, other: Member, base: int) -> None:
+def test_batch_with_an_earlier_base_offset_is_rejected(member: Member, other: Member, base: int) -> None:
     member.partition.lead(registered())
     member.partition.append(one_batch(b"a", b"b"))
     follow(other)
@@ -323,7 +323,7 @@ def test_a_batch_that_goes_back_is_refused(member: Member, other: Member, base: 
     assert other.partition.log.log_end_offset == 2
 
 
-def test_what_comes_before_a_damaged_batch_is_taken_and_the_next_fetch_goes_on_from_there(member: Member, other: Member) -> None:
+def test_batches_before_a_damaged_one_are_appended_and_fetching_continues_there(member: Member, other: Member) -> None:
     member.partition.lead(registered())
     for value in (b"a", b"b"):
         member.partition.append(one_batch(value))
@@ -334,7 +334,7 @@ def test_what_comes_before_a_damaged_batch_is_taken_and_the_next_fetch_goes_on_f
 
 
 @pytest.mark.parametrize(("recovering", "election"), [(True, "unclean"), (False, "clean, or its leader has recovered since")])
-def test_a_cut_below_the_high_watermark_names_the_leaders_epoch_and_election(
+def test_truncation_below_the_high_watermark_logs_the_leader_epoch_and_election(
     member: Member, other: Member, caplog: pytest.LogCaptureFixture, election: str, *, recovering: bool
 ) -> None:
     member.partition.lead(registered())
@@ -354,7 +354,7 @@ def test_a_cut_below_the_high_watermark_names_the_leaders_epoch_and_election(
     )
 
 
-def test_a_truncation_takes_the_high_watermark_with_it_and_wakes_who_reads(member: Member, other: Member) -> None:
+def test_truncation_lowers_the_high_watermark_and_wakes_waiting_fetches(member: Member, other: Member) -> None:
     member.partition.lead(registered())
     for value in (b"a", b"b"):
         member.partition.append(one_batch(value))
@@ -369,7 +369,7 @@ def test_a_truncation_takes_the_high_watermark_with_it_and_wakes_who_reads(membe
     assert (other.partition.log.high_watermark, other.partition.replica.high_watermark) == (7, 7)
 
 
-async def test_all_that_a_leader_found_in_its_log_is_waited_for_and_only_in_its_own_epoch(member: Member) -> None:
+async def test_when_all_committed_waits_for_the_records_found_at_election_in_its_epoch(member: Member) -> None:
     partition = member.partition
     partition.lead(registered())
     assert partition.when_all_committed() is None
@@ -388,7 +388,7 @@ async def test_all_that_a_leader_found_in_its_log_is_waited_for_and_only_in_its_
         await lost
 
 
-def test_a_partition_is_checked_for_lagging_followers_from_an_append_until_all_in_sync_have_it(member: Member) -> None:
+def test_partition_is_checked_for_lag_from_an_append_until_all_in_sync_replicas_have_it(member: Member) -> None:
     partition, behind = member.partition, member.harness.partitions.behind
     partition.lead(registered())
     partition.append(one_batch())
@@ -408,7 +408,7 @@ def test_a_partition_is_checked_for_lagging_followers_from_an_append_until_all_i
     assert not behind, "nobody else is in sync"
 
 
-def test_a_follower_whose_log_was_cut_is_looked_at_again(member: Member) -> None:
+def test_follower_with_a_truncated_log_is_checked_for_lag_again(member: Member) -> None:
     partition, behind = member.partition, member.harness.partitions.behind
     partition.lead(registered())
     partition.append(one_batch())
@@ -421,7 +421,7 @@ def test_a_follower_whose_log_was_cut_is_looked_at_again(member: Member) -> None
     assert not behind
 
 
-async def test_a_partition_is_looked_at_while_a_deletion_waits_for_its_followers(member: Member) -> None:
+async def test_partition_is_checked_while_delete_records_waits_for_followers(member: Member) -> None:
     partition, behind = member.partition, member.harness.partitions.behind
     partition.lead(registered())
     partition.append(one_batch())

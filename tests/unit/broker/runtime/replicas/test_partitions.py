@@ -21,7 +21,7 @@ def harness(tmp_path: Path) -> Iterator[PartitionHarness]:
     opened.close()
 
 
-def test_a_partition_is_found_by_name_and_by_topic_id_as_the_same_object(harness: PartitionHarness) -> None:
+def test_lookup_by_name_and_topic_id_returns_the_same_object(harness: PartitionHarness) -> None:
     by_id = harness.partitions.by_topic_id(TOPIC_ID)
     assert by_id is not None
     assert by_id is harness.partitions.by_name("t")
@@ -30,13 +30,13 @@ def test_a_partition_is_found_by_name_and_by_topic_id_as_the_same_object(harness
 
 
 @pytest.mark.parametrize(("topic", "index"), [("t", 3), ("t", -1), ("other", 0)])
-def test_what_is_not_here_is_unknown(harness: PartitionHarness, topic: str, index: int) -> None:
+def test_missing_partition_is_unknown_topic_or_partition(harness: PartitionHarness, topic: str, index: int) -> None:
     with pytest.raises(Rejected) as caught:
         harness.partitions.get(topic, index)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_partition_that_the_disk_refuses_is_answered_a_storage_error(harness: PartitionHarness) -> None:
+def test_offline_partition_is_a_storage_error(harness: PartitionHarness) -> None:
     harness.partitions.add_offline("t", TOPIC_ID, 3)
     topic = harness.partitions.by_name("t")
     assert topic is not None
@@ -46,14 +46,14 @@ def test_a_partition_that_the_disk_refuses_is_answered_a_storage_error(harness: 
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_topic_without_partitions_here_is_found_neither_by_name_nor_by_id(harness: PartitionHarness) -> None:
+def test_topic_without_local_partitions_is_not_found_by_name_or_id(harness: PartitionHarness) -> None:
     removed = [harness.partitions.remove("t", index) for index in range(3)]
     assert [partition.removed for partition in removed if partition is not None] == [True] * 3
     assert harness.partitions.by_name("t") is harness.partitions.by_topic_id(TOPIC_ID) is None
     assert harness.partitions.remove("t", 0) is None
 
 
-def test_what_was_appended_counts_on_when_its_partition_goes_and_in_all_when_its_topic_does(harness: PartitionHarness) -> None:
+def test_append_counters_survive_removed_partitions_and_the_total_survives_the_topic(harness: PartitionHarness) -> None:
     batch = one_batch(b"a", b"b")
     for index in range(3):
         harness.partitions.get("t", index).append(batch)
@@ -65,7 +65,7 @@ def test_what_was_appended_counts_on_when_its_partition_goes_and_in_all_when_its
     assert harness.partitions.appended() == ({}, all_of_it)
 
 
-def test_a_removed_partition_leaves_the_others_of_its_topic(harness: PartitionHarness) -> None:
+def test_removing_a_partition_keeps_the_topics_others(harness: PartitionHarness) -> None:
     harness.partitions.add_offline("t", TOPIC_ID, 3)
     for index in (0, 3):
         harness.partitions.remove("t", index)
@@ -76,7 +76,7 @@ def test_a_removed_partition_leaves_the_others_of_its_topic(harness: PartitionHa
 
 
 @pytest.mark.parametrize("topic", ["t", "other", TOPIC_ID, bytes(16)])
-def test_who_asks_for_a_partition_that_only_others_have_is_sent_on(tmp_path: Path, topic: str | bytes) -> None:
+def test_partition_on_other_brokers_only_is_not_leader_or_follower(tmp_path: Path, topic: str | bytes) -> None:
     def nothing(_: Partition) -> None: ...
 
     three = ClusterContext(Brokers(), nothing, lambda _, index: index is None or index < 3)

@@ -45,7 +45,7 @@ def reject(client: Client, queue: str, *, partition: int = 0, value: bytes = b"f
     wait_until(archived, "the records are archived")
 
 
-def test_rejected_records_are_copied_to_the_queue(client: Client) -> None:
+def test_rejected_records_are_copied_to_the_dead_letter_queue(client: Client) -> None:
     create(client, "dlq.q", 2, ENABLED)
     reject(client, "dlq.q", partition=3, errors__deadletterqueue__copy__record__enable="true")
     found = dead_letters(client, "dlq.q", 1)
@@ -59,7 +59,7 @@ def test_by_default_dead_letters_have_only_headers(client: Client) -> None:
     assert [(record.key, record.value) for record in dead_letters(client, "dlq.q")] == [(None, None)] * 2
 
 
-def test_records_that_fill_several_batches_are_all_in_the_queue(client: Client) -> None:
+def test_dead_letters_of_several_batches_are_all_written(client: Client) -> None:
     create(client, "dlq.q", 1, ENABLED | {"max.message.bytes": "400"})
     reject(client, "dlq.q", value=b"x" * 150, errors__deadletterqueue__copy__record__enable="true")
     assert [record.value for record in dead_letters(client, "dlq.q")] == [b"x" * 150, b"second"]
@@ -70,7 +70,7 @@ def test_records_that_fill_several_batches_are_all_in_the_queue(client: Client) 
     [("dlq.plain", {}), ("other", ENABLED), ("dlq.small", ENABLED | {"max.message.bytes": "100"})],
     ids=["not enabled", "another prefix", "records too large"],
 )
-def test_a_queue_that_cannot_be_used_stays_empty(client: Client, queue: str, configs: dict[str, str]) -> None:
+def test_unusable_dead_letter_queue_stays_empty(client: Client, queue: str, configs: dict[str, str]) -> None:
     create(client, queue, 1, configs)
     reject(client, queue)
     assert dead_letters(client, queue) == []
@@ -86,13 +86,13 @@ def test_a_queue_that_cannot_be_used_stays_empty(client: Client, queue: str, con
     ],
     indirect=["client"],
 )
-def test_a_queue_is_created_only_if_the_broker_allows_it(client: Client, queue: str, code: ErrorCode) -> None:
+def test_dead_letter_queue_is_created_only_if_the_broker_allows_it(client: Client, queue: str, code: ErrorCode) -> None:
     reject(client, queue)
     assert describe(client, queue)[0].error_code == code
 
 
 @pytest.mark.parametrize("client", [{AUTO_CREATE: "true", "log.message.timestamp.type": "LogAppendTime"}], indirect=True)
-def test_a_created_queue_is_enabled_and_has_the_times_of_the_dead_letters(client: Client) -> None:
+def test_created_dead_letter_queue_is_enabled_and_uses_create_time(client: Client) -> None:
     reject(client, "dlq.q")
     (found,) = client.call(DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "dlq.q", None)])).results
     values = {entry.name: entry.value for entry in found.configs}

@@ -23,14 +23,14 @@ def harness(tmp_path: Path) -> Iterator[ShareHarness]:
     opened.logs.close()
 
 
-async def test_an_append_ends_the_wait(harness: ShareHarness) -> None:
+async def test_append_completes_the_share_fetch(harness: ShareHarness) -> None:
     waiting = harness.begin()
     harness.append(b"a")
     assert acquired(await waiting) == [(0, 0, 1)]
     assert (harness.fetches.waiting, harness.on_closed, harness.partition().watchers) == (0, {}, {})
 
 
-async def test_a_wait_ends_at_its_deadline(harness: ShareHarness) -> None:
+async def test_share_fetch_ends_at_its_deadline(harness: ShareHarness) -> None:
     waiting = harness.begin()
     await asyncio.sleep(0)
     harness.advance(999)
@@ -47,7 +47,7 @@ async def test_a_fetch_waits_for_min_bytes(harness: ShareHarness) -> None:
     assert acquired(await waiting) == [(0, 1, 1)]
 
 
-async def test_of_two_waiting_members_one_acquires_the_record_and_the_other_goes_on_waiting(harness: ShareHarness) -> None:
+async def test_one_of_two_waiting_members_acquires_the_record_and_the_other_keeps_waiting(harness: ShareHarness) -> None:
     first, second = harness.begin(member="m"), harness.begin(member="n")
     harness.append(b"a")
     assert acquired(await first) == [(0, 0, 1)]
@@ -55,7 +55,7 @@ async def test_of_two_waiting_members_one_acquires_the_record_and_the_other_goes
     assert acquired(await second) == [(1, 1, 1)]
 
 
-async def test_an_acknowledgement_that_makes_room_ends_the_wait(tmp_path: Path) -> None:
+async def test_acknowledgement_below_the_lock_limit_completes_a_waiting_share_fetch(tmp_path: Path) -> None:
     harness = ShareHarness(tmp_path / "full", settings=ShareSettings(partition_max_record_locks=1))
     harness.append(b"a")
     harness.append(b"b")
@@ -66,7 +66,7 @@ async def test_an_acknowledgement_that_makes_room_ends_the_wait(tmp_path: Path) 
     harness.logs.close()
 
 
-async def test_an_expired_lock_ends_the_wait(harness: ShareHarness) -> None:
+async def test_expired_lock_completes_a_waiting_share_fetch(harness: ShareHarness) -> None:
     harness.append(b"a")
     harness.fetch()
     waiting = harness.begin(member="n", max_wait_ms=60_000)

@@ -57,7 +57,9 @@ async def test_an_acknowledgement_is_answered_when_it_is_persisted(harness: Shar
         (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_a_failed_write_is_told_and_gives_the_records_back(harness: ShareHarness, code: ErrorCode, expected: ErrorCode) -> None:
+async def test_failed_write_is_reported_and_returns_the_records_to_their_member(
+    harness: ShareHarness, code: ErrorCode, expected: ErrorCode
+) -> None:
     harness.fetch()
     harness.persister.holds_back = True
     durable = harness.shares.acknowledge(KEY, "m", ACCEPT)
@@ -112,7 +114,7 @@ def test_a_closed_connection_releases_the_records_and_drops_an_empty_group(harne
     assert acquired(harness.fetch("n")) == [(0, 1, 2)]
 
 
-def test_an_older_connection_ends_no_newer_session(harness: ShareHarness) -> None:
+def test_closed_older_connection_does_not_end_a_newer_session(harness: ShareHarness) -> None:
     older = harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
     harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
     harness.fetch()

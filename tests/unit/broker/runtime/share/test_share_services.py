@@ -7,7 +7,7 @@ from tests.support.share_calls import ShareMember, acquired, configure, initiali
 from tests.support.topic_calls import create, produce
 
 
-def test_a_crash_releases_nothing_and_a_stop_releases_nothing_either(tmp_path: Path) -> None:
+def test_neither_a_crash_nor_a_stop_releases_acquired_records(tmp_path: Path) -> None:
     """A release would count the delivery; without one, a restart continues from the state of the last acknowledgement."""
     broker = RunningBroker(tmp_path / "data")
     for end in (broker.kill, broker.stop):

@@ -208,7 +208,7 @@ async def test_periodic_work_runs_at_its_first_time_and_then_after_each_interval
     await harness.nursery.stop()
 
 
-async def test_periodic_work_without_anything_to_do_makes_no_task_and_goes_on(harness: Harness) -> None:
+async def test_periodic_work_with_nothing_to_do_creates_no_task_and_continues(harness: Harness) -> None:
     times: list[int] = []
     harness.nursery.every("job", 100, lambda: times.append(harness.clock.mono_ms()))
     await harness.advance(250)

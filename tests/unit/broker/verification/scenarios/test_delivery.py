@@ -12,11 +12,11 @@ from tests.support.verifications import broken, program, results, standings
 NAMES = [each.name for each in SCENARIOS]
 
 
-def test_retries_under_one_sequence_number_hold_in_all(tmp_path: Path) -> None:
+def test_idempotent_producer_holds_in_all_delivery_scenarios(tmp_path: Path) -> None:
     assert standings(tmp_path, program("idempotent"), *NAMES) == dict.fromkeys(NAMES, Standing.HELD)
 
 
-def test_retries_without_a_producer_id_write_twice(tmp_path: Path) -> None:
+def test_producer_without_a_producer_id_writes_retries_twice(tmp_path: Path) -> None:
     found = results(tmp_path, program("plain"), *(name for name in NAMES if name != "late-ack"))
     # The program's timeout (2 s) is long enough for a busy machine, but shorter than the delay of the response (3 s).
     found |= results(
@@ -31,21 +31,21 @@ def test_retries_without_a_producer_id_write_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "guarantee"), [("careless", Guarantee.COMPLETE), ("postponing", Guarantee.ORDER)])
-def test_a_refusal_that_is_not_handled_shows(tmp_path: Path, mode: str, guarantee: Guarantee) -> None:
+def test_unhandled_rejection_breaks_a_guarantee(tmp_path: Path, mode: str, guarantee: Guarantee) -> None:
     assert broken(tmp_path, program(mode), "leader-unavailable") == {"leader-unavailable": [guarantee]}
 
 
-def test_a_program_that_sends_one_request_meets_what_it_can(tmp_path: Path) -> None:
+def test_producer_with_a_single_request_holds_in_all_delivery_scenarios(tmp_path: Path) -> None:
     names = [name for name in NAMES if name != "producer-state-lost"]  # which has no effect on a single request
     assert standings(tmp_path, program("single"), *names) == dict.fromkeys(names, Standing.HELD)
 
 
-def test_a_consumer_holds_and_a_stream_without_transactions_breaks_once(tmp_path: Path) -> None:
+def test_consumer_holds_and_a_stream_without_transactions_duplicates(tmp_path: Path) -> None:
     names = ("lost-ack", "late-ack", "duplicate-delivery", "leader-unavailable")
     assert standings(tmp_path, program("consumer"), *names) == dict.fromkeys(names, Standing.HELD)
     found = results(tmp_path / "stream", program("stream", "--plain"), "lost-ack", "window-overflow")
     assert all(each.of(Guarantee.ONCE) for each in found.values())
 
 
-def test_what_writes_nothing_has_no_window(tmp_path: Path) -> None:
+def test_window_overflow_does_not_apply_to_a_consumer(tmp_path: Path) -> None:
     assert standings(tmp_path, program("consumer"), "window-overflow") == {"window-overflow": Standing.DOES_NOT_APPLY}

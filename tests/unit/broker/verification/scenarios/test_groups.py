@@ -14,21 +14,21 @@ NAMES = [each.name for each in SCENARIOS]
 
 
 @pytest.mark.parametrize("mode", ["stream", "consumer"])
-def test_a_member_that_goes_on_where_the_work_stands_holds(tmp_path: Path, mode: str) -> None:
+def test_group_member_that_resumes_at_the_commit_holds(tmp_path: Path, mode: str) -> None:
     assert standings(tmp_path, program(mode), *NAMES) == dict.fromkeys(NAMES, Standing.HELD)
 
 
-def test_a_member_that_begins_again_at_each_assignment_shows(tmp_path: Path) -> None:
+def test_group_member_that_rewinds_at_each_assignment_duplicates(tmp_path: Path) -> None:
     assert broken(tmp_path, program("consumer", "--rewinds"), *NAMES) == {name: [Guarantee.ONCE] for name in NAMES}
 
 
-def test_effects_before_a_commit_that_is_refused_show_when_expelled(tmp_path: Path) -> None:
+def test_effects_before_a_rejected_commit_are_duplicated_when_the_member_is_expelled(tmp_path: Path) -> None:
     assert broken(tmp_path, program("consumer", "--append"), "expelled-member") == {"expelled-member": [Guarantee.ONCE]}
 
 
-def test_a_program_that_lets_nobody_join_has_not_met_them(tmp_path: Path) -> None:
+def test_rebalance_is_not_met_by_a_consumer_without_a_shared_group(tmp_path: Path) -> None:
     assert standings(tmp_path, program("consumer", "--alone"), "rebalance") == {"rebalance": Standing.NOT_MET}
 
 
-def test_programs_without_a_group_are_not_asked(tmp_path: Path) -> None:
+def test_group_scenarios_do_not_apply_without_a_group(tmp_path: Path) -> None:
     assert standings(tmp_path, program("plain"), *NAMES) == dict.fromkeys(NAMES, Standing.DOES_NOT_APPLY)

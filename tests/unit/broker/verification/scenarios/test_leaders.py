@@ -22,16 +22,16 @@ OF_WRITERS = {"leader-killed-unreplicated", "not-enough-replicas", "unclean-elec
         ("stream", ["leader-killed-before-ack", "zombie-leader", "coordinator-moved"]),
     ],
 )
-def test_a_program_that_waits_for_all_replicas_and_knows_how_far_it_came_holds(tmp_path: Path, mode: str, names: list[str]) -> None:
+def test_program_with_acks_all_that_tracks_its_progress_holds_in_leader_scenarios(tmp_path: Path, mode: str, names: list[str]) -> None:
     assert standings(tmp_path, program(mode), *names) == dict.fromkeys(names, Standing.HELD)
 
 
-def test_a_consumer_meets_those_that_befall_the_coordinator(tmp_path: Path) -> None:
+def test_consumer_holds_in_coordinator_scenarios_and_writer_scenarios_do_not_apply(tmp_path: Path) -> None:
     wanted = {name: Standing.DOES_NOT_APPLY if name in OF_WRITERS else Standing.HELD for name in NAMES}
     assert standings(tmp_path, program("consumer"), *NAMES) == wanted
 
 
-def test_what_the_leader_alone_acknowledged_dies_with_it(tmp_path: Path) -> None:
+def test_acks_1_records_are_lost_with_their_leader(tmp_path: Path) -> None:
     found = results(tmp_path, program("plain", "--acks-one"), "leader-killed-after-ack", "leader-killed-unreplicated", "zombie-leader")
     assert found["leader-killed-after-ack"].standing is Standing.HELD, "all replicas had it"
     for name in ("leader-killed-unreplicated", "zombie-leader"):
@@ -39,7 +39,7 @@ def test_what_the_leader_alone_acknowledged_dies_with_it(tmp_path: Path) -> None
         assert "was acknowledged at output-" in found[name].breaches[0].explanation
 
 
-def test_a_program_that_asks_one_replica_only_never_hears_that_there_are_too_few(tmp_path: Path) -> None:
+def test_not_enough_replicas_is_not_met_by_a_producer_with_acks_1(tmp_path: Path) -> None:
     assert standings(tmp_path, program("plain", "--acks-one"), "not-enough-replicas") == {"not-enough-replicas": Standing.NOT_MET}
 
 
@@ -55,7 +55,7 @@ def test_a_mistake_breaks_its_guarantee(tmp_path: Path, mode: str, flags: tuple[
     assert broken(tmp_path, program(mode, *flags), name) == {name: [guarantee]}
 
 
-def test_an_unclean_election_is_the_settings_fault_and_told_so(tmp_path: Path) -> None:
+def test_loss_by_an_unclean_election_is_attributed_to_the_setting(tmp_path: Path) -> None:
     found = results(tmp_path, program("plain"), "unclean-election")["unclean-election"]
     assert found.standing is Standing.LOST_BY_SETTING
     (breach,) = found.breaches
@@ -64,11 +64,11 @@ def test_an_unclean_election_is_the_settings_fault_and_told_so(tmp_path: Path) -
     assert "unclean.leader.election.enable=true" in found.note
 
 
-def test_what_a_program_does_wrong_after_an_unclean_election_is_its_own_fault(tmp_path: Path) -> None:
+def test_programs_mistake_after_an_unclean_election_is_attributed_to_the_program(tmp_path: Path) -> None:
     found = results(tmp_path, program("idempotent"), "unclean-election")["unclean-election"]
     assert found.standing is Standing.BROKEN
     assert {Guarantee.COMPLETE, Guarantee.ONCE} <= {each.guarantee for each in found.breaches}, "it was refused, and began anew"
 
 
-def test_programs_that_commit_nothing_have_no_coordinator_to_lose(tmp_path: Path) -> None:
+def test_coordinator_moved_does_not_apply_without_commits(tmp_path: Path) -> None:
     assert standings(tmp_path, program("plain"), "coordinator-moved") == {"coordinator-moved": Standing.DOES_NOT_APPLY}

@@ -14,15 +14,15 @@ NAMES = [each.name for each in SCENARIOS]
 
 
 @pytest.mark.parametrize("mode", ["transactional", "stream", "consumer"])
-def test_a_program_that_knows_how_far_it_came_holds(tmp_path: Path, mode: str) -> None:
+def test_program_that_tracks_its_progress_holds_in_restart_scenarios(tmp_path: Path, mode: str) -> None:
     assert standings(tmp_path, program(mode), *NAMES) == dict.fromkeys(NAMES, Standing.HELD)
 
 
-def test_idempotence_ends_with_the_process(tmp_path: Path) -> None:
+def test_idempotent_producer_duplicates_after_a_restart(tmp_path: Path) -> None:
     assert broken(tmp_path, program("idempotent"), *NAMES) == {name: [Guarantee.ONCE] for name in NAMES}
 
 
-def test_an_id_made_up_at_each_start_fences_nobody(tmp_path: Path) -> None:
+def test_new_transactional_id_at_each_start_fences_no_zombie(tmp_path: Path) -> None:
     assert broken(tmp_path, program("transactional", "--new-id"), "zombie-restart") == {"zombie-restart": [Guarantee.ONCE]}
 
 
@@ -34,5 +34,7 @@ def test_an_id_made_up_at_each_start_fences_nobody(tmp_path: Path) -> None:
         ("stream", "--plain", Guarantee.ONCE),
     ],
 )
-def test_effects_beside_the_commit_of_offsets_show_in_a_crash(tmp_path: Path, mode: str, flag: str, guarantee: Guarantee) -> None:
+def test_effects_apart_from_the_offset_commit_break_a_guarantee_in_a_crash(
+    tmp_path: Path, mode: str, flag: str, guarantee: Guarantee
+) -> None:
     assert broken(tmp_path, program(mode, flag), "crash-restart") == {"crash-restart": [guarantee]}

@@ -11,5 +11,5 @@ from tests.support.verifications import program, standings
 NAMES = [each.name for each in SCENARIOS]
 
 
-def test_programs_without_a_share_group_are_not_asked(tmp_path: Path) -> None:
+def test_share_group_scenarios_do_not_apply_without_a_share_group(tmp_path: Path) -> None:
     assert standings(tmp_path, program("consumer"), *NAMES) == dict.fromkeys(NAMES, Standing.DOES_NOT_APPLY)

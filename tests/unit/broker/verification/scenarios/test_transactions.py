@@ -11,13 +11,13 @@ from tests.support.verifications import broken, program, results, standings
 NAMES = [each.name for each in SCENARIOS]
 
 
-def test_a_producer_that_reads_back_what_is_committed_holds_in_all(tmp_path: Path) -> None:
+def test_transactional_producer_that_reads_back_its_commits_holds_in_all_scenarios(tmp_path: Path) -> None:
     found = results(tmp_path, program("transactional"), *NAMES)
     assert {name: each.standing for name, each in found.items()} == dict.fromkeys(NAMES, Standing.HELD)
     assert found["transaction-timeout"].ending.restarts == 1, "it was refused, ended and was started again"
 
 
-def test_a_client_without_kip_890_is_exposed_to_a_late_end(tmp_path: Path) -> None:
+def test_transaction_version_1_client_is_exposed_to_a_late_end_txn(tmp_path: Path) -> None:
     found = results(tmp_path, program("transactional", "--v1"), "delayed-end-txn")["delayed-end-txn"]
     assert found.standing is Standing.EXPOSED
     assert "EndTxn version 4" in found.note
@@ -35,14 +35,14 @@ def test_a_mistake_breaks_its_guarantee(tmp_path: Path, flags: tuple[str, ...], 
     assert broken(tmp_path, program("transactional", *flags), name) == {name: [guarantee]}
 
 
-def test_ids_that_are_made_up_at_each_start_never_run_out_of_epochs(tmp_path: Path) -> None:
+def test_epoch_exhaustion_is_not_met_with_new_transactional_ids(tmp_path: Path) -> None:
     assert standings(tmp_path, program("transactional", "--new-id"), "epoch-exhaustion") == {"epoch-exhaustion": Standing.NOT_MET}
 
 
-def test_programs_without_transactions_are_not_asked(tmp_path: Path) -> None:
+def test_transaction_scenarios_do_not_apply_without_transactions(tmp_path: Path) -> None:
     assert standings(tmp_path, program("plain"), *NAMES) == dict.fromkeys(NAMES, Standing.DOES_NOT_APPLY)
 
 
-def test_a_correct_stream_program_holds(tmp_path: Path) -> None:
+def test_correct_stream_program_holds_in_transaction_scenarios(tmp_path: Path) -> None:
     names = ("transaction-timeout", "coordinator-failover")
     assert standings(tmp_path, program("stream"), *names) == dict.fromkeys(names, Standing.HELD)

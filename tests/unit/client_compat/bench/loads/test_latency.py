@@ -10,16 +10,16 @@ import pytest
 from client_compat.bench.loads.latency import P50, P99, P999, Timetable, percentiles
 
 
-def test_a_percentile_is_the_least_time_within_which_that_share_came() -> None:
+def test_percentile_is_the_smallest_latency_that_covers_its_share() -> None:
     values = percentiles([number / 1_000 for number in range(1_000, 0, -1)])
     assert values == {P50: pytest.approx(500), P99: pytest.approx(990), P999: pytest.approx(999)}
 
 
-def test_one_measurement_is_every_percentile() -> None:
+def test_single_measurement_is_every_percentile() -> None:
     assert set(percentiles([0.25]).values()) == {250.0}
 
 
-def test_what_a_stalled_peer_delays_counts_from_the_timetable() -> None:
+def test_delay_of_a_stalled_peer_counts_from_the_scheduled_send_time() -> None:
     ours, theirs = socket.socketpair()
     stall = threading.Event()
     with ours, theirs:

@@ -20,7 +20,7 @@ def test_every_transaction_is_committed_with_all_its_records(tmp_path: Path) -> 
         assert set(found[0]) == {b"vvvvv"}
 
 
-def test_a_broker_that_refuses_is_named_with_its_topic(tmp_path: Path) -> None:
+def test_load_rejected_by_the_broker_names_its_topic(tmp_path: Path) -> None:
     with (
         RunningBroker(tmp_path / "data", {"transaction.max.timeout.ms": "1000"}) as broker,
         pytest.raises(LoadFailed, match=r"^nowhere: .*INVALID_TRANSACTION_TIMEOUT"),

@@ -27,7 +27,7 @@ def other(tmp_path: Path) -> Path:
     return source
 
 
-def test_the_source_of_the_other_checkout_serves_and_stands_beside_this_one_in_the_report(other: Path, tmp_path: Path) -> None:
+def test_other_checkout_is_served_from_its_source_and_compared_in_the_report(other: Path, tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(main)
     where = ["--dir", str(tmp_path / "bench")]
@@ -40,7 +40,7 @@ def test_the_source_of_the_other_checkout_serves_and_stands_beside_this_one_in_t
     assert "÷ before" in again.output
 
 
-def test_a_directory_that_cannot_be_compared_is_refused_with_the_reason(other: Path, tmp_path: Path) -> None:
+def test_incomparable_checkout_is_rejected_with_the_reason(other: Path, tmp_path: Path) -> None:
     assert checkout.why_not(other) is None
     assert "no source of Ottla" in (checkout.why_not(tmp_path) or "")
     for compiled in (other / "protocol" / "records").glob("walk.*.so"):

@@ -12,7 +12,7 @@ from tests.support.topic_calls import create, produce
 ROOT = Path(without_faults.__file__).parents[3]
 
 
-def test_it_serves_from_a_source_that_does_not_ask_for_faults(tmp_path: Path) -> None:
+def test_broker_without_fault_checks_serves(tmp_path: Path) -> None:
     broker = without_faults.make(tmp_path)
     assert QUESTION in (ROOT / DISPATCHER).read_text()
     assert QUESTION not in (tmp_path / "without-faults" / DISPATCHER).read_text()

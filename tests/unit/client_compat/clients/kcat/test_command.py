@@ -14,19 +14,19 @@ def test_keys_and_values_may_hold_newlines_and_the_end_mark() -> None:
     assert size == len(ONE)
 
 
-def test_null_and_empty_are_distinguished() -> None:
+def test_null_and_empty_values_are_distinguished() -> None:
     (null, empty), _ = records(b"t 0 0 1 -1 -1\n\n\x01\nt 0 1 1 0 0\n\n\x01\n")
     assert (null["key"], null["value"]) == (None, None)
     assert (from_wire(empty["key"]), from_wire(empty["value"])) == (b"", b"")
 
 
-def test_a_record_that_is_printed_in_part_is_left_for_later() -> None:
+def test_partially_printed_record_is_left_for_later() -> None:
     for end in range(1, len(ONE)):
         found, size = records(ONE + ONE[:end])
         assert (len(found), size) == (1, len(ONE))
 
 
-def test_a_brokers_error_has_kafkas_name_and_others_the_clients() -> None:
+def test_broker_error_has_kafkas_name_and_other_errors_the_clients() -> None:
     assert errors_of(b"% Auto-selecting\n% ERROR: Delivery failed: Broker: Message size too large\n").startswith("% ERROR")
     error = failure(KcatFailed("% ERROR: Broker: Message size too large"))
     assert error is not None
