@@ -93,8 +93,11 @@ def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dic
 
 def _measure(console: Console, cases: list[Benchmark], runs: int, peers: list[Peer], directory: Path, *, quick: bool) -> Results:
     able = sum(case.possible(peer) for case in cases for peer in peers)
+    warm_ups = len(peers) if any(not case.of_tls and not case.of_cluster for case in cases) else 0
+    warm_ups += sum(peer.make_secured is not None for peer in peers) if any(case.of_tls for case in cases) else 0
+    warm_ups += sum(peer.make_cluster is not None for peer in peers) if any(case.of_cluster for case in cases) else 0
     with progress(console) as display:
-        bar = display.add_task("measurements", total=able * runs + len(peers), note="")
+        bar = display.add_task("measurements", total=able * runs + warm_ups, note="")
 
         def note(text: str) -> None:
             display.update(bar, note=text)
