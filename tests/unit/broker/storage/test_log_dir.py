@@ -276,7 +276,7 @@ def test_a_recreated_topic_does_not_use_old_checkpoints(tmp_path: Path) -> None:
     log_dir.close(clean=False)
     again = opened(tmp_path)
     log = again.logs["topic", 2]
-    assert (log.log_start_offset, log.log_end_offset, log.recovery_point, again.cleaned) == (0, 1, 0, {})
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point, again.first_dirty_offsets) == (0, 1, 0, {})
     assert log.high_watermark == 0
     again.close()
 
@@ -287,7 +287,7 @@ def test_the_cleaner_checkpoint_survives_a_crash(tmp_path: Path) -> None:
     log_dir.cleaner_checkpoint()()
     log_dir.close(clean=False)
     again = opened(tmp_path)
-    assert again.cleaned == {("topic", 1): 2}
+    assert again.first_dirty_offsets == {("topic", 1): 2}
     again.close()
 
 
