@@ -443,7 +443,7 @@ def test_console_shows_a_killed_leader_and_its_successor(chromium: webdriver.Chr
         killed = cluster.wait_until_led("orders")
         shown_broker = next(number for number in cluster.brokers if number != killed)
         assert produce_to(cluster.brokers[killed], b"one", "orders").error_code == 0
-        with served(cluster.brokers[shown_broker], cluster.brokers[shown_broker].movable) as console:
+        with served(cluster.brokers[shown_broker], cluster.brokers[shown_broker].movable_clock) as console:
             page = ConsolePage(chromium, console)
             page.open("/cluster")
             page.wait_for("every partition has a leader")
