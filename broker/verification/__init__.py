@@ -1,1 +1,2 @@
-"""The verification of `ottla verify`: a program as a black box, a broker that fails on purpose, and a verdict for each guarantee."""
+"""`ottla verify`: runs a user's Kafka program as a black box against brokers that fail on purpose, and judges which guarantees of
+exactly-once processing held."""

@@ -1,9 +1,11 @@
-"""The brokers of one run: a single broker in this process, or a cluster of three; `real_cluster` has the third kind, behind a gateway.
+"""The brokers that one run of `ottla verify` uses: a single broker in this process, or a cluster of three in this process. The third kind,
+a user's cluster behind a gateway, is in `real_cluster`.
 
 Rules:
-- A fault is one rule on all brokers, with common counters. It does not apply to requests of the verification or between brokers.
-- In a cluster, broker 1 leads the partitions of both topics, broker 2 coordinates groups and broker 3 transactions, so that a fault of one
-  role leaves the others alone.
+- A fault is one rule on all brokers, with common counters. It does not apply to requests of the verification itself or to requests between
+  brokers.
+- In a cluster, broker 1 leads the partitions of the input and output topics, broker 2 coordinates groups, and broker 3 coordinates
+  transactions. So a fault of a broker with one role does not disturb the other roles.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ SETTINGS: Final = {
 LAG_MS: Final = 60_000
 SESSION_MARGIN_MS: Final = 1_000
 SETTLING_MS: Final = 1_000_000
-"""Advance of the clock before the verdict: longer than any transaction may be open (transaction.max.timeout.ms, 15 minutes)."""
+"""The brokers' clock is advanced by this time before a run is judged, so that open transactions time out: it is longer than
+transaction.max.timeout.ms (15 minutes)."""
 CLUSTER_SETTINGS: Final = {
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "1",
@@ -48,32 +51,34 @@ CLUSTER_SETTINGS: Final = {
     "replica.fetch.wait.max.ms": "50",  # interval of followers' fetches when there is nothing new
 }
 FOLLOWERS: Final = "followers"
-"""The name of the rule that holds the followers' fetches."""
+"""The name of the fault rule that stops replication, by holding the followers' Fetch requests."""
 BROKERS: Final = 3
 LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 1, 2, 3
-"""The brokers with these roles in a cluster."""
+"""The ids of the brokers that lead the partitions, coordinate groups, and coordinate transactions, in a cluster of this process."""
 
 FaultTarget = InProcessBroker | InProcessGateway
-"""A broker, or the gateway before a cluster: where fault rules are loaded and the program's requests are recorded."""
+"""An object on which fault rules are loaded and which records the program's requests: a broker of this process, or the gateway in front of
+a cluster."""
 
 
 class Deployment(ABC):
-    """The brokers of one run, which the verified program uses. `fault_targets` are the brokers or the gateway that receive the
-    program's requests; fault rules are loaded on them. `verifier_client` sends the verification's own requests."""
+    """The brokers that the program under test uses in one run of `ottla verify`. `fault_targets` are the brokers, or the gateway, that
+    receive the program's requests; fault rules are loaded on them. `verifier_client` sends the verification's own requests."""
 
     fault_targets: Sequence[FaultTarget]
     verifier_client: VerifierClient
     other_client_ids: frozenset[str] = frozenset({VERIFIER_CLIENT})
-    """Client ids other than the program's."""
+    """Client ids that the program under test does not use: that of the verification, and those of brokers. Their requests are not counted
+    and not hit by faults."""
 
     @property
     @abstractmethod
     def bootstrap(self) -> str:
-        """The bootstrap servers that the verified program gets."""
+        """The bootstrap servers that the program under test gets."""
 
     @property
     def sends(self) -> list[Send]:
-        """All sends of producers since `watch`, also the verification's own: the records, and whether they were acknowledged."""
+        """All batches that producers have sent since `watch`, also those of the verification, each with its acknowledgement."""
         return [send for target in self.fault_targets for send in list(target.history.sends)]
 
     @property
@@ -86,19 +91,22 @@ class Deployment(ABC):
         """Start the deployment: all brokers, or the gateway. Raises StartError, OSError; then nothing runs."""
 
     def renamed(self, program: Program) -> Program:
-        """Return the program with the names of topics and group that it gets in this deployment."""
+        """Return the program with the names that its topics and group have in this deployment. On a user's cluster they begin with a prefix
+        of the run; on brokers of this process the names are unchanged."""
         return program
 
     def common_name(self, topic: str) -> str:
-        """Return the run-independent name of a topic, given its name in this run."""
+        """Return the topic's name without the prefix of this run, so that topics of different runs can be compared. `topic` is the name
+        with the prefix; brokers of this process use no prefix."""
         return topic
 
     def own_name(self, topic: str) -> str:
-        """Return the topic's name in this run, given its run-independent name (the inverse of `common_name`)."""
+        """Return the topic's name with the prefix of this run, the inverse of `common_name`. Brokers of this process use no prefix."""
         return topic
 
     def foreign_topic_problem(self) -> str | None:
-        """Return a text if the program has used a topic, group or transactional id that does not belong to this run, else None."""
+        """Return an error message if the program has used a topic, group or transactional id that does not belong to this run, else None.
+        Only a user's cluster is checked, because others may use it, too."""
         return None
 
     @abstractmethod
@@ -115,7 +123,7 @@ class Deployment(ABC):
 
     @abstractmethod
     def pass_time(self, ms: int) -> None:
-        """Advance the brokers' clock by `ms` milliseconds."""
+        """Advance the brokers' clock by `ms` milliseconds. Raises RuntimeError for a user's cluster, whose clock cannot be advanced."""
 
     def expire_members(self, session_ms: int) -> None:
         """Let the membership of all group members expire, by advancing the clock by more than their session timeout, `session_ms`. Where
@@ -123,7 +131,7 @@ class Deployment(ABC):
         self.pass_time(session_ms + SESSION_MARGIN_MS)
 
     def watch(self, observer: RequestObserver) -> None:
-        """Record the history of clients from now on, and pass all requests to `observer`."""
+        """From now on, record what clients send and receive (`sends`, `reads`), and pass each request to `observer`."""
         observer.other_client_ids = self.other_client_ids
         for target in self.fault_targets:
             target.record()
@@ -159,23 +167,26 @@ class Deployment(ABC):
     @property
     @abstractmethod
     def is_whole(self) -> bool:
-        """Whether all brokers that run can be reached and will answer."""
+        """Whether requests to all running brokers will be answered: no broker is paused or cut off, and replication is not stopped. While
+        this is False, the verification sends no requests of its own, because they would block."""
 
     @abstractmethod
     def restart_broken(self) -> bool:
-        """Restart a broker that a fault rule crashed; return whether there was one."""
+        """Restart the broker if a fault rule crashed it, and return whether it did. Only a single broker of this process can be crashed by
+        a rule."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Prepare the verdict when the program has ended: restore all brokers, release all held requests, and let open transactions time
-        out. Raises TimeoutError."""
+        """Bring the brokers to rest after the program has ended, so that the logs can be judged: restore all brokers, release all held
+        requests, and let open transactions time out. Raises TimeoutError if a transaction stays open or a replica does not catch up."""
 
     @abstractmethod
     def examine(
         self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
     ) -> Examined:
-        """Judge what clients saw and what the logs contain, and return the anomalies and findings. Raises RuntimeError, TimeoutError,
-        OSError."""
+        """Compare what clients saw with the logs of `topics`; return the anomalies and all stored records. `by` identifies records;
+        `expected` are the identities that must be readable, each once (None: any). With `audit`, also audit the logs. Raises RuntimeError,
+        TimeoutError, OSError."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -183,8 +194,8 @@ class Deployment(ABC):
 
 
 class EmbeddedBrokers(Deployment):
-    """The deployment of a run on brokers of this process. `host` is the single broker, or the cluster; `brokers` are its brokers (a list of
-    one, or all)."""
+    """The deployment of a run on brokers of this process. `host` is the single broker, or the cluster; `brokers` is the list of its
+    brokers."""
 
     host: InProcessBroker | InProcessCluster
 
@@ -229,7 +240,7 @@ class EmbeddedBrokers(Deployment):
 
 
 class OneBroker(EmbeddedBrokers):
-    """The deployment of a run of `ottla verify` whose program uses one broker, which runs in this process."""
+    """The deployment of a run of `ottla verify` on a single broker, which runs in this process."""
 
     host: InProcessBroker
 
@@ -265,7 +276,7 @@ class OneBroker(EmbeddedBrokers):
 
 
 class Cluster(EmbeddedBrokers):
-    """The deployment of a run on a cluster of this process: three brokers and their controller."""
+    """The deployment of a run of `ottla verify` on a cluster of three brokers and a controller, all in this process."""
 
     host: InProcessCluster
 
@@ -347,7 +358,8 @@ class Cluster(EmbeddedBrokers):
         self._followers_stopped = False
 
     def shrink_isr_to(self, leader: int) -> None:
-        """Stop the replication from the broker `leader`, and shrink the ISR to this broker, as after `replica.lag.time.max.ms`."""
+        """Stop the replication from the broker `leader`, and shrink the ISR of its partitions to this broker alone, as after
+        `replica.lag.time.max.ms`."""
         self.stop_followers(leader)
         broker = self.brokers[leader - 1]
         broker.call(_shrink_isrs)
@@ -397,8 +409,8 @@ class Cluster(EmbeddedBrokers):
 
 
 def _shrink_isrs(node: Broker) -> None:
-    """Shrink the ISRs of the partitions that this broker leads, as if no follower had ever fetched. The clock is not advanced, because that
-    would end clients' requests too."""
+    """Shrink the ISR of each partition that this broker leads to the broker itself, as if no follower had ever fetched. The clock is not
+    advanced for this, because clients' pending requests would then time out, too."""
     for others, partition in [(each.replica.leadership, each) for each in node.services.partitions if each.leads]:
         others.lag_max_ms = 0
         others.followers = {number: Progress() for number in others.followers}

@@ -1,11 +1,11 @@
-"""The input of programs that read: committed and aborted records; and the check whether a group has read all of it.
+"""Writes the input of programs that read, which has committed and aborted records, and checks whether a group has read all of it.
 
 Rules:
 - Each partition begins with data and ends with a non-transactional record, so that a group that has read everything has committed the log
   end offset.
-- The last records are written after the scenario's fault. So a program whose last offset commit failed in the fault reads more records, and
-  commits again.
-- Aborted values begin with `aborted-`, so that a program that reads uncommitted data is recognised.
+- The last records are written after the scenario's fault. So a program whose last offset commit failed because of the fault reads more
+  records, and commits again.
+- The values of aborted records begin with `aborted-`, so that a program that reads uncommitted data is recognised.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 PARTITIONS = 2
 BATCH_RECORDS = 5
 REST_RECORDS = 2
-"""The number of each partition's last records. They are written when the program has read all others."""
+"""The number of records at the end of each input partition that are written only after the program has read all others."""
 LOCK_MS: Final = 15_000
-"""The shortest lock that a share group may have, so that a run does not wait longer than necessary for a record that nobody accepts."""
+"""The shortest share.record.lock.duration.ms that a share group may have: a record that no member acknowledges is soon delivered again."""
 SHARE_SETTINGS: Final[Mapping[str, str]] = {
     "share.auto.offset.reset": "earliest",
     "share.isolation.level": "read_committed",
     "share.record.lock.duration.ms": str(LOCK_MS),
 }
-"""The program's share group starts at the first record, and gets only committed records."""
+"""The settings of the program's share group: it starts at the first record, receives only committed records, and has short record locks."""
 _ABORTED = 3
 """The number of records in each aborted transaction."""
 _PRODUCE, _ADD, _END, _OFFSET_FETCH, _INIT = 9, 3, 3, 8, 4
@@ -50,9 +50,8 @@ _GROUP_RESOURCE, _SET, _DELETE = 32, 0, 1
 
 
 def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int) -> None:
-    """Write the input records `in-0` … `in-<records - 1>` with keys `key-N`, alternating between the partitions, except for each
-    partition's last records. Aborted transactions are written between the batches.
-    """
+    """Write the input records `in-0` … `in-<records - 1>` with keys `key-N`, alternating between the partitions, with aborted transactions
+    between the batches. The last REST_RECORDS of each partition are left out; `fill_rest` writes them later."""
     for partition in range(PARTITIONS):
         numbers = range(partition, records, PARTITIONS)[:-REST_RECORDS]
         for first in range(0, len(numbers), BATCH_RECORDS):
@@ -63,7 +62,8 @@ def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int)
 
 
 def fill_rest(verifier_client: VerifierClient, topic: str, partition: int, records: int, now_ms: int) -> None:
-    """Write the last records of one partition of the input topic."""
+    """Write the last REST_RECORDS records of one partition of the input topic, which `fill` left out. `records` is the number of all input
+    records."""
     _write(verifier_client, topic, partition, range(partition, records, PARTITIONS)[-REST_RECORDS:], now_ms)
 
 
@@ -81,18 +81,17 @@ def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str],
 
 
 def configure_share_group(verifier_client: VerifierClient, group: str, settings: Mapping[str, str | None] = SHARE_SETTINGS) -> None:
-    """Change settings of the share group; a value of None removes the setting. The default, SHARE_SETTINGS, are the settings with which the
-    group reads the input.
-    """
+    """Change settings of a share group; a value of None removes the setting. The default are the settings with which the program under test
+    reads its input."""
     configs = [AlterableConfig(name, _DELETE if value is None else _SET, value) for name, value in settings.items()]
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(_GROUP_RESOURCE, group, configs)])
     verifier_client.ask(verifier_client.anybody, request, _ALTER_CONFIGS, lambda answer: answer.responses[0])
 
 
 def finished_to_the_end(verifier_client: VerifierClient, group: str, topic: str) -> bool:
-    """Return whether a share group has accepted, or given up, every record of `topic`. Raises OSError.
+    """Return whether a share group has accepted, rejected or archived every record of `topic`. Raises OSError.
 
-    The group's lag is compared, because the stored start offset is updated only with the next acknowledgement.
+    That is so if the group's lag is 0. Its start offset is not compared, because it is updated only with the next acknowledgement.
     """
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group)])
     request.groups[0].topics = None
@@ -102,7 +101,7 @@ def finished_to_the_end(verifier_client: VerifierClient, group: str, topic: str)
 
 
 def find_transaction_coordinator(verifier_client: VerifierClient, transactional_id: str) -> None:
-    """Create `__transaction_state` if needed, and wait until its coordinator serves."""
+    """Wait until the coordinator of the transactional id answers; create `__transaction_state` if it does not exist."""
     verifier_client.coordinator(BY_TRANSACTION, transactional_id)()
 
 

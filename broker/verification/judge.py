@@ -33,7 +33,7 @@ _INTERFACE: Final = {
     Role.CONSUMER: _READS,
     Role.SHARE_CONSUMER: "Does it use OTTLA_BOOTSTRAP_SERVERS, read OTTLA_INPUT as the share group OTTLA_GROUP, and accept each record?",
 }
-"""What to look at in a program that does not finish without faults."""
+"""The question that the report asks, by the program's role, if the program does not finish even without faults."""
 _END: Final = {Role.PRODUCER: "end", Role.SHARE_CONSUMER: "accept or reject all of {input} or end"}
 
 
@@ -41,17 +41,18 @@ class Guarantee(StrEnum):
     """A guarantee of exactly-once processing, which the verification checks in each run."""
 
     COMPLETE = "complete"
-    """Nothing that the calm run achieved is missing."""
+    """No record or effect of the run without faults is missing."""
     ONCE = "once"
-    """Nothing occurs more often than in the calm run, and nothing else occurs."""
+    """No record or effect occurs more often than in the run without faults, and none occurs that was not in that run."""
     ORDER = "order"
-    """The records of one producer are in each partition in the order of their first sends."""
+    """In each partition, the records of each producer are in the order in which the producer first sent them."""
     COMMITTED = "committed"
-    """The program received no aborted records."""
+    """The program received no records of aborted transactions."""
     WHOLE = "whole"
-    """The log is sound: no partial or hanging transaction, no batch that violates a rule of the audit."""
+    """The log is sound: `ottla audit` finds no violation in it, such as a hanging transaction, and no offset was read with two different
+    contents."""
     FINISHED = "finished"
-    """The program finished: a producer by itself, the others by committing all of their input."""
+    """The program finished its work: a producer exited by itself, any other program committed or acknowledged all of its input."""
 
 
 class Standing(StrEnum):
@@ -62,7 +63,7 @@ class Standing(StrEnum):
     BROKEN = "broken"
     """At least one guarantee was broken."""
     EXPOSED = "exposed"
-    """Broken, but no program can avoid it with this client, whose protocol version has no defence."""
+    """A guarantee was broken, but no program that uses this client can avoid it: its version of the protocol cannot detect the fault."""
     LOST_BY_SETTING = "lost by a setting"
     """Acknowledged records are lost because the cluster's settings allow it; the program could not avoid it."""
     NOT_MET = "not met"
@@ -85,24 +86,25 @@ _OF_ANOMALY: Final = {
 
 
 _OF_LOST: Final = frozenset({"missing", "lost-write", "inconsistent-offsets"})
-"""Anomalies that an unclean election causes by itself. Duplicates and reordering are the program's."""
+"""The kinds of anomalies that an unclean election causes by itself, as it loses records. Duplicates and reordered records are not among
+them: the program causes those."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A broken guarantee. `says` gives counts, `explanation` the details of the worst cases."""
+    """A broken guarantee. `says` is a summary with counts; `explanation` has the details of the first cases."""
 
     guarantee: Guarantee
     says: str
     explanation: str = ""
     by_setting: bool = False
-    """Whether the cluster's settings caused it, so that no program could have avoided it."""
+    """Whether the cluster's settings allowed the loss of records, so that no program could have avoided it."""
 
 
 @dataclass(slots=True)
 class Result:
-    """A scenario's outcome. `happens` describes its fault, `breaches` are the broken guarantees with their evidence, `ending` is how the
-    run ended."""
+    """A scenario's outcome. `happens` describes the scenario's fault, `breaches` are the broken guarantees with their evidence, `ending` is
+    how the run ended, and `note` explains the outcome to the user."""
 
     name: str
     happens: str
@@ -117,8 +119,8 @@ class Result:
 
 
 def identity_of(by: str) -> Identity:
-    """Return the function that identifies records by `value`, `key`, or `json:a.b` (a field of a JSON value). Raises ValueError for
-    anything else."""
+    """Return the function that identifies records by what the option `--by` names: `value`, `key`, or `json:a.b` (a field of a JSON value).
+    Raises ValueError for anything else."""
     if by == "value":
         return by_value
     if by == "key":
@@ -167,8 +169,8 @@ def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:
 
 
 def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashable], Examined]:
-    """Judge a run without faults. Return the topics that the program wrote, its effects (or the identities of its readable records) with
-    their counts, and the anomalies. Raises RuntimeError."""
+    """Judge a run without faults. Return the topics that the program wrote; how often each of its effects occurred (or, for a program that
+    is judged by its records, the identity of each readable record); and the anomalies. Raises RuntimeError."""
     topics = frozenset(
         send.topic for send in stage.deployment.sends if send.client_id != VERIFIER_CLIENT and not send.topic.startswith("__")
     )
@@ -182,8 +184,8 @@ def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashab
 
 
 def exposed(stage: Stage) -> str | None:
-    """Return why no program could have avoided a broken guarantee: a late EndTxn of an old protocol version has ended another transaction.
-    None if that did not happen."""
+    """Return why no program could have avoided a broken guarantee, or None. The only reason is a late EndTxn of an old protocol version
+    that has ended a later transaction."""
     for end in stage.observer.ends:
         if LATE in end.faults and end.error is ErrorCode.NONE and end.version < EPOCH_BUMPING_END:
             return (
@@ -249,7 +251,8 @@ def _effects(stage: Stage) -> list[str]:
 
 
 def _listed(stage: Stage, effects: Sequence[str]) -> str:
-    """Return a line for each of the first effects, with the position of the input record that has the effect's text as its value."""
+    """Return one line for each of the first EVIDENCE_MAX effects. A line names the position of the input record whose value is the effect's
+    text, if there is such a record."""
     stored = _input(stage)
     places = {each.value.decode(errors="replace"): each.where for each in stored if each.value is not None}
     lines = []
@@ -261,7 +264,7 @@ def _listed(stage: Stage, effects: Sequence[str]) -> str:
 
 
 def _aborted_data(stage: Stage) -> Iterator[Breach]:
-    """Yield a breach (a broken guarantee) if a read_uncommitted consumer received aborted records."""
+    """Yield a breach (a broken guarantee) if the program, reading with read_uncommitted, received records of aborted transactions."""
     aborted = {(each.topic, each.partition, each.offset): each for each in _input(stage) if each.outcome is Visibility.ABORTED}
     given = {
         place
@@ -282,8 +285,8 @@ def _input(stage: Stage) -> list[Stored]:
 
 
 def _unfinished(stage: Stage, advice: str) -> Iterator[Breach]:
-    """Yield a breach (a broken guarantee) if the program failed too often or did not finish in time. `advice` is added to the latter's
-    explanation."""
+    """Yield a breach (a broken guarantee) if the program failed too often or did not finish in time. `advice` is added to the explanation
+    if it did not finish in time."""
     ending, program = stage.ending, stage.program
     counts = Counter(ending.failures)
     output = "\n".join(f"  {line}{f' ({count} times)' if count > 1 else ''}" for line, count in counts.items())

@@ -1,4 +1,5 @@
-"""The program under test: a command that is started, stopped, paused and killed, and finds the broker by its environment.
+"""The program under test: a command that `ottla verify` starts, pauses, kills and stops. The program learns the broker's address from
+environment variables.
 
 Rules:
 - Every instance leads its own process group, so that processes that it started are paused and killed with it.
@@ -23,24 +24,24 @@ _TAIL_LINES = 12
 _TAIL_CHARS = 500
 _TAIL_BYTES = 16 << 10
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
-"""Terminal colours and control characters, which reports cannot contain."""
+"""Matches terminal colours and control characters, which are removed from a program's output because reports cannot contain them."""
 
 
 class CannotStart(Exception):
-    """The verified program cannot be run; the text says why."""
+    """The program under test cannot be run; the text says why."""
 
 
 class Role(StrEnum):
-    """The kind of the verified program (producer, consumer, …), which determines how it is stopped and judged."""
+    """What the program under test does (produce, consume, …), which determines how it is stopped and judged."""
 
     PRODUCER = "producer"
-    """Writes records and exits."""
+    """The program writes records and exits by itself."""
     STREAM = "stream"
-    """Reads the input, writes to other topics, until SIGTERM."""
+    """The program reads the input topic and writes to other topics, until it receives SIGTERM."""
     CONSUMER = "consumer"
-    """Reads the input and has effects outside Kafka, until SIGTERM."""
+    """The program reads the input topic as a consumer group and has effects outside Kafka, until it receives SIGTERM."""
     SHARE_CONSUMER = "share-consumer"
-    """Reads the input as a share group and has effects outside Kafka, until SIGTERM."""
+    """The program reads the input topic as a share group and has effects outside Kafka, until it receives SIGTERM."""
 
     @property
     def has_effects(self) -> bool:
@@ -50,9 +51,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The program under test: its command, and the values of its environment variables. `group` is the group that it should join; if that
-    is a share group, the verification sets its settings. `result` is a command that prints a consumer's effects, one per line; without it,
-    the lines that the program prints are its effects."""
+    """The program under test: its command, its role, and the values of its environment variables. `input` and `output` are topics, and
+    `records` is the number of records to read or write. `group` is the group that the program should join; if it is a share group, the
+    verification changes its settings. `result` is a command that prints a consumer's effects, one per line; without it, the lines that the
+    program prints are its effects."""
 
     command: Sequence[str]
     role: Role = Role.PRODUCER
@@ -79,8 +81,8 @@ class Program:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One process of the program. `number` counts the program's instances from 1; a restarted instance keeps its number. `expendable`: its
-    end is no failure, such as after `kill`."""
+    """One process of the program under test. `number` counts the instances that run side by side, from 1; a restarted instance keeps its
+    number. `expendable`: the end of the process is not a failure, for instance because the verification kills it."""
 
     number: int
     process: subprocess.Popen[bytes]
@@ -100,7 +102,8 @@ class Instance:
             os.killpg(self.process.pid, number)
 
     def pause(self) -> None:
-        """Pause the process and its children, as a long garbage collection or a suspended machine does."""
+        """Pause the process and its children, as a long garbage collection or a suspended machine does. If the process ends afterwards,
+        that is not a failure."""
         self.paused = self.expendable = True
         self.signal(signal.SIGSTOP)
 
@@ -138,8 +141,8 @@ class Instance:
 
 
 def start(program: Program, bootstrap: str, directory: Path, number: int, run: int) -> Instance:
-    """Start the program as instance `number` and return the process; `run` makes its file names unique. Raises CannotStart if the command
-    cannot be run."""
+    """Start the program as instance `number` and return the process. `run` is a number that makes the names of its output files unique.
+    Raises CannotStart if the command cannot be run."""
     out, err = (directory / f"instance-{number}-run-{run}.{kind}" for kind in ("out", "err"))
     variables = program.environment(bootstrap, _work(directory), number)
     return _started(number, _filled(program.command, variables), variables, out, err)

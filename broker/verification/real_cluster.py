@@ -1,9 +1,9 @@
-"""A cluster that is not the verification's own: the program reaches it through a gateway in this process, which causes the faults.
+"""`ottla verify` on a user's own cluster: the program reaches the cluster through a gateway in this process, which causes the faults.
 
 Rules:
-- Everything that a run creates (topics, groups, settings of groups) has names with the run's prefix, and is deleted afterwards, unless it
-  is kept. A program that uses another topic, group or transactional id is stopped.
-- The verification's own requests do not pass the gateway.
+- Everything that a run creates (topics, groups, settings of groups) has names with the run's prefix, and is deleted afterwards, unless the
+  user keeps it. A program that uses another topic, group or transactional id is stopped.
+- The verification's own requests do not pass through the gateway.
 - The cluster's clock cannot be moved. Instead of letting a session expire, the verification removes the group's members by name, and
   instead of letting a transaction time out, it fences the producer (as Kafka's `AdminClient.fenceProducers` does).
 """
@@ -52,7 +52,8 @@ _PAUSE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class RealCluster:
-    """The cluster that the program is verified on. The names of all topics and groups of one verification begin with `prefix`."""
+    """The user's cluster on which `ottla verify` runs the program. The names of all topics and groups of one verification begin with
+    `prefix`; `keep` leaves them in the cluster at the end."""
 
     source: WireSource
     keep: bool = False
@@ -65,8 +66,8 @@ class RealCluster:
 
 
 class GatewayDeployment(Deployment):
-    """The deployment of a run on an existing cluster, behind a gateway. The names of the run's topics, groups and transactional ids begin
-    with `prefix`."""
+    """The deployment of a run on a user's cluster, behind a gateway. The names of the run's topics, groups and transactional ids begin with
+    `prefix`; `keep` leaves the topics and groups in the cluster at the end."""
 
     def __init__(self, source: WireSource, prefix: str, *, keep: bool) -> None:
         self._source, self._prefix, self._keep = source, prefix, keep
@@ -218,7 +219,8 @@ class GatewayDeployment(Deployment):
 
 
 def _deletion(number: int) -> Callable[[Any], Any]:
-    """Return a function that selects result `number` of a DeleteTopics response. UNKNOWN_TOPIC_OR_PARTITION counts as success."""
+    """Return a function that selects result number `number` of a DeleteTopics response, for `VerifierClient.ask`. The function changes
+    UNKNOWN_TOPIC_OR_PARTITION to NONE, because the topic is then gone as wanted."""
 
     def pick(answer: Any) -> Any:
         found = answer.responses[number]

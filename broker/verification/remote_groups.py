@@ -1,8 +1,8 @@
-"""Describes and deletes groups of the existing cluster behind the gateway (`ottla verify` with a real cluster), and removes their members.
+"""Describes and deletes groups of the user's cluster on which `ottla verify` runs, and removes their members.
 
-Rules: a group's kind is the API that its members joined with. Members of the newer protocols leave by a heartbeat with the member epoch
--1, which everybody with access to the group can send; members of classic groups are removed as by Kafka's
-`AdminClient.removeMembersFromConsumerGroup`.
+Rules: the kind of a group is known from the API with which its members joined. Members of the newer protocols (KIP-848, KIP-932) are
+removed by a heartbeat with the member epoch -1, which everybody with access to the group can send. Members of classic groups are removed as
+by Kafka's `AdminClient.removeMembersFromConsumerGroup`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class RemoteGroups:
         self._client = client
 
     def members(self, group: str, joined_by: ApiKey) -> list[RemoteMember]:
-        """Return the members of a group, which joined it by requests of the API `joined_by`; none if there is no such group."""
+        """Return the members of a group; none if there is no such group. `joined_by` is the API with which the members joined: it tells a
+        classic group from a consumer or share group."""
         request, version = _description(group, joined_by)
         (found,) = self._client.call(self._client.coordinator(BY_GROUP, group), request, version).groups
         return (
@@ -54,7 +55,7 @@ class RemoteGroups:
         )
 
     def remove_members(self, joined: Mapping[str, ApiKey]) -> None:
-        """Remove all members of the groups. `joined` has the API that the members of each group joined with, by group."""
+        """Remove all members of the groups. `joined` maps each group to the API with which its members joined."""
         for group, api in list(joined.items()):
             members, at = self.members(group, api), self._client.coordinator(BY_GROUP, group)
             if api is ApiKey.CONSUMER_GROUP_HEARTBEAT:
@@ -68,9 +69,8 @@ class RemoteGroups:
                 self._client.call(at, LeaveGroupRequest(group, members=identities), _LEAVE)
 
     def delete(self, joined: Mapping[str, ApiKey]) -> None:
-        """Delete the groups with their offsets, after removing their members. `joined` has the API that the members of each group joined
-        with, by group.
-        """
+        """Remove the members of the groups, and delete the groups with their offsets. `joined` maps each group to the API with which its
+        members joined."""
         for group in joined:
             until = time.monotonic() + _SECONDS
             while (error := self._delete(group, joined)) not in _DELETED:

@@ -1,4 +1,4 @@
-"""The results as a table with explanations, as JSON, and as JUnit XML."""
+"""The results of `ottla verify` as a table with explanations, as JSON, and as JUnit XML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _NOTHING_SHOWN = frozenset({Standing.NOT_MET, *_DID_NOT_RUN})
 
 
 def rows(results: Sequence[Result]) -> Iterator[list[str]]:
-    """Yield a table row for each scenario: ✓ held, ✗ broken, ! broken but not by the program, – nothing shown."""
+    """Yield a table row for each scenario, with a cell for each guarantee: ✓ held, ✗ broken, ! broken but not by the program, – the run
+    proves nothing."""
     for result in results:
         cells = [_cell(result, guarantee) for guarantee in Guarantee]
         ran = result.standing not in _DID_NOT_RUN
@@ -42,13 +43,14 @@ def explanations(results: Sequence[Result]) -> Iterator[str]:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """Return the number of scenarios with each result, in one line."""
+    """Return one line with the number of scenarios for each outcome, such as `9 held, 1 broken`."""
     counts = [(standing, sum(result.standing is standing for result in results)) for standing in Standing]
     return ", ".join(f"{count} {standing.value}" for standing, count in counts if count)
 
 
 def as_json(results: Sequence[Result], command: Sequence[str], role: str, failure: str | None = None) -> dict[str, Any]:
-    """Return the results and their evidence as JSON values. `failure`: why the verification could not finish."""
+    """Return the results and their evidence as JSON values. `failure` is the reason why the verification could not finish, if it could
+    not."""
     return {
         "command": list(command),
         "role": role,
@@ -82,8 +84,8 @@ def as_json(results: Sequence[Result], command: Sequence[str], role: str, failur
 def write_junit(results: Sequence[Result], name: str, path: Path, failure: str | None = None) -> None:
     """Write a JUnit XML test suite with a test case for each scenario to `path`.
 
-    A broken guarantee is a failure; other results that did not hold are skipped; a verification that could not finish is an error. Raises
-    ImportError without the extra `audit`, OSError.
+    A broken guarantee is a failure; other results that did not hold are skipped; a verification that could not finish (`failure` is the
+    reason) is an error. Raises OSError, and ImportError if the extra `audit` is not installed.
     """
     from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # part of the extra `audit`
 

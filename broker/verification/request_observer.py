@@ -1,5 +1,5 @@
-"""Counts the requests of the verified program, so that the verification knows which faults can affect it, and after how many requests a
-fault is in the middle of its work.
+"""Counts the requests of the program under test, so that the verification knows which faults can affect the program, and after how many
+requests a fault would hit the program in the middle of its work.
 
 The observer runs on the event loops of all brokers and only counts; the verification's thread reads the counters.
 """
@@ -18,7 +18,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 
 VERIFIER_CLIENT = "ottla-verify"
-"""The client id of the verification's own requests."""
+"""The client id of the requests that `ottla verify` sends itself, as opposed to the program under test."""
 
 
 _JOINS: Final = frozenset(
@@ -32,14 +32,15 @@ _JOINS: Final = frozenset(
 )
 ACKS_ALL: Final = -1
 ACCEPT: Final = 1
-"""The type of an acknowledgement that accepts a record."""
+"""The acknowledgement type by which a share group member accepts a record."""
 ShareRecord = tuple[str, str, int, int]
 """A record of a share group: group, topic id, partition, offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One EndTxn of the program: its version, decision and result; `error` is None if it was never handled."""
+    """One EndTxn request of the program: its version, and whether it committed. `error` is its result, None if the broker never handled it;
+    `faults` names the fault rules that hit it."""
 
     version: int
     committed: bool
@@ -49,34 +50,36 @@ class Ended:
 
 @dataclass(slots=True)
 class RequestObserver:
-    """An observer for `Faults.observe`, which counts the program's requests."""
+    """Counts the requests of the program under test, and collects the groups, transactional ids and producer ids in them. `Faults.observe`
+    registers this object with a broker or gateway."""
 
     calls: Counter[ApiKey] = field(default_factory=Counter)
-    """Requests by API while there was work to do; Fetch only if it returned records."""
+    """The number of requests by API, until `work_is_done` is set. Fetch requests count only if the response has records."""
     work_is_done: bool = False
-    """Set by the run: later requests (a last offset commit, for instance) are not counted as work."""
+    """Set when the program has read its input or has ended. Later requests, such as a last offset commit, are not counted in `calls`."""
     ends: list[Ended] = field(default_factory=list)
     transactional_ids: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     joined: dict[str, ApiKey] = field(default_factory=dict)
-    """The groups that the program joined or committed offsets to, with the API that it used first."""
+    """For each group that the program joined or committed offsets to: the API of the program's first request for the group."""
     transaction_timeout_ms: int = 0
     session_timeout_ms: int = 0
     idempotent: bool = False
     acks: set[int] = field(default_factory=set)
-    """Values of acks in Produce requests."""
+    """The values of `acks` in the program's Produce requests."""
     refusals: Counter[ErrorCode] = field(default_factory=Counter)
-    """Produce requests by the errors in their responses."""
+    """For each error: the number of Produce responses that contained it."""
     producer_ids: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """The producer ids that each transactional id was assigned."""
+    """The producer ids that the coordinator assigned, by transactional id."""
     accepted: set[ShareRecord] = field(default_factory=set, repr=False)
-    """The records whose acceptance by a share group was answered without an error."""
+    """The records that a share group's member has accepted, and whose acceptance the broker has confirmed."""
     delivered_again: set[ShareRecord] = field(default_factory=set)
-    """The records of `accepted` that the share group was delivered again afterwards."""
+    """The records in `accepted` that the broker delivered to the share group again after it had confirmed the acceptance: this must never
+    happen."""
     deliveries: dict[ShareRecord, int] = field(default_factory=dict, repr=False)
-    """How often a share group was delivered each record, as the broker counts it."""
+    """The last delivery count that the broker reported for each record of a share group."""
     other_client_ids: frozenset[str] = frozenset({VERIFIER_CLIENT})
-    """Client ids other than the program's, which are ignored."""
+    """Client ids that the program under test does not use. Requests with these ids are ignored."""
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __call__(self, exchange: Exchange) -> None:

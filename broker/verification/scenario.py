@@ -1,4 +1,4 @@
-"""The definition of a scenario, and the facts about the program from the calm run that it uses."""
+"""The definition of a scenario, and what the run without faults (the calm run) has shown about the program under test."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ottla.broker.verification.stage import Script, Stage
 from ottla.protocol.api_keys import ApiKey
 
 BROKER_SET_SESSION_MS: Final = 45_000
-"""Session timeout of members of consumer and share groups, which the broker sets (`group.consumer.session.timeout.ms`,
-`group.share.session.timeout.ms`)."""
+"""The session timeout of members of consumer and share groups. The broker sets it (`group.consumer.session.timeout.ms`,
+`group.share.session.timeout.ms`), so no request contains it."""
 
 
 CLOCK: Final = "the brokers' clock has to be moved"
@@ -24,9 +24,11 @@ _HEARTBEATS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTB
 
 @dataclass(frozen=True, slots=True)
 class Calm:
-    """The calm run (the run without faults): the program's requests, the topics that it wrote, and its effects.
+    """What the calm run (the run without faults) has shown about the program: its requests (`observer`), the topics that it wrote, and what
+    it `achieved`: its effects, or the identities of the records that it wrote.
 
-    `from_the_start`: faults occur at the first request, for a program that sends fewer requests when there are faults.
+    `from_the_start`: scenarios cause their fault at the program's first request, because the program sends too few requests when there are
+    faults.
     """
 
     role: Role
@@ -73,23 +75,23 @@ class Calm:
         return max(self.observer.session_timeout_ms, set_by_broker)
 
     def part_way(self, api: ApiKey, share: float = 0.5) -> int:
-        """Return the number of requests of `api` after which a fault occurs: the fraction `share` (0 to 1) of those that the calm run made,
-        or 0 if faults occur at the first request."""
+        """Return how many requests of `api` pass before a scenario causes its fault: the fraction `share` (0 to 1) of those in the calm
+        run, or 0 if faults occur from the first request on."""
         return 0 if self.from_the_start else int(self.observer.calls[api] * share)
 
     def with_faults_from_the_start(self) -> Calm:
-        """Return a copy of these facts, with which faults occur at the program's first request."""
+        """Return a copy with which scenarios cause their fault at the program's first request."""
         return replace(self, from_the_start=True)
 
 
 Applies = Callable[[Calm], str | None]
-"""Returns why the scenario does not apply to this program, or None if it does."""
+"""A function that returns why a scenario does not apply to the program of the calm run, or None if it applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario of the verification: a fault, and when it occurs. `happens` describes the fault for people; `script` starts the program
-    and causes the fault; `brokers` is the number of brokers used."""
+    """One scenario of `ottla verify`: a fault, and when it occurs. `happens` describes the fault for people; `script` starts the program
+    and causes the fault; `brokers` is the number of brokers that the scenario needs; `needs` says why it cannot run on a user's cluster."""
 
     name: str
     happens: str
@@ -100,7 +102,7 @@ class Scenario:
 
     @property
     def needs_power(self) -> str | None:
-        """Why the scenario cannot run on the user's cluster, behind a gateway; None if it can."""
+        """Why the scenario cannot run on a user's own cluster, where faults are caused by a gateway only; None if it can."""
         return self.needs or (STOPS if self.brokers > 1 else None)
 
 
@@ -115,7 +117,7 @@ def to_writers(calm: Calm) -> str | None:
 
 
 def to_idempotent(calm: Calm) -> str | None:
-    """Return None if the program has a producer id, otherwise why the scenario does not apply to it."""
+    """Return None if the program is an idempotent or transactional producer, otherwise why the scenario does not apply to it."""
     return None if calm.observer.idempotent else "it has no producer id: no state to lose"
 
 
@@ -125,7 +127,7 @@ def to_transactional(calm: Calm) -> str | None:
 
 
 def to_transactions_in_a_row(calm: Calm) -> str | None:
-    """Return None if the program has made at least two transactions, otherwise why the scenario does not apply to it."""
+    """Return None if the program has ended at least two transactions, otherwise why the scenario does not apply to it."""
     return to_transactional(calm) or (None if len(calm.observer.ends) > 1 else "it has only one transaction")
 
 

@@ -1,9 +1,10 @@
-"""One run of a scenario: fresh brokers in this process, the program beside them, and a script that causes faults at the right moment.
+"""One run of a scenario of `ottla verify`: fresh brokers, the program under test beside them, and a script that causes faults at exact
+moments.
 
 Rules:
 - A script is a generator that yields conditions and continues when they hold. It causes a fault while the broker holds a response or a step
   of a coordinator, so that the moment is exact and does not depend on timing.
-- An instance that fails by itself is restarted, as a supervisor would.
+- An instance of the program that fails by itself is restarted, as a supervisor would.
 - No process of the program outlives the run.
 """
 
@@ -35,20 +36,19 @@ from ottla.broker.verification.program import CannotStart, Instance, Program, Ro
 from ottla.broker.verification.request_observer import RequestObserver
 
 POLL_S = 0.01
-"""Time between two checks of the script's condition and of the program's processes."""
+"""Seconds between two checks of the script's condition and of the program's processes."""
 PROGRESS_POLL_S = 0.1
-"""Time between two checks whether the program's group has read its input."""
+"""Seconds between two checks whether the program's group has read its input."""
 GRACE_S = 5.0
-"""Time between SIGTERM and SIGKILL."""
+"""Seconds that the program has to end after SIGTERM, before it gets SIGKILL."""
 _BUMPS_A_TURN = 500
-"""Epoch bumps in one turn of the broker's event loop, which serves clients between the turns."""
+"""The number of epoch bumps in one call on the broker's event loop, which serves clients between the calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A condition that a scenario's script waits for: `holds` returns whether it is true. `sure`: it becomes true even if the program has
-    nothing left to do, so the run does not end before.
-    """
+    """A condition that a scenario's script waits for; `holds` returns whether it is true. A run ends when the program has nothing left to
+    do, even if the condition is not true yet. With `sure`, the run waits for the condition, because it is certain to become true."""
 
     holds: Callable[[], bool]
     sure: bool = False
@@ -56,17 +56,18 @@ class Wait:
 
 Script = Iterator[Wait]
 NEVER: Final = Wait(lambda: False)
-"""A condition that never holds. A script yields it when it cannot cause its fault: the run then ends with the program, as *not met*."""
+"""A condition that never holds. A script yields it when it cannot cause its fault: the run ends with the program, and its outcome is *not
+met*."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """The limits of a run: its time, and the number of restarts after failures of the program."""
+    """The limits of a run: its time in seconds, and how often the program may be restarted after it has failed."""
 
     timeout_s: float = 60.0
     restarts: int = 3
     late_ms: int = 3_000
-    """Delay of a late acknowledgement."""
+    """The delay, in ms, of an acknowledgement that a scenario delays; it should be longer than the program's request timeout."""
 
 
 @dataclass(slots=True)
@@ -79,13 +80,13 @@ class Ending:
     gave_up: bool = False
     restarts: int = 0
     failures: list[str] = field(default_factory=list)
-    """The last output of instances that failed."""
+    """A text for each instance of the program that failed: its exit code and the end of its output."""
     seconds: float = 0.0
 
 
 class Stage:
-    """One run of the program, on a single broker, a cluster or a given `deployment`, used as a context manager. `directory` gets the
-    brokers' data and the program's output."""
+    """One run of the program under test, used as a context manager. It runs on `deployment`; without one, on `brokers` brokers of this
+    process (1 or 3). `directory` gets the brokers' data and the program's output."""
 
     def __init__(
         self, program: Program, directory: Path, limits: RunLimits, brokers: int = 1, deployment: Deployment | None = None
@@ -99,7 +100,8 @@ class Stage:
         self.instances: list[Instance] = []
         self.ending = Ending()
         self.may_be_lost: list[Stored] = []
-        """Acknowledged records that an unclean election may lose, whatever the program does."""
+        """Records that the cluster's settings allow an unclean election to lose although they were acknowledged, whatever the program does.
+        """
         self._ends: dict[int, int] = {}
         self._looked_at = 0.0
         self._remaining_input_written = program.role is Role.PRODUCER
@@ -115,7 +117,7 @@ class Stage:
         return self
 
     def _set(self) -> None:
-        """Create the topics and the input of the run, and start to observe the program's requests."""
+        """Create the input and output topics, write the input, and start to observe the program's requests."""
         for topic in (self.program.input, self.program.output):
             self.deployment.create(topic, PARTITIONS)
         if self.program.role is not Role.PRODUCER:
@@ -132,20 +134,20 @@ class Stage:
 
     @property
     def broker(self) -> InProcessBroker:
-        """The broker of a run with a single broker of this process. Raises AssertionError if the run uses another deployment."""
+        """The broker of a run on a single broker of this process. Raises AssertionError for any other run."""
         assert isinstance(self.deployment, OneBroker), "this scenario needs a broker of this process"
         return self.deployment.host
 
     @property
     def cluster(self) -> Cluster:
-        """The deployment as a `Cluster`. Raises AssertionError if the run uses another deployment, such as a single broker."""
+        """The deployment of a run on a cluster of this process. Raises AssertionError for any other run."""
         assert isinstance(self.deployment, Cluster), "this scenario needs a cluster"
         return self.deployment
 
     # --- actions of scripts -----------------------------------------------------------------------------------------------------
 
     def start(self, number: int = 1) -> Instance:
-        """Start the program as instance `number`, and return the new process."""
+        """Start the program as instance `number`, and return the new process. Instances with different numbers run side by side."""
         started = programs.start(self.program, self.deployment.bootstrap, self.directory, number, len(self.instances) + 1)
         self.instances.append(started)
         return started
@@ -167,12 +169,14 @@ class Stage:
         self.deployment.pass_time(ms)
 
     def expire_members(self, session_ms: int) -> None:
-        """Let the group memberships of the program expire, whose session timeout is `session_ms` (0: it has none)."""
+        """Let the group memberships of the program expire. `session_ms` is their session timeout in ms; 0 means that the program is in no
+        group, and nothing is done."""
         if session_ms:
             self.deployment.expire_members(session_ms)
 
     def exhaust_epoch(self, transactional_id: str, left: int) -> int:
-        """Use up epochs of the transactional id until `left` remain before its producer id must change; return that producer id."""
+        """Use up producer epochs of a transactional id until only `left` remain before the coordinator must assign a new producer id.
+        Return the present producer id."""
 
         async def take(turns: int) -> tuple[int, int]:
             txns = self.broker.broker.services.txns
@@ -204,12 +208,13 @@ class Stage:
         return Wait(lambda: all(rule.hits for rule in rules))
 
     def nearly_over(self) -> Wait:
-        """Return a condition for the script to wait for: the input was read except for its last records. For producers, which have no
-        input, it is always true."""
+        """Return a condition for the script to wait for: the last records of the input have been written, because the program has read all
+        others. For producers, which have no input, it is always true."""
         return Wait(lambda: self._remaining_input_written)
 
     def over(self) -> Wait:
-        """Return a condition for the script to wait for: every instance that is not expendable has ended, or the whole input was read."""
+        """Return a condition for the script to wait for: the program's group has read the whole input, or every instance has ended that the
+        script has not paused or killed."""
         return Wait(self._all_over, sure=True)
 
     def ended(self, instances: Iterable[Instance], within_s: float) -> Wait:
@@ -218,7 +223,7 @@ class Stage:
         return Wait(lambda: all(each.exit_code is not None for each in instances) or time.monotonic() >= until, sure=True)
 
     def now(self) -> float:
-        """Return the real time in seconds, for a script's own waits."""
+        """Return the real time in seconds of a monotonic clock, for a script's own time limits."""
         return time.monotonic()
 
     # --- the run ----------------------------------------------------------------------------------------------------------------
@@ -259,8 +264,8 @@ class Stage:
             raise CannotStart(problem)
 
     def settle(self) -> None:
-        """Prepare the verdict when the program has ended: restore brokers, release all held requests and responses, and let open
-        transactions time out."""
+        """Bring the brokers to rest after the program has ended, so that the logs can be judged: restore brokers, release all held requests
+        and responses, and let open transactions time out."""
         self.deployment.settle()
 
     def _supervise(self) -> None:
@@ -278,7 +283,8 @@ class Stage:
             self.start(instance.number)
 
     def _all_over(self) -> bool:
-        """Return whether every instance that is not expendable has ended, or the whole input was read."""
+        """Return whether the program's group has read the whole input, or every instance has ended that the script has not paused or
+        killed."""
         working = [instance for instance in self.instances if not instance.expendable]
         return self._all_read or all(instance.exit_code is not None for instance in working)
 
@@ -287,7 +293,8 @@ class Stage:
         return has_rest and wait is not None and wait is not NEVER and not wait.sure
 
     def _check_group(self, *, script_is_done: bool) -> None:
-        """Check from time to time whether the program's group has read the input to its end; then write the input's last records."""
+        """Check whether the program's group has read its input to the end, at most every PROGRESS_POLL_S; if it has, or the script is done,
+        write the last records of the input."""
         if self.program.role is Role.PRODUCER or self._all_read or time.monotonic() < self._looked_at + PROGRESS_POLL_S:
             return
         if not self.deployment.is_whole:

@@ -1,7 +1,7 @@
-"""The whole verification: the calm run, then one scenario after the other, each with fresh brokers.
+"""The whole verification: the run without faults (the calm run), then one scenario after the other, each with fresh brokers.
 
 Rules:
-- The calm run (without faults) shows what the program should achieve in every run.
+- The calm run shows what the program should achieve in every run.
 - If two calm runs differ, or records cannot be told apart, no verdict is possible; that is reported instead of guessed. The second calm run
   is made when a scenario shows that something is missing and something else is there instead.
 - A scenario whose fault did not occur is tried once more, with the fault at the first request.
@@ -36,13 +36,14 @@ CALM_HAPPENS = "the run without faults, which defines what the program should ac
 
 
 class CannotVerify(Exception):
-    """The verified program shows nothing that can be judged; the text says why and what to do."""
+    """The program under test cannot be judged, for instance because it does not finish even without faults; the text says why and what to
+    do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A verification: the program, the scenarios and the limits of each run (`limits`). `directory` gets a subdirectory for each scenario,
-    which is removed after it unless `keep`. `by` identifies the records that the program writes."""
+    """A verification of the program under test by `scenarios`, with the same `limits` for each run. `directory` gets a subdirectory for
+    each scenario, which is removed after the scenario unless `keep`. `by` identifies the records that the program writes."""
 
     program: Program
     directory: Path
@@ -51,12 +52,14 @@ class Verification:
     by: Identity = by_value
     keep: bool = False
     cluster: RealCluster | None = None
-    """The cluster to verify on; None for brokers of this process."""
+    """The user's cluster to verify on; None for brokers in this process."""
 
     def run(self, begins: Callable[[str], object] = lambda _: None) -> Iterator[Result]:
-        """Yield the results, the calm run's first. `begins` is called with each scenario's name before it runs.
+        """Run all scenarios and yield their results, first that of the run without faults. `begins` is called with each scenario's name
+        before it runs.
 
-        Raises CannotVerify, CannotStart, and RuntimeError or OSError if the verification cannot continue.
+        Raises CannotVerify if the program cannot be judged, CannotStart if it cannot be run, and RuntimeError or OSError if the
+        verification cannot continue.
         """
         begins(CALM)
         first, calm = self._calm(CALM)

@@ -1,7 +1,8 @@
-"""The verification's own client: finds leaders and coordinators like any client, and keeps a connection to each broker.
+"""The client of `ottla verify` itself, as opposed to the program under test: it finds leaders and coordinators like any client, and keeps a
+connection to each broker.
 
-Rules: faults do not apply to its requests, and they are not counted (`VERIFIER_CLIENT`). A broker that is down or does not
-answer raises OSError, after which all connections are opened anew.
+Rules: fault rules do not apply to its requests, and observers do not count them (client id `VERIFIER_CLIENT`). A broker that is down or
+does not answer raises OSError; after that all connections are opened anew.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ def connect_plainly(host: str, port: int) -> Client:
 
 
 class VerifierClient:
-    """A blocking client. `bootstrap` returns the `host:port` of all brokers that are up; only these are contacted. With `elsewhere` they
-    are bootstrap servers, and brokers from their Metadata responses are contacted, too."""
+    """A blocking client that finds leaders and coordinators by itself. `bootstrap` returns `host:port` of each broker that is up; the
+    client connects to no others. With `elsewhere`, `bootstrap` returns bootstrap servers, and the client also connects to brokers that
+    Metadata responses name."""
 
     def __init__(
         self, bootstrap: Callable[[], Sequence[str]], connect: Callable[[str, int], Client] = connect_plainly, *, elsewhere: bool = False
@@ -42,9 +44,9 @@ class VerifierClient:
         self._clients: dict[str, Client] = {}
 
     def ask(self, at: Callable[[], Client], request: Message, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
-        """Send a request on the connection that `at` returns, until the response has no error; retry retriable errors. Return the part of
-        the response that `pick` selects, which has the error code. Raises RuntimeError for an error that stays, OSError.
-        """
+        """Send a request on the connection that `at` returns, and repeat it while the response has a retriable error. `pick` selects the
+        part of the response that has the error code; return this part. Raises RuntimeError for another error, or if the error stays;
+        OSError."""
         error = ErrorCode.NONE
         for _ in range(_TRIES):
             answer = pick(self.call(at, request, version))
@@ -68,7 +70,8 @@ class VerifierClient:
             raise
 
     def leader(self, topic: str, partition: int) -> Callable[[], Client]:
-        """Return a function that returns a connection to the partition's current leader, or to some broker while there is no leader."""
+        """Return a function that finds the partition's current leader and returns a connection to it; while there is no leader, to any
+        broker."""
 
         def find() -> Client:
             response = self.anybody().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), _METADATA)
@@ -80,8 +83,8 @@ class VerifierClient:
         return find
 
     def coordinator(self, kind: int, key: str) -> Callable[[], Client]:
-        """Return a function that returns a connection to the coordinator of a group or transactional id; the coordinator's topic is created
-        if needed."""
+        """Return a function that finds the coordinator of a group (`kind` BY_GROUP) or transactional id (BY_TRANSACTION) and returns a
+        connection to it. The broker creates the coordinator's topic if needed."""
 
         def find() -> Client:
             found = self.ask(self.anybody, FindCoordinatorRequest(key=key, key_type=kind), _FIND_COORDINATOR)
@@ -96,7 +99,7 @@ class VerifierClient:
         self._clients.clear()
 
     def anybody(self) -> Client:
-        """Return a connection to some broker. Raises OSError."""
+        """Return a connection to the first broker that can be reached. Raises OSError if there is none."""
         failed: OSError = ConnectionError("no broker is up")
         for address in self._bootstrap():
             host, _, port = address.rpartition(":")

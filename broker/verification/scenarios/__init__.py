@@ -1,4 +1,4 @@
-"""All scenarios, in the order in which they run."""
+"""All scenarios of `ottla verify`, in the order in which they run."""
 
 from __future__ import annotations
 

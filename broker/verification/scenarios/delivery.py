@@ -7,11 +7,12 @@ from ottla.broker.verification.stage import Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 
 QUIET_S = 0.3
-"""A producer that has sent nothing for this time has as many requests in flight as it will have."""
+"""If no Produce request arrives for this many seconds, the producer is assumed to have as many requests in flight as it ever will."""
 
 
 def lost_ack(stage: Stage, calm: Calm) -> Script:
-    """Lose several acknowledgements of the program's requests, including one of a commit."""
+    """Close the connection instead of sending the response to several of the program's requests, also to one that commits a transaction or
+    its offsets."""
     rules = [stage.fault(f"drop-ack:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=3,share=0.7,seed=1")]
     for api in (ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT):
         if calm.observer.calls[api]:
@@ -21,7 +22,7 @@ def lost_ack(stage: Stage, calm: Calm) -> Script:
 
 
 def late_ack(stage: Stage, calm: Calm) -> Script:
-    """Delay one acknowledgement beyond the program's timeout."""
+    """Send the response to one request only after `late_ms`, which the user sets longer than the program's request timeout."""
     rule = stage.fault(f"delay:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,ms={stage.limits.late_ms}")
     stage.start()
     yield stage.hit(rule)
@@ -55,7 +56,8 @@ def leader_unavailable(stage: Stage, calm: Calm) -> Script:
 
 
 def producer_state_lost(stage: Stage, calm: Calm) -> Script:
-    """Delete the producers' state of the partition, as after producer.id.expiration.ms."""
+    """Delete the partition's state of the program's producers (their last sequences), as the broker does after
+    producer.id.expiration.ms."""
     rule = stage.fault(f"expire-producer:api=Produce,after={calm.part_way(ApiKey.PRODUCE)},times=2")
     stage.start()
     yield stage.hit(rule)

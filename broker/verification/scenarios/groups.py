@@ -9,11 +9,11 @@ from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 
 SETTLE_S = 4.0
-"""Time for the other members to continue the work of an expelled member."""
+"""Time limit in seconds for another member to take over the work of an expelled member."""
 
 
 def rebalance(stage: Stage, calm: Calm) -> Script:
-    """Let a second member join while the first processes a batch; both continue."""
+    """Let a second instance of the program join the group while the first is in the middle of a batch; both continue."""
     joined = yield from second_member(stage, calm)
     stage.release("batch")
     if not joined:
@@ -21,7 +21,8 @@ def rebalance(stage: Stage, calm: Calm) -> Script:
 
 
 def expelled(stage: Stage, calm: Calm) -> Script:
-    """Expel the member while it processes a batch (max.poll.interval.ms, a long pause); another takes over, and the member continues."""
+    """Expel a group member in the middle of a batch, as after a pause longer than its session timeout. Another member takes over the
+    partitions; then the expelled member continues with its batch."""
     joined = yield from second_member(stage, calm)
     stage.expire_members(calm.session_ms)
     before = stage.observer.calls[calm.progress_api]
@@ -33,7 +34,7 @@ def expelled(stage: Stage, calm: Calm) -> Script:
 
 
 def second_member(stage: Stage, calm: Calm) -> Generator[Wait, None, bool]:
-    """Hold the first member's batch until a second one is in the group; return False if the second one ended instead.
+    """Hold the first member's batch until a second instance of the program is in the group. Return whether the second instance still runs.
 
     The batch is held when it is written but not committed: the response to a Produce is held, or the commit before it is handled.
     """

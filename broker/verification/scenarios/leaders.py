@@ -19,9 +19,9 @@ from ottla.protocol.error_codes import ErrorCode
 HELD: Final = "in-hand"
 NEXT: Final = "next"
 REJECTIONS: Final = 3
-"""Rejections of the program before the replicas are back."""
+"""Followers stay out of the ISR until the program has got this many NOT_ENOUGH_REPLICAS errors."""
 CONTINUE_S: Final = 1.0
-"""Time for the program to continue after an acknowledgement."""
+"""Time limit in seconds for the program to send its next request after an acknowledgement."""
 UNCLEAN: Final = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 
 WaitsForBroker = Generator[Wait, None, int]
@@ -35,7 +35,8 @@ def killed_before_ack(stage: Stage, calm: Calm) -> Script:
 
 
 def killed_after_ack(stage: Stage, calm: Calm) -> Script:
-    """Kill the leader when everything written is acknowledged and replicated, with the next request unhandled."""
+    """Kill the leader when all records that it has acknowledged are replicated, and the program's next request has arrived but is not
+    handled."""
     leader = yield from _hold_one_exchange(stage, calm, "hold-request")
     stage.cluster.kill(leader)
 
@@ -49,7 +50,8 @@ def killed_unreplicated(stage: Stage, calm: Calm) -> Script:
 
 
 def zombie_leader(stage: Stage, calm: Calm) -> Script:
-    """Pause the leader until it is replaced, then resume it: it accepts the program's requests until it learns of its successor."""
+    """Pause the leader until another broker has replaced it, then resume it. Until the old leader learns of its successor, it accepts the
+    program's requests."""
     leader = yield from _hold_one_exchange(stage, calm, "hold-request")
     stage.cluster.replace(leader)
     yield from _write_held_request(stage, calm, leader, acknowledges=not calm.observer.uses_acks_all)
@@ -58,7 +60,8 @@ def zombie_leader(stage: Stage, calm: Calm) -> Script:
 
 
 def not_enough_replicas(stage: Stage, calm: Calm) -> Script:
-    """Let the followers fall out of the ISR, so that the leader rejects writes that need two replicas; then restore them."""
+    """Let the followers fall out of the ISR, so that the leader rejects writes with NOT_ENOUGH_REPLICAS (min.insync.replicas=2); after a
+    few rejections let the followers return."""
     leader = yield from _hold_one_exchange(stage, calm, "hold-request")
     stage.cluster.shrink_isr_to(leader)
     stage.release(HELD)
@@ -83,9 +86,8 @@ def unclean_election(stage: Stage, calm: Calm) -> Script:
 
 
 def coordinator_moved(stage: Stage, calm: Calm) -> Script:
-    """Move the coordinator when it has written the program's commit, and lose its response; the program gets no answer for longer than it
-    may be willing to wait.
-    """
+    """Move the coordinator to another broker when it has written the program's commit, and lose the response to the commit. The program
+    gets no answer for longer than its request timeout (`late_ms`)."""
     api, topic = (ApiKey.END_TXN, TRANSACTION_STATE) if calm.transactional else (ApiKey.OFFSET_COMMIT, CONSUMER_OFFSETS)
     after = calm.part_way(api)
     if calm.transactional:

@@ -1,4 +1,5 @@
-"""Faults of the verified client program's process: it is killed and restarted, or paused, replaced, and resumed later as a zombie."""
+"""Faults of the program's own process: it is killed and restarted, or it is paused, replaced by another instance, and resumed later as a
+zombie."""
 
 from __future__ import annotations
 
@@ -7,13 +8,12 @@ from ottla.broker.verification.stage import Script, Stage
 from ottla.protocol.api_keys import ApiKey
 
 ZOMBIE_S = 4.0
-"""Time limit for a zombie that nothing ends."""
+"""A resumed zombie is given this many seconds to end; it may also run for ever."""
 
 
 def crash_restart(stage: Stage, calm: Calm) -> Script:
-    """Kill the program with SIGKILL between the broker's write and its response; before an offset commit or a share group's
-    acknowledgement is handled; between the end of a transaction and its response. Restart it each time.
-    """
+    """Kill the program with SIGKILL and restart it, several times: between the broker's write and its response; before an offset commit or
+    a share group's acknowledgement is handled; and between the end of a transaction and the response to EndTxn."""
     kills = [("hold-response", calm.progress_api, 0.4)]
     if calm.in_share_group:  # between the acquisition of records and their acknowledgement
         kills.append(("hold-request", calm.progress_api, 0.7))
@@ -35,7 +35,7 @@ def crash_restart(stage: Stage, calm: Calm) -> Script:
 
 
 def zombie_restart(stage: Stage, calm: Calm) -> Script:
-    """Pause the program, replace it, and resume it when the replacement is done."""
+    """Pause the program and start a second instance in its place. When the second one is done, resume the first, which is then a zombie."""
     stage.fault(f"hold-response:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,name=asleep")
     stage.start()
     yield stage.held("asleep")

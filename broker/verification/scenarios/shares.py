@@ -1,4 +1,5 @@
-"""Faults of share group members: locks that expire, records that no worker survives, and a leader that moves while they work."""
+"""Faults of share group members: record locks that expire, a record that kills every member that gets it, and a partition leader that moves
+while members work."""
 
 from __future__ import annotations
 
@@ -11,13 +12,15 @@ from ottla.protocol.api_keys import ApiKey
 
 MARGIN_MS = 1_000
 DELIVERIES = 2
-"""The lowest share.delivery.count.limit that a group may have."""
+"""The scenario's share.delivery.count.limit: the lowest value that a group may have."""
 TRIES = 4 * DELIVERIES
-"""Workers that die before the scenario gives up: one may die with other records than the one before."""
+"""The scenario ends unsuccessfully after it has killed this many members. More than DELIVERIES are needed, because each may have acquired
+other records than the one before."""
 
 
 def lock_timeout(stage: Stage, calm: Calm) -> Script:
-    """Let the member's locks expire before its acknowledgement arrives (share.record.lock.duration.ms); a second one gets the records."""
+    """Let a member's record locks (share.record.lock.duration.ms) expire before its acknowledgement arrives. A second member then gets the
+    records."""
     joined = yield from second_member(stage, calm)
     stage.pass_time(LOCK_MS + MARGIN_MS)
     before = stage.observer.calls[calm.progress_api]
@@ -28,9 +31,9 @@ def lock_timeout(stage: Stage, calm: Calm) -> Script:
 
 
 def poison_record(stage: Stage, calm: Calm) -> Script:
-    """Kill each worker before its acknowledgement arrives, like a record that no handler survives, until the group has delivered a record
-    as often as it may (share.delivery.count.limit) and gives it up. A worker without faults takes the others.
-    """
+    """Kill each member before its acknowledgement arrives, as if the record crashed every program that handles it, until the group has
+    delivered the record as often as it may (share.delivery.count.limit) and archives it. Then a member without faults processes the other
+    records."""
     configure_share_group(stage.deployment.verifier_client, stage.program.group, {"share.delivery.count.limit": str(DELIVERIES)})
     for number in range(TRIES):
         if _given_up(stage):
@@ -48,15 +51,14 @@ def poison_record(stage: Stage, calm: Calm) -> Script:
 
 
 def _given_up(stage: Stage) -> bool:
-    """Return whether the group has delivered a record as often as the limit allows, without an acceptance."""
+    """Return whether the group has delivered some record DELIVERIES times without an acceptance, so that it archives the record."""
     observer = stage.observer
     return any(count >= DELIVERIES and record not in observer.accepted for record, count in observer.deliveries.items())
 
 
 def leader_moved(stage: Stage, calm: Calm) -> Script:
-    """Move the partitions to another leader while an acknowledgement is on its way to the old one, which rejects it. The new leader loads
-    the share state, and delivers the records that nobody has accepted.
-    """
+    """Move the partitions to another leader while an acknowledgement is on its way to the old leader, which rejects it. The new leader
+    loads the share state, and delivers the records that no member has accepted."""
     stage.fault(f"hold-request:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,name=batch")
     stage.start()
     yield stage.held("batch")

@@ -1,4 +1,4 @@
-"""Faults of transactions: a late EndTxn, a timeout, a coordinator that dies between its steps, exhausted epochs."""
+"""Faults of transactions: a late EndTxn, a timeout, a coordinator that crashes between two steps, producer epochs that run out."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from ottla.protocol.api_keys import ApiKey
 
 LATE = "late-end"
 ABORT_INTERVAL_MS = 15_000
-"""More than Kafka's transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+"""Longer than transaction.abort.timed.out.transaction.cleanup.interval.ms (10 s), the interval at which the coordinator aborts timed-out
+transactions."""
 EPOCH_BUMPING_END = 5
 """The first version of EndTxn in which each transaction has its own epoch (KIP-890)."""
 
 
 def delayed_end(stage: Stage, calm: Calm) -> Script:
-    """Drop the connection of an EndTxn; handle the request when the next transaction has begun."""
+    """Close the connection of an EndTxn request, and handle the request only when the producer has begun its next transaction."""
     stage.fault(f"late-request:api=EndTxn,after={calm.part_way(ApiKey.END_TXN)},times=1,name={LATE}")
     stage.start()
     yield stage.held(LATE)
@@ -26,7 +27,7 @@ def delayed_end(stage: Stage, calm: Calm) -> Script:
 
 
 def timeout(stage: Stage, calm: Calm) -> Script:
-    """Block the program within a transaction for longer than the transaction timeout."""
+    """Hold a response within a transaction until the transaction timeout has passed and the coordinator has aborted the transaction."""
     stage.fault(f"hold-response:api=Produce,after={calm.part_way(ApiKey.PRODUCE)},times=1,name=still")
     stage.start()
     yield stage.held("still")
@@ -35,14 +36,14 @@ def timeout(stage: Stage, calm: Calm) -> Script:
 
 
 def coordinator_failover(stage: Stage, calm: Calm) -> Script:
-    """Crash the broker when the decision is written, before any marker; then restart it."""
+    """Crash the broker when the coordinator has written its decision to commit or abort, but no marker yet; then restart the broker."""
     rule = stage.fault(f"crash:step=prepared,after={calm.part_way(ApiKey.END_TXN)},times=1")
     stage.start()
     yield stage.hit(rule)
 
 
 def epoch_exhaustion(stage: Stage, calm: Calm) -> Script:
-    """Use up nearly all epochs of the program's producer ids before it starts, so that the coordinator has to replace one of them by a new
+    """Before the program starts, use up nearly all producer epochs of its transactional ids, so that the coordinator has to assign a new
     producer id during the run."""
     left = len(calm.observer.ends) // 2 if calm.observer.end_version >= EPOCH_BUMPING_END else 0
     exhausted = {each: stage.exhaust_epoch(each, left) for each in sorted(calm.observer.transactional_ids)}
