@@ -24,7 +24,8 @@ _REFUSAL: Final = (
 
 
 class BoundedConnection(H11Protocol):
-    """An HTTP connection of uvicorn with a deadline for the peer."""
+    """An HTTP connection of uvicorn that is closed if the peer needs more than ADMIN_PATIENCE_MS to send a request or to read a
+    response."""
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -56,7 +57,7 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def _watch(self) -> None:
-        """Start the peer's deadline unless it runs already; stop it while the broker owes the response."""
+        """Start the timer that closes the connection, unless the timer runs already. Stop it while the broker works on a request."""
         request_received = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
         if request_received and not self.flow.write_paused and not self.transport.is_closing():
             self._cancel_deadline()

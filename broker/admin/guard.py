@@ -27,7 +27,8 @@ _BEARER: Final = b"bearer "
 _HOST: Final = re.compile(r"(?:(?P<name>[^\[\]:]*)|\[(?P<ipv6>[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)\])(?::[0-9]*)?")
 HEALTH: Final = "/health"
 _OWN_PAGES: Final = frozenset({b"same-origin", b"none"})
-"""Values of Sec-Fetch-Site for this port's own page and for a typed address. `same-site` would be another port of this machine."""
+"""The values of the header Sec-Fetch-Site in requests of this port's own page and of an address that the user typed. `same-site` is not
+among them, because it also stands for pages of other ports of this machine."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -41,7 +42,8 @@ class Guard:
     def __init__(
         self, app: App, token: str, open_paths: Collection[str] = (), *, open_local: bool = False, closed_paths: Collection[str] = ()
     ) -> None:
-        """`open_paths` need no token at all. With `open_local`, reads from this machine need none either, except of `closed_paths`."""
+        """`open_paths` need no token at all. With `open_local`, read-only requests from this machine need no token either, except for the
+        paths in `closed_paths`."""
         self._app, self._token, self._open_paths = app, token.encode(), open_paths
         self._open_local, self._closed_paths = open_local, closed_paths
 

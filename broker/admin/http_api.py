@@ -52,7 +52,8 @@ class RuleIn(BaseModel):
 
 
 class RuleOut(BaseModel):
-    """A loaded rule with its counters: requests that matched, requests that were hit, and whether its hits are used up."""
+    """A loaded fault rule with its counters: `seen` counts the requests that matched, `hits` those to which the action was applied.
+    `consumed` is true once the rule was applied as often as its field `times` demands (without it: once)."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -64,7 +65,7 @@ class RuleOut(BaseModel):
 
 
 class HeldRequest(BaseModel):
-    """A held request, response or coordinator step, which waits for its release."""
+    """A request, response or coordinator step that a fault rule holds until it is released."""
 
     rule: str
     what: str
@@ -99,7 +100,8 @@ class GatewayHealth(BaseModel):
     status: str
     cluster: list[str]
     brokers: dict[int, str]
-    """The gateway's address for each broker that a client knows, by node id."""
+    """The gateway's address (`host:port`) at which clients reach each broker, by the broker's node id.
+    The gateway's status, the addresses of its cluster, its address for each broker, and the number of client connections."""
     connections: int
 
 
@@ -149,7 +151,7 @@ def make_gateway_api(gateway: Gateway, clock: MovableClock) -> FastAPI:
 
     @api.get("/health")
     async def health() -> GatewayHealth:
-        """Whether the gateway serves, its cluster, its ports of brokers, and the number of clients."""
+        """The gateway's status, the addresses of its cluster, its address for each broker, and the number of client connections."""
         return GatewayHealth(
             status="ok",
             cluster=[host_and_port(*each) for each in gateway.settings.cluster],
@@ -179,7 +181,7 @@ def _add_clock(api: FastAPI, clock: MovableClock) -> None:
 
     @api.post("/clock/advance")
     async def advance(by: Advance) -> ClockState:
-        """Advance the clock: everything that becomes due runs at once."""
+        """Advance the clock; timers that become due by this fire at once."""
         try:
             clock.advance(by.ms)
         except ValueError as error:

@@ -31,7 +31,7 @@ from ottla.protocol.error_codes import ErrorCode
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _RUNNING: Final = 3
 _AT_ONCE: Final = 200
-"""Partitions, groups or offsets that are read in one turn of the loop: a few milliseconds."""
+"""The number of partitions, groups or offsets that are read before the event loop can run other callbacks; it takes a few milliseconds."""
 T = TypeVar("T")
 _TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
 _SHARE_GROUPS: Final = "kafka_server_group_coordinator_metrics_share_group_count"
@@ -47,7 +47,7 @@ class _Samples:
         self.gauge_of(name, value, labels)
 
     def gauge_of(self, name: str, value: float, labels: dict[str, str]) -> None:
-        """Add a value of the gauge `name`; `labels` may be shared by many series."""
+        """Add a value of the gauge `name`. `labels` is not copied, so one dictionary can serve many series."""
         self._of(name, "gauge").append((name, labels, value))
 
     def counter(self, name: str, value: float, **labels: str) -> None:
@@ -115,8 +115,8 @@ class Metrics:
         samples.counter(f"{_TOPIC_METRICS}totalshareacknowledgementrequests", requests[ApiKey.SHARE_ACKNOWLEDGE])
 
     def _by_name(self, sent: Sent) -> Counter[str]:
-        """Return the counts of `sent` by topic name. Counts under a topic's name and under its id are added up, because newer versions of
-        Produce and Fetch name topics by id. Deleted topics are left out."""
+        """Return the counts in `sent`, which are by topic name or topic id, by topic name. Counts under a topic's name and under its id are
+        added up, because newer versions of Produce and Fetch name topics by id. Deleted topics are left out."""
         image, named = self._broker.services.topics.image, Counter[str]()
         for key, count in sent.by_topic.items():
             topic = image.topic(key) if isinstance(key, str) else image.topics.get(key)
@@ -199,8 +199,8 @@ class Metrics:
         samples.gauge("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)
 
     async def _of_share_groups(self, samples: _Samples) -> None:
-        """Add the metrics of the share groups that this broker coordinates, and of the share partitions, sessions and share state that it
-        holds."""
+        """Add the metrics of the share groups that this broker coordinates, of the share partitions that it leads, of its share sessions,
+        and of the share state that it stores."""
         services, share = self._broker.services, self._broker.services.share
         states = Counter(
             group.state for machine in services.groups.machines() for group in machine.groups.values() if isinstance(group, ShareGroup)

@@ -18,11 +18,12 @@ from typing import Any, Final
 from ottla.broker.admin.console.rendering import RenderedBytes
 
 DECODED_MAX: Final = 256 << 10
-"""Longer keys and values are not decoded."""
+"""The maximum size in bytes of a key or value that is decoded with its schema."""
 EMPTY_MAX: Final = 10
-"""Zero-byte values that one record may contain: this bounds how much larger the decoded value is than its bytes."""
+"""The maximum number of values that a decoder may make from zero bytes in one record of the schema (for instance of null fields). It limits
+how much larger the decoded value can be than the record's bytes."""
 _FRAMED: Final = 5
-"""Length of the prefix that schema registry serializers write before the value: a zero byte and a 4-byte schema id."""
+"""The length in bytes of the prefix that schema registry serializers write before the value: a zero byte and a 4-byte schema id."""
 _COMPLEX: Final = frozenset({"record", "error", "enum", "array", "map", "fixed"})
 
 
@@ -32,7 +33,8 @@ class SchemaRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A parsed Avro schema, which decodes a topic's keys or values to JSON. `of` creates it and checks that it is safe."""
+    """A parsed Avro schema, which decodes a topic's keys or values to JSON. `of` parses the schema and checks that decoding untrusted
+    records with it is safe."""
 
     text: str
     parsed: Any

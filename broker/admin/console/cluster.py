@@ -165,7 +165,7 @@ def _end_of(log: PartitionLog) -> bytes:
 
 def events(data: bytes, names: dict[bytes, str]) -> list[ClusterEvent]:
     """Return the events in these batches of the metadata log, newest first, at most EVENTS_MAX. `names` has the names of the existing
-    topics by topic id; the names of deleted topics are taken from the batches. Damaged batches end the list."""
+    topics by topic id; the names of deleted topics are taken from the batches. Reading stops at a damaged batch."""
     found: deque[ClusterEvent] = deque(maxlen=EVENTS_MAX)
     describer = _Describer(names)
     try:
@@ -184,7 +184,8 @@ _Description = tuple[Literal["election", "in-sync", "broker", "topic"], str, str
 
 
 class _Describer:
-    """Describes metadata records as events. It remembers leaders and ISRs, so that an event can name the state before."""
+    """Describes metadata records as events. It remembers the leader and the ISR of each partition, so that the description of a change can
+    also name the previous leader or ISR."""
 
     def __init__(self, names: dict[bytes, str]) -> None:
         self._names = dict(names)

@@ -35,7 +35,7 @@ MEMBERS_MAX: Final = 300
 OFFSETS_MAX: Final = 1000
 ASSIGNED_MAX: Final = 50
 _AT_ONCE: Final = 50
-"""Groups that are read in one turn of the loop."""
+"""The number of groups that are read before the event loop can run other callbacks."""
 
 TopicPartition = tuple[str, int]
 
@@ -56,14 +56,15 @@ class GroupRow(BaseModel):
 
 
 class GroupRows(BaseModel):
-    """Groups in order of name; `left_out` counts those beyond the response's limit."""
+    """Groups in order of name; `left_out` is the number of groups that do not fit in the response."""
 
     groups: list[GroupRow]
     left_out: int
 
 
 class TasksView(BaseModel):
-    """The tasks of a streams group's member, at most a fixed number of each kind."""
+    """The tasks of a streams group's member by kind, as texts such as `1_0` (subtopology and partition); at most a fixed number of each
+    kind."""
 
     active: list[str]
     standby: list[str]
@@ -71,7 +72,7 @@ class TasksView(BaseModel):
 
 
 class MemberView(BaseModel):
-    """One member of a group. A task is its subtopology's id and its partition, as in `1_0`."""
+    """One member of a group of any type. A task of a streams group is written as its subtopology's id and its partition, such as `1_0`."""
 
     member_id: str
     instance_id: str | None
@@ -99,8 +100,8 @@ class OffsetView(BaseModel):
 
 
 class GroupView(GroupRow):
-    """One group with its members and offsets; `…_left_out` counts what is beyond the response's limit. A share group has `shared` in place
-    of offsets."""
+    """One group with its members and offsets. The fields that end in `left_out` count the rows that do not fit in the response. For a share
+    group, `shared` has the positions, and `offsets` is empty."""
 
     protocol: str | None
     generation: int = Field(description="the generation; of other groups than classic ones, the group epoch")

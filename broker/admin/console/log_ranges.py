@@ -9,7 +9,7 @@ from ottla.broker.storage.partition_log import PartitionLog
 from ottla.protocol.records.batch import BatchHeader, split_batches
 
 PIECES_MAX: Final = 32
-"""Segments that one range may be read from: with a small segment.bytes there are many."""
+"""The maximum number of segments from which one range of a log is read. With a small segment.bytes, a range may lie in many segments."""
 
 
 def read_range(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from fastapi.responses import RedirectResponse, Response
 
 PAGE: Final = "/console"
-"""The page's path."""
+"""The URL path of the console's page."""
 _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

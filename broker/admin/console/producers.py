@@ -16,9 +16,9 @@ from ottla.broker.storage.producer_state import NO_OFFSET, ProducerStateEntry
 
 PRODUCERS_MAX: Final = 100
 READ_AT_ONCE: Final = 1_000
-"""Producers and partitions that are read in one turn of the loop."""
+"""The number of producers and partitions that are read before the event loop can run other callbacks."""
 _Found = tuple[str, int, ProducerStateEntry]
-"""A producer's topic, partition and state."""
+"""A topic's name, a partition's index, and the state of one producer in this partition."""
 
 
 class BatchView(BaseModel):
@@ -32,7 +32,7 @@ class BatchView(BaseModel):
 
 
 class ProducerRow(BaseModel):
-    """One producer in one partition; -1 means none in every number."""
+    """The state of one producer in one partition. In every number, -1 means that there is no value."""
 
     topic: str
     partition: int
@@ -48,7 +48,7 @@ class ProducerRow(BaseModel):
 
 
 class ProducerRows(BaseModel):
-    """Producers, the latest writer first; `left_out` counts those beyond the response's limit."""
+    """Producers, the latest writer first; `left_out` is the number of producers that do not fit in the response."""
 
     producers: list[ProducerRow]
     left_out: int

@@ -20,7 +20,7 @@ from ottla.broker.admin.protobuf_parts import parts_of
 
 DESCRIPTORS_MAX: Final = 512 << 10
 PARTS_MAX: Final = 20_000
-"""Messages and values that one decoded value may contain; so many take about 50 ms."""
+"""The maximum number of messages and values in one decoded key or value. Decoding that many takes about 50 ms."""
 _MAGIC_AND_ID: Final = 5
 _INDEXES_MAX: Final = 20
 
@@ -39,7 +39,7 @@ class ProtobufSchema:
     """A compiled Protobuf message type, which decodes a topic's keys or values."""
 
     text: str
-    """The message's name."""
+    """The full name of the message type, including its package."""
     message: Any
 
     @staticmethod

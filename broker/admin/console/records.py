@@ -34,15 +34,17 @@ from ottla.protocol.records.record import Header, Record, iter_records
 from ottla.protocol.records.sequence import increment_sequence
 
 READ_BYTES: Final = 512 << 10
-"""Bytes of the log that one response reads; a first batch that is larger is read whole."""
+"""The number of bytes of the log that one response reads. The first batch is read whole, even if it is larger."""
 OPENED_BYTES: Final = 16 << 20
-"""Decompressed size up to which a batch is opened."""
+"""The maximum decompressed size in bytes of a batch whose records are decoded."""
 OPENED_RECORDS: Final = 250_000
-"""Records up to which a batch is opened: counting so many takes about 25 ms, during which the loop is blocked (GIL)."""
+"""The maximum number of records of a batch whose records are decoded. Counting that many takes about 25 ms, during which the thread that
+decodes holds the GIL and so blocks the event loop."""
 SHOWN_BYTES: Final = 2 << 20
-"""Bytes of keys, values and headers in one response; the rest is left to the next page."""
+"""The maximum number of bytes of keys, values and headers in one response; further records are left to the next page."""
 RESPONSE_CPU_S: Final = 0.25
-"""CPU seconds for one response; the rest is left to the next page. A value can be crafted so that decoding it takes long."""
+"""The maximum CPU time in seconds for one response; further records are left to the next page. This is needed because a value can be
+crafted so that decoding it takes long."""
 ROWS_MAX: Final = 200
 HEADERS_MAX: Final = 50
 VALUE_BYTES_MAX: Final = 256 << 10
@@ -59,7 +61,8 @@ class HeaderView(BaseModel):
 
 
 class RecordRow(BaseModel):
-    """One record, or a control batch, which ends a transaction and is shown without key and value; -1 means none in every number."""
+    """One record, or a control batch, which ends a transaction and is shown without key and value. In every number, -1 means that there is
+    no value."""
 
     offset: int
     timestamp: int = Field(description="milliseconds since 1970-01-01 UTC")
@@ -80,7 +83,8 @@ class RecordRow(BaseModel):
 
 
 class RecordRows(BaseModel):
-    """Records in log order, the log's offsets at the time of reading, and the next page's offset, which is `end` at the end of the log."""
+    """Records in log order, and the log's offsets at the time of reading. `next_offset` is the first offset of the next page; it equals
+    `end` if there is no next page."""
 
     start: int
     last_stable: int
@@ -205,12 +209,13 @@ def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
 
 
 _Found = tuple[BatchHeader, bytes, Record | None, str | None]
-"""Header and bytes of a batch, and one of its records. The record is None for a control batch and for an unreadable one (with a reason)."""
+"""The header of a batch, its bytes (only for a control batch, otherwise empty), one of its records, and the reason if the batch cannot be
+decoded. The record is None for a control batch and for a batch that cannot be decoded."""
 
 
 def _open(answer: RecordRows, data: bytes, offset: int, known: TransactionOutcomes, options: DisplayOptions, *, newest_first: bool) -> None:
-    """Fill the response `answer` with rows of the batches in `data`, from `offset` on. If not all rows fit, the last are left out, or with
-    `newest_first` the oldest. Raises HTTPException (503) if the batches are damaged."""
+    """Fill the response `answer` with rows for the records of the batches in `data`, from `offset` on. If not all rows fit, the last ones
+    are left out, or with `newest_first` the oldest ones. Raises HTTPException (503) if the batches are damaged."""
     batches: list[tuple[int, BatchHeader]] = []
     try:
         for position, header in split_batches(data):
@@ -231,7 +236,8 @@ def _open(answer: RecordRows, data: bytes, offset: int, known: TransactionOutcom
 
 
 def _in_order(data: bytes, batches: list[tuple[int, BatchHeader]], offset: int, *, newest_first: bool) -> Iterator[_Found]:
-    """Yield the records of all batches from `offset` on; each batch is opened only when its turn comes."""
+    """Yield the records of all batches from `offset` on, newest first with `newest_first`. Each batch is decoded only when its first record
+    is needed."""
     for position, header in reversed(batches) if newest_first else batches:
         found = _opened(data[position : position + header.size_bytes], header, offset)
         yield from reversed(list(found)) if newest_first else found

@@ -11,7 +11,7 @@ from ottla.protocol.schema import Buffer
 
 _WHITESPACE: Final = frozenset("\t\n\r")
 _JSON_MAX: Final = 256 << 10
-"""A longer document is not parsed; it is shown as text."""
+"""The maximum size in bytes of a value that is parsed as JSON. A longer value is shown as text."""
 
 
 class RenderedBytes(BaseModel):
@@ -39,7 +39,8 @@ def render(data: Buffer | None, max_bytes: int) -> RenderedBytes:
 
 
 def _text(data: bytes, *, cut: bool) -> str | None:
-    """Decode UTF-8; return None if the bytes are not UTF-8 or hold control characters. If `cut`, the last character may be incomplete."""
+    """Decode the UTF-8 text `data`. Return None if the bytes are not UTF-8 or hold control characters. With `cut`, `data` is the beginning
+    of a longer value, and an incomplete last character is dropped."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -50,7 +51,8 @@ def _text(data: bytes, *, cut: bool) -> str | None:
 
 
 def _is_json(data: bytes, size: int) -> bool:
-    """Return whether the bytes are a whole JSON object or array; a lone number or word counts as text."""
+    """Return whether `data` is a whole JSON object or array. A lone number or word counts as text. `size` is the size in bytes of the whole
+    value, of which `data` may be only the beginning."""
     if size > len(data) or data[:1] not in {b"{", b"["}:
         return False
     try:

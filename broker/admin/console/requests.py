@@ -25,7 +25,7 @@ from ottla.protocol.records.errors import RecordsError
 
 KEPT: Final = 1000
 WRITES_REMEMBERED: Final = 20_000
-"""Batches whose base offsets are remembered, to recognise retries."""
+"""The maximum number of batches whose base offsets are remembered, to recognise retries."""
 WRITERS_REMEMBERED: Final = 2_000
 DUPLICATES_SHOWN: Final = 5
 ROWS_MAX: Final = 500

@@ -24,7 +24,8 @@ from ottla.broker.share.state_coordinator import ShareState
 PARTITIONS_MAX: Final = 300
 DELIVERIES_MAX: Final = 300
 _AT_ONCE: Final = 5_000
-"""Runs of records that are read in one turn of the loop, except for those of one partition."""
+"""The number of runs (consecutive records in the same delivery state) that are read before the event loop can run other callbacks. The runs
+of one partition are always read together."""
 
 
 class DeliveryView(BaseModel):

@@ -31,7 +31,7 @@ class TopicRow(BaseModel):
 
 
 class TopicRows(BaseModel):
-    """Topics in order of name; `left_out` counts matching topics beyond the response's limit."""
+    """Topics in order of name; `left_out` is the number of matching topics that do not fit in the response."""
 
     topics: list[TopicRow]
     left_out: int
@@ -61,7 +61,7 @@ class PartitionView(BaseModel):
 
 
 class TopicView(BaseModel):
-    """One topic with its partitions; `left_out` counts partitions beyond the response's limit."""
+    """One topic with its partitions; `left_out` is the number of partitions that do not fit in the response."""
 
     name: str
     topic_id: str

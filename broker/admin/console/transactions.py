@@ -39,7 +39,7 @@ _AT_ONCE: Final = 500
 
 
 class Move(BaseModel):
-    """A change of a transactional id's state: the state that it entered, and when."""
+    """A change of a transactional id's state: the new state, and the time of the change."""
 
     state: str
     at_ms: int
@@ -61,7 +61,7 @@ class TransactionRow(BaseModel):
 
 
 class HeldBackPartition(BaseModel):
-    """A reason why read_committed consumers cannot read to the end of a partition."""
+    """A partition that read_committed consumers cannot read to the high watermark, and the open transaction that causes this."""
 
     topic: str
     partition: int
@@ -75,7 +75,8 @@ class HeldBackPartition(BaseModel):
 
 
 class TransactionRows(BaseModel):
-    """Transactional ids, the latest change first, and partitions that are held back; `left_out` counts ids beyond the response's limit."""
+    """Transactional ids, the latest change first, and the partitions whose last stable offset is held back by an open transaction.
+    `left_out` is the number of transactional ids that do not fit in the response."""
 
     now_ms: int
     transactions: list[TransactionRow]
@@ -112,7 +113,7 @@ def transactions_router(broker: Broker) -> APIRouter:
 
 
 def _ends(broker: Broker) -> list[bytes]:
-    """Return the last batches of each partition of `__transaction_state` on this broker."""
+    """Return the last batches of each partition of `__transaction_state` that has a replica on this broker, at most TAIL_BYTES in total."""
     found = broker.services.partitions.by_name(TRANSACTION_STATE)
     logs = [] if found is None else [each.log for each in found.partitions.values() if each.log.log_end_offset > each.log.log_start_offset]
     pieces = []
@@ -176,7 +177,8 @@ async def _holding(broker: Broker, names: dict[int, str]) -> AsyncIterator[HeldB
 
 
 def _held_back(partition: Partition, names: dict[int, str]) -> Iterator[HeldBackPartition]:
-    """Yield each open transaction of the partition, in offset order: the last stable offset advances only when they have all ended."""
+    """Yield each open transaction of the partition, in offset order; the last stable offset advances past them only when all have ended. If
+    none is open, yield one row without a producer: the marker of an ended transaction is not replicated to the whole ISR yet."""
     log = partition.log
     open_ = sorted(
         (each for each in log.producers() if each.current_txn_first_offset != NO_OFFSET), key=lambda e: e.current_txn_first_offset

@@ -33,11 +33,11 @@ from ottla.broker.faults.subject import Subject
 from ottla.broker.faults.wire_log import LogFilter, document, measured
 
 LINES_MAX: Final = 500
-"""Lines in one response."""
+"""The maximum number of lines in one response."""
 _TEXT_MAX: Final = 1_000
 _LINE_BYTES: Final = 500
 _NAME_BYTES: Final = 150
-"""Memory of a line and of a name, besides their text."""
+"""The estimated memory in bytes of a name in a line, in addition to its text; `_LINE_BYTES` is the same for the line itself."""
 
 Text = Annotated[str, Field(max_length=_TEXT_MAX)]
 
@@ -121,7 +121,7 @@ class LineRing:
         self._size = 0
         self._lines: deque[_Line] = deque()
         self.last = 0
-        """The number of the newest line, also of one that was dropped."""
+        """The number of the newest line, even if no reader wanted that line or it was dropped."""
 
     def skip(self) -> None:
         """Count a request whose line no reader wants: its line gets a number, and is not stored."""
@@ -160,7 +160,8 @@ class WireTap:
     def __init__(self, faults: Faults, clock: Clock) -> None:
         self._faults, self._clock = faults, clock
         self._readers: dict[Hashable, _Reader] = {}
-        """The readers by the fields of their queries that select what is logged; the one that read longest ago comes first."""
+        """The readers of the wire log, by those fields of their queries that select which requests are logged (`WireQuery.wanted`). The
+        reader whose last read is the oldest comes first."""
         self._ring = LineRing(limits.WIRE_LOG_BYTES)
         self._since_ms = 0
         self._measuring = 0
