@@ -25,13 +25,14 @@ from ottla.broker.core.acl import EVERYBODY, WILDCARD, Operation, Pattern, Permi
 Acl = AccessControlEntryRecord
 Network: TypeAlias = IPv4Network | IPv6Network
 _OfPrincipals = dict[str, dict[int, Acl]]
-"""ACLs by principal, then by the `id()` of the ACL object, so that an ACL is removed without a search."""
+"""ACLs by principal and, for each principal, by the `id()` of the ACL object, so that an ACL is removed without a search."""
 
 _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset({Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
 }
-"""Operations whose ALLOW implies an operation, besides itself and ALL."""
+"""For an operation, the other operations whose ALLOW permits it, too; the set also has the operation itself. ALL, which permits every
+operation, is not in the table."""
 
 
 def address_range(host: str) -> Network | None:
@@ -82,9 +83,10 @@ class AclIndex:
         self._of_type: dict[int, _OfPrincipals] = {}
         self._knows_ranges = ranges
         self._ranges: dict[str, Network] = {}
-        """The hosts of ACLs that are address ranges."""
+        """The parsed address range of each ACL host in CIDR notation, by the host's text."""
         self._lengths: dict[int, Sequence[int]] = {}
-        """The lengths of the prefixes of each resource type, longest first. Some may have no ACL any more."""
+        """For each resource type, the lengths of the names in its prefixed ACLs, longest first. A length stays after its last ACL was
+        removed."""
         for acl in acls:
             self.add(acl)
 

@@ -23,9 +23,9 @@ class Catalog:
     def __init__(self) -> None:
         self.image: MetadataImage = EMPTY
         self.changes = 0
-        """A number that changes with every change of a topic or its partitions."""
+        """A counter that increases with every change of a topic or its partitions."""
         self.creations = 0
-        """A number that changes with every creation of a topic."""
+        """A counter that increases with every creation of a topic."""
         self._collisions: dict[str, set[str]] = {}
 
     def topic(self, name: str) -> TopicImage | None:

@@ -22,19 +22,19 @@ SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 
 METADATA_LEVEL: Final = 33
-"""4.4-IV2, the level of a new Kafka 4.4 cluster."""
+"""The metadata.version of a new Kafka 4.4 cluster: 4.4-IV2."""
 
 GROUP_LEVEL: Final = 1
-"""The level that enables the consumer groups of KIP-848."""
+"""The level of group.version that enables the consumer groups of KIP-848."""
 
 SHARE_LEVEL: Final = 1
-"""The level that enables the share groups of KIP-932."""
+"""The level of share.version that enables the share groups of KIP-932."""
 
 DEAD_LETTER_LEVEL: Final = 2
 """The level of share.version that enables dead letter queues (KIP-1191)."""
 
 STREAMS_LEVEL: Final = 1
-"""The level that enables the streams groups of KIP-1071."""
+"""The level of streams.version that enables the streams groups of KIP-1071."""
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, METADATA_LEVEL),
@@ -43,7 +43,7 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     STREAMS_VERSION: (0, STREAMS_LEVEL),
     TRANSACTION_VERSION: (0, 2),
 }
-"""The lowest and highest supported level by feature; 7 is 3.3-IV3."""
+"""The lowest and highest level of each feature that a standalone node supports. Level 7 of metadata.version is 3.3-IV3."""
 
 
 REGISTERED: Final[Mapping[str, tuple[int, int]]] = {
@@ -55,8 +55,8 @@ REGISTERED: Final[Mapping[str, tuple[int, int]]] = {
     STREAMS_VERSION: (0, STREAMS_LEVEL),
     TRANSACTION_VERSION: (0, 2),
 }
-"""The feature levels that a cluster broker registers: those of Kafka 4.4. With a narrower range it could not join a cluster with
-Kafka's defaults."""
+"""The lowest and highest level of each feature that a cluster broker registers with the controller: those of Kafka 4.4. With narrower
+ranges the broker could not join a cluster with Kafka's defaults."""
 
 
 class Features(NamedTuple):

@@ -27,16 +27,17 @@ KRAFT_VERSION: Final = "kraft.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 
 MIGRATING: Final = bytes(16)
-"""Directory of a replica whose directory is unknown. This and the next two are Kafka's reserved `DirectoryId`s."""
+"""The directory id of a replica whose log directory is unknown (Kafka's reserved `DirectoryId.MIGRATING`)."""
 UNASSIGNED: Final = bytes(15) + b"\x01"
-"""Directory of a new replica whose broker has several directories and has not chosen one yet."""
+"""The directory id of a new replica whose broker has several log directories and has not chosen one yet (Kafka's
+`DirectoryId.UNASSIGNED`)."""
 LOST: Final = bytes(15) + b"\x02"
-"""Directory of a replica whose directory has failed."""
+"""The directory id of a replica whose log directory has failed (Kafka's reserved `DirectoryId.LOST`)."""
 
 NO_PRODUCER_ID: Final = -1
 
 NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
-"""An empty part of an image."""
+"""An empty mapping: the default of those parts of an image that are mappings."""
 
 
 class ResourceType(IntEnum):
@@ -51,16 +52,17 @@ class ResourceType(IntEnum):
 
 
 ConfigResource: TypeAlias = tuple[int, str]
-"""A resource's type and name."""
+"""A resource that has settings: its type (a `ResourceType`) and its name."""
 QuotaTarget: TypeAlias = frozenset[tuple[str, str | None]]
-"""The entity of a quota: entity types with names; None is the type's default."""
+"""The entity of a quota: pairs of an entity type (`user`, `client-id` or `ip`) and a name; the name None stands for the type's default
+quota."""
 ScramUser: TypeAlias = tuple[int, str]
-"""A SCRAM mechanism and a user name."""
+"""The number of a SCRAM mechanism, and the name of a user who has a credential for it."""
 
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-"""A partition's leader recovery state: after an unclean election it is RECOVERING until the leader proposes an ISR."""
+"""The leader recovery state of a partition from an unclean election until the new leader proposes an ISR."""
 
 
 class PartitionRegistration(NamedTuple):

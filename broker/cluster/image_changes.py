@@ -50,7 +50,8 @@ class ImageChanges(NamedTuple):
     scram: Mapping[ScramUser, UserScramCredentialRecord | None] = NONE
     delegation_tokens: Mapping[str, DelegationTokenRecord | None] = NONE
     brokers_set: frozenset[str] = frozenset()
-    """Brokers for which a setting was written, even to its old value: they then reload the files that it names (KAFKA-14136)."""
+    """The node ids, as text, of the brokers for which a setting was written, even if its value is unchanged. Such a broker reloads the
+    files that its settings name, such as keystores (KAFKA-14136)."""
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:

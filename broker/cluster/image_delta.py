@@ -354,4 +354,5 @@ _APPLIED: Final[Mapping[type[MetadataRecord], Callable[[ImageDelta, Any], None]]
     NoOpRecord: ImageDelta._nothing,
     ZkMigrationStateRecord: ImageDelta._nothing,
 }
-"""The change that each record type makes. Transaction records are handled by the loader."""
+"""The method that applies a record of each type to an `ImageDelta`. The records that begin, end or abort a metadata transaction are
+missing, because the `MetadataLoader` handles them."""

@@ -44,7 +44,7 @@ class ImageFeed:
 
     def __init__(self) -> None:
         self.next_offset = 0
-        """The offset that the next `load` must start at."""
+        """The log offset at which the batches that the next call of `load` gets must start."""
         self.quorum = Quorum()
         self.bytes_since_snapshot = 0
         self._loader = MetadataLoader()
@@ -62,11 +62,9 @@ class ImageFeed:
         return self._loader.in_transaction
 
     def load(self, batches: Buffer, committed: int | None) -> list[Published]:
-        """Load whole batches from `next_offset` on, and return the images to publish. `committed` is the leader's high watermark, None
-        before its first response; the first image is published when the log was read that far.
-
-        Kafka waits for the local copy's high watermark instead, and so may publish outdated metadata after the first fetch.
-        """
+        """Load whole batches of the metadata log from `next_offset` on, and return the images to publish. `committed` is the leader's high
+        watermark, None before the leader's first response. The first image is published when the log was read up to this offset. Kafka
+        waits for the local copy's high watermark instead, and so may publish outdated metadata after the first fetch."""
         loaded = []
         for position, header in split_batches(batches):
             loaded.append(self._batch(memoryview(batches)[position : position + header.size_bytes], header))

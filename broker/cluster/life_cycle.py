@@ -39,9 +39,10 @@ class State(IntEnum):
 
     NOT_RUNNING = 0
     STARTING = 1
-    """Registering, and reading metadata up to its own registration."""
+    """The broker registers with the controller, and reads the metadata log up to its own registration."""
     RECOVERY = 2
-    """Caught up, and applying the metadata before it asks for unfencing."""
+    """The broker has read the metadata log up to its registration and applies the metadata. After that it asks the controller to unfence
+    it."""
     RUNNING = 3
     PENDING_CONTROLLED_SHUTDOWN = 6
     SHUTTING_DOWN = 7
@@ -110,11 +111,12 @@ class LifeCycle:
     def __init__(self, incarnation: Incarnation, timeouts: LifecycleTimeouts) -> None:
         self.state = State.NOT_RUNNING
         self.epoch = NO_EPOCH
-        """The broker epoch, once registered."""
+        """The broker epoch from the response to the registration; NO_EPOCH before that response."""
         self.due_ms: int | None = None
-        """When the next request is due; None while one is in flight, before the start and after the end."""
+        """The monotonic time (ms) at which the next request is due; None while a request is in flight, before the start and after the
+        end."""
         self.metadata_level = 0
-        """The level of metadata.version, as far as this broker has read."""
+        """The level of metadata.version, according to the part of the metadata log that this broker has read."""
         self._incarnation = incarnation
         self._timeouts = timeouts
         self._registered = False
@@ -125,7 +127,8 @@ class LifeCycle:
         self._is_cordoned = False
         self._patience_ends_ms: int | None = None
         self._offline: dict[bytes, int | None] = {}
-        """Failed directories, each with the deadline for reporting it to the controller; None once it was reported."""
+        """The ids of failed log directories, each with the monotonic time (ms) by which the controller must have received the report; None
+        once it has."""
 
     def start(self, now_ms: int) -> None:
         """Start to register the broker with the controller."""
@@ -136,7 +139,8 @@ class LifeCycle:
     # --- what the broker wants ---------------------------------------------------------------------------------------------------
 
     def ready_to_unfence(self, now_ms: int) -> None:
-        """Ask the controller to unfence the broker: the metadata is applied, so partitions can be led and followed."""
+        """Ask the controller to unfence the broker. The caller has applied the metadata, so the broker can lead and follow its
+        partitions."""
         self._ready = True
         self._ask_now(now_ms)
 

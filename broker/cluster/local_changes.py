@@ -25,7 +25,8 @@ class LocalReplica:
 
 
 class LocalChanges(NamedTuple):
-    """The replicas on this broker that a metadata change affects. `elected` are those of `leaders` that begin a leader epoch."""
+    """The replicas on this broker that a metadata change affects. `elected` are those of `leaders` whose leader epoch begins with this
+    change."""
 
     removed: list[LocalReplica]
     leaders: list[LocalReplica]

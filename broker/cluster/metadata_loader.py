@@ -58,7 +58,7 @@ class MetadataLoader:
     def __init__(self) -> None:
         self.published = Published(EMPTY, Provenance(), ImageChanges())
         self.in_transaction = False
-        """Whether the loaded part of the log ends inside a transaction."""
+        """Whether the loaded part of the metadata log ends inside a metadata transaction (KIP-868)."""
         self._delta = ImageDelta(EMPTY)
         self._at = Provenance()
 

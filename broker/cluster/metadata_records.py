@@ -361,4 +361,4 @@ KINDS: Final[dict[int, type[MetadataRecord]]] = {
         UnregisterControllerRecord,
     )
 }
-"""Record types by number. 6, 13 and 16 were never released."""
+"""The record types by number, which Kafka calls the api key. Kafka never released the numbers 6, 13 and 16."""

@@ -33,7 +33,7 @@ _SUPERSEDED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEA
 
 
 class QuorumFault(Exception):
-    """The quorum broke the protocol: the broker must not continue."""
+    """The quorum violated the Raft protocol, for instance with two leaders in one epoch: the broker must stop."""
 
 
 class QuorumNode(NamedTuple):
@@ -185,17 +185,18 @@ class ObserverState:
         self._backoff_until_ms: dict[QuorumNode, int] = {}
         self._failures: dict[QuorumNode, int] = {}
         self.voters: Mapping[int, QuorumNode] = {peer.node_id: peer for peer in bootstrap if peer.node_id >= 0}
-        """Addresses that are known without a response: from settings, or from the newest voters record."""
+        """The addresses of the quorum's voters by node id: from the settings or, once the log has one, from its newest VotersRecord."""
         self.epoch = election.epoch
         self.leader_id = election.leader_id
         if election.epoch < log.last_epoch:
             self.epoch, self.leader_id = log.last_epoch, NO_LEADER
         self.leader: QuorumNode | None = self.voters.get(self.leader_id)
-        """The leader with its address; None while either is unknown."""
+        """The quorum's leader with its address; None while the leader or its address is unknown."""
         self.committed: int | None = None
-        """The leader's high watermark, as last sent; None before the first."""
+        """The leader's high watermark in its last response; None before the first response."""
         self.high_watermark: int | None = None
-        """The high watermark of this copy of the log."""
+        """The high watermark of this copy of the log: the leader's, limited to the end of this copy. None before the first call of
+        `appended`."""
 
     @property
     def election(self) -> Election:

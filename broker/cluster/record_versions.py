@@ -37,7 +37,8 @@ DIRECTORIES: Final = 17
 ELIGIBLE_LEADER_REPLICAS: Final = 23
 CORDONED_DIRECTORIES: Final = 30
 CONTROLLER_UNREGISTRATION: Final = 33
-"""The levels of metadata.version from which on these records, or fields of records, can be written."""
+"""The first metadata.version at which an UnregisterControllerRecord can be written. Each constant above is the same for another record, or
+field of a record."""
 
 _PARTITION: Final = ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1), (0, 0))
 
@@ -56,7 +57,8 @@ _WRITTEN: Final[dict[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
     UserScramCredentialRecord: ((SCRAM, 0),),
     RemoveUserScramCredentialRecord: ((SCRAM, 0),),
 }
-"""The levels from which a record type is written in a version, newest first; all others are version 0 at every level."""
+"""For each record type with several versions, or which does not exist at every level: pairs of a metadata.version level and the version in
+which the record is written from that level on, newest first. Every other type is written in version 0 at every level."""
 
 
 class NotWritable(ValueError):

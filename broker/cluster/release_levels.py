@@ -25,7 +25,7 @@ _VERSIONS_OF_RELEASES: Final[Mapping[str, tuple[int, ...]]] = {
     "4.4": (0, 1, 2),
 }
 NAMES: Final = [f"{release}-IV{version}" for release, versions in _VERSIONS_OF_RELEASES.items() for version in versions]
-"""The names of the levels of metadata.version, from level 7 up."""
+"""The names of the levels of metadata.version, such as `4.3-IV0`, in ascending order. The first one is the name of level 7."""
 assert len(NAMES) == METADATA_LEVEL - _LOWEST + 1
 
 _ON_FROM: Final[Mapping[str, Mapping[int, int]]] = {
@@ -35,7 +35,7 @@ _ON_FROM: Final[Mapping[str, Mapping[int, int]]] = {
     "streams.version": {29: 1},
     "transaction.version": {24: 2},
 }
-"""The levels of metadata.version from which a new cluster has a level of the feature, lowest first, and that level."""
+"""For each feature, its level in a new cluster by the first metadata.version (lowest first) at which a new cluster has this level."""
 _ELR_NEEDS: Final = 23
 
 

@@ -18,7 +18,7 @@ METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 
 _RESERVED_BELOW: Final = 100
 _DASH: Final = 62
-"""The six bits that base64url writes as `-`."""
+"""The 6-bit value that base64url writes as `-`."""
 
 
 def id_text(topic_id: bytes) -> str:
