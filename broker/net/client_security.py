@@ -38,9 +38,9 @@ _UNSECURED: Final = "org.apache.kafka.common.security.oauthbearer.internals.unse
 
 @dataclass(frozen=True, slots=True)
 class ClientSasl:
-    """A SASL mechanism with the credentials of this node. `tokens(host)` starts an authentication with a host. `takes_long` receives the
-    peer's last message (None: before the first token) and returns whether the next token must be computed on a thread.
-    """
+    """A SASL mechanism with the credentials of this node. `tokens(host)` starts an authentication with a node at that host and returns the
+    source of the tokens to send. `takes_long` receives the peer's last message (None: before the first token) and returns whether the next
+    token must be computed on a thread."""
 
     mechanism: str
     tokens: Callable[[str], Tokens] = field(repr=False)  # it holds the password
@@ -57,7 +57,7 @@ class ClientSecurity:
 
 @dataclass(frozen=True, slots=True)
 class ClientEnvironment:
-    """The random numbers and the wall clock (ms) of the broker that connects to other nodes, for its credentials."""
+    """The broker's random numbers and wall clock (ms), from which its credentials for other nodes are made."""
 
     random_bytes: Callable[[int], bytes]
     now_ms: Callable[[], int]

@@ -61,7 +61,8 @@ class SharedConnectionState:
     """The state that all connections of a broker share: the dispatcher, the limits and the open connections."""
 
     _in_process: ClassVar[tuple[ref[SharedConnectionState], ...]] = ()
-    """All objects of this class: a process may contain brokers and controllers, also on several threads."""
+    """All objects of this class in the process, which may run several brokers and controllers, also on several threads. The limit on open
+    connections of the process counts the connections of all of them."""
 
     def __init__(
         self, dispatcher: Dispatcher, clock: Clock, timers: Timers, max_request_bytes: int, budget: ByteBudget | None = None
@@ -80,7 +81,7 @@ class SharedConnectionState:
         self.check_connection: Callable[[str, str], ConnectionDecision | None] = lambda _listener, _host: None
         """A function that returns how long quotas delay a new connection (None: no quota), for a listener's name and a client's address."""
         self.connections: dict[Connection, None] = {}
-        """The open connections, in the order of acceptance (like `starved`): the order of a set would differ from run to run."""
+        """The open connections, in the order of acceptance. A set is not used, because its order would differ from run to run."""
         self.per_listener: Counter[str] = Counter()
         self.per_ip: Counter[str] = Counter()
         self.starved: dict[Connection, None] = {}
@@ -113,7 +114,7 @@ class SharedConnectionState:
             self._empty.set_result(None)
 
     def refusal(self, listener: str, host: str) -> str | None:
-        """Return why a connection from `host` is refused, or None."""
+        """Return why a connection from `host` is refused, or None if it is accepted."""
         if self.stopping:
             return "the broker is stopping"
         maximum = self.max_connections(listener, host)
@@ -141,7 +142,8 @@ class SharedConnectionState:
             silent.abort()
 
     def memory_is_short(self) -> None:
-        """Start `Shedding`, because the byte budget is exhausted: slow connections that hold memory are closed."""
+        """Start to close slow connections that hold much memory (`Shedding`), because all connections together have exhausted the byte
+        budget."""
         self._shedding.memory_is_short(self.connections)
 
     def wake_starved(self) -> None:
@@ -164,7 +166,7 @@ class Connection(asyncio.Protocol):
         self._lingers = False
         self._held_output = 0
         self._last_counted = (0, 0)
-        """The bytes of requests and of output at the last call of `moved_bytes`."""
+        """The numbers of unhandled request bytes and of unread response bytes at the last call of `moved_bytes`."""
         self.last_active_ms = 0
         self.peer: Peer | None = None
         self._throttle_end: TimerHandle | None = None
@@ -363,7 +365,8 @@ class Connection(asyncio.Protocol):
         return not self._session.waiting and self._throttle_end is None
 
     def held_bytes(self) -> int:
-        """Return the bytes of unhandled requests and of responses that the peer has not read; 0 after the close."""
+        """Return the number of bytes that this connection holds in memory: unhandled requests, and responses that the peer has not read.
+        Return 0 after the close."""
         return 0 if self._transport.is_closing() else self._session.unhandled + self._held_output
 
     def moved_bytes(self) -> int:

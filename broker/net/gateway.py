@@ -36,9 +36,10 @@ logger = logging.getLogger("ottla.broker")
 
 _PORT_MAX = 65_535
 CONNECTIONS_DEFAULT = 2**31 - 1
-"""Kafka's default of max.connections."""
+"""The default maximum number of client connections to a gateway: Kafka's default of max.connections."""
 IDLE_DEFAULT_MS = 660_000
-"""A minute more than the default of connections.max.idle.ms, so that a broker that is alive closes its connections itself."""
+"""The default time in ms after which a gateway closes a connection on which no byte moves. It is a minute longer than the default of
+connections.max.idle.ms, so that a live broker closes an idle connection first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ class Gateway:
         self._port = settings.port
         self._quiet = quiet
         self._ready_text = ready_text
-        """A function that takes the gateway's address and returns further lines of the greeting."""
+        """A function that takes the gateway's address and returns lines that are added to the message printed after the start; None adds
+        nothing."""
 
     async def start(self) -> None:
         """Open the port for any broker, and accept clients. Raises OSError if the port is in use."""

@@ -72,7 +72,7 @@ class GatewayConnections:
         return sum(not each.client.is_lost for each in self.open)
 
     def refusal(self) -> str | None:
-        """Return why a new connection is refused, or None."""
+        """Return why a new connection is refused, or None if it is accepted."""
         if len(self.open) >= self._max_connections:
             return f"max.connections={self._max_connections} is reached"
         return "a scripted fault" if self.interception.faults.refuses_connection() else None
@@ -89,7 +89,8 @@ class GatewayConnections:
         return task
 
     def memory_is_short(self) -> None:
-        """Start `Shedding`, because the byte budget is exhausted: slow connections that hold memory are closed."""
+        """Start to close slow connections that hold much memory (`Shedding`), because all connections together have exhausted the byte
+        budget."""
         self._shedding.memory_is_short(self.open)
 
     def watch_idle(self, max_idle_ms: int) -> None:
@@ -173,7 +174,7 @@ class _Side(asyncio.Protocol):
             self.transport.writelines(buffers)
 
     def read(self, wanted: bool) -> None:
-        """Resume reading if `wanted`, otherwise pause it."""
+        """Resume reading from the peer if `wanted`, otherwise pause it."""
         if self._reading != wanted and self.transport is not None and not self.transport.is_closing():
             self._reading = wanted
             if wanted:
@@ -270,7 +271,7 @@ class GatewayConnection:
         peer_logger.warning("Closing a connection: %s", str(error))
 
     def _changed(self) -> None:
-        """Continue with the client's requests when a fault rule releases one that it held back."""
+        """Continue with the client's requests, because a fault rule has released one that it held back."""
         try:
             self._session.resume()
         except ProtocolError as error:
@@ -330,7 +331,8 @@ class GatewayConnection:
         return abs(self._last_held - before)
 
     waits_for_memory = False
-    """A gateway limits what each connection holds, and does not stop reading when all of them together hold too much."""
+    """Always False, because a gateway does not stop reading when all its connections together hold too much memory; it limits the memory of
+    each connection instead."""
 
     def abort(self) -> None:
         """Close both transports at once; unsent bytes are lost."""

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 _TRUST: Final = frozenset(f"ssl.truststore.{name}" for name in ("type", "location", "password", "certificates"))
 Fetch = Callable[[], bytes]
-"""Fetches the document. Raises OSError, ValueError or HTTPException."""
+"""A function that returns the bytes of a JWKS document. Raises OSError, ValueError or HTTPException."""
 
 
 class FileKeys:
@@ -87,7 +87,8 @@ class FetchedKeys:
         """The monotonic time (ms) at which the current fetch gives up its retries; None if no fetch is in progress."""
         self._tries = 0
         self._latest: object = None
-        """Identifies the newest attempt to fetch: the result of an older, abandoned attempt is ignored."""
+        """An object that identifies the newest attempt to fetch the keys. The result of an older attempt, which was abandoned, is
+        ignored."""
         self._later()
 
     def current_keys(self) -> Sequence[SigningKey]:

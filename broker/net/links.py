@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 
 class NodeLinks(NamedTuple):
-    """Functions that make connections to brokers, to the leaders of followed partitions (shorter timeouts), and to controllers.
-    `client_tls` are the client-side TLS settings of these connections by listener name.
-    """
+    """The functions that connect a cluster broker to other nodes: to brokers, to the leaders of partitions that it follows (with shorter
+    timeouts), and to controllers. `client_tls` are the client-side TLS settings of these connections by listener name."""
 
     to_broker: Connect
     to_leader: Connect
@@ -73,9 +72,8 @@ def links_of(
 
 
 def _check_own_listener(at: InterNodeListener, key: ClientTls, at_listener: ListenerAuthentication) -> None:
-    """Perform a TLS handshake with the broker's own inter-broker listener, in memory. Raises SettingsError if it fails: all brokers
-    have similar settings, so this broker could connect to none.
-    """
+    """Perform a TLS handshake with the broker's own inter-broker listener, in memory. Raises SettingsError if it fails: all brokers have
+    similar settings, so this broker could not connect to any other one."""
     from ottla.broker.security.pem import StoreError  # noqa: PLC0415 # only with TLS
     from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # only with TLS
 

@@ -126,7 +126,8 @@ def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) ->
 
 
 def reachable_endpoints(bound: Sequence[Listener]) -> list[Endpoint]:
-    """Return the endpoints that a standalone node registers. A listener that is bound to all addresses and not advertised has none."""
+    """Return the endpoints that a standalone node registers: one for each listener, except those that are bound to all addresses and not
+    advertised."""
     return endpoints_of([at for at in bound if at.advertised_host is not None or at.host not in ANYWHERE])
 
 

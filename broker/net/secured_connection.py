@@ -68,7 +68,7 @@ class SecuredConnection(Connection):
         self._handshake = asyncio.get_running_loop().create_task(self._perform_handshake(self._authentication.tls))
 
     def _throttled(self) -> None:
-        """Continue after a delay by a quota: start the TLS handshake if it has not started yet, otherwise handle requests again."""
+        """End a delay by a quota: start the TLS handshake if it has not started yet, otherwise handle requests again."""
         super()._throttled()
         if self._awaits_tls and self._handshake is None and not self._transport.is_closing():
             self._begin_handshake()
@@ -81,9 +81,8 @@ class SecuredConnection(Connection):
             self._early.append(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Handle the requests that were received but not handled, because TLS reports the end together with the last bytes; then release
-        the connection. Later calls do nothing.
-        """
+        """Release the connection, which has ended. Requests in its last bytes are handled first, because TLS reports these bytes and the
+        end together. Only the first call releases it; later calls do nothing."""
         if self._is_lost:
             return
         if error is None and self._session.runnable:
@@ -157,8 +156,8 @@ class TlsTransport:
     """A TLS transport over the TCP transport `plain`, with those transport methods that `Connection` uses.
 
     Output is encrypted at once. Small buffers are joined and large ones are split, so that `pause_writing` is called in time when the peer
-    does not read. The unsent output is that of both transports. `pause_reading` pauses both, because asyncio's TLS would otherwise see the
-    peer's end and drop data that it has decrypted but not delivered.
+    does not read. The size of the unsent output includes that of `plain`. `pause_reading` pauses both transports, because asyncio's TLS
+    would otherwise notice the end of the connection and drop data that it has decrypted but not delivered.
     """
 
     def __init__(self, tls: asyncio.Transport, plain: asyncio.Transport) -> None:
@@ -168,7 +167,7 @@ class TlsTransport:
         self.is_closing, self.abort = tls.is_closing, tls.abort
 
     def pause_reading(self) -> None:
-        """Stop delivering the peer's data to the connection, and reading more from TCP."""
+        """Stop delivering the peer's data to the connection, and stop reading from TCP."""
         self._is_paused = True
         self._tls.pause_reading()
         self._plain.pause_reading()

@@ -32,9 +32,8 @@ from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateReques
 
 _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
 _RENEWED: Final = (0.85, 0.95)
-"""Re-authentication starts at a random part of the session lifetime in this range, so that a cluster's sessions do not all renew at once
-(SaslClientAuthenticator).
-"""
+"""The part of a session's lifetime after which re-authentication starts: a random number in this range, so that a cluster's sessions do not
+all renew at once (SaslClientAuthenticator)."""
 
 _CUT_OFF: Final = "the peer closed the connection during the TLS handshake: it may not use TLS, or be stopping"
 _ERROR_TEXT_CHARS: Final = 500
@@ -119,9 +118,8 @@ class SecuredNodeClient(NodeClient):
         self._opened(connection)
 
     def _closed_by_peer(self, why: str) -> None:
-        """Break the connection, because the peer has closed it; during the setup only in the loop's next turn, after the peer's last
-        response was processed, which may explain the reason.
-        """
+        """Break the connection, because the peer has closed it for the reason `why`. During the setup this happens only in the next
+        iteration of the event loop: the peer's last response may contain a better reason, and is processed first."""
         opening = self._opening
         if opening is None:
             self._break(why)

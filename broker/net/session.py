@@ -70,9 +70,9 @@ def _nothing() -> None:
 
 
 class Session:
-    """The requests and responses of one connection. `on_answered` is called when a pending reply is ready; `try_fast_path` is called
-    first for frames that arrive while no request is pending; `spent_ns` is the clock that limits a turn.
-    """
+    """The requests and responses of one connection. `on_answered` is called when a pending reply is ready. `try_fast_path` is called first
+    for frames that arrive while no request is pending. `spent_ns` is a clock in nanoseconds, by which the handling of requests is
+    interrupted after SLICE_MS."""
 
     def __init__(
         self,
@@ -92,7 +92,8 @@ class Session:
         self._reader = FrameReader(max_request_bytes)
         self._backlog: deque[Buffer] = deque()
         self._untrusted: FrameTooLarge | None = None
-        """The error in the received bytes after the backlog: the session ends when the backlog is handled."""
+        """The error of a frame with an invalid size that follows the backlog; None without such a frame. The session ends with this error
+        when the backlog is handled."""
         self._pending: PendingReply | None = None
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -101,11 +102,11 @@ class Session:
         self.unhandled = 0
         """The number of received bytes that were not handled: those of the backlog and of the incomplete frame."""
         self._begun_late = False
-        """Whether the incomplete frame was begun while the budget was exhausted."""
+        """Whether the frame that is only partly received was begun while the byte budget of all connections was exhausted."""
         self.write_blocked = False
-        """Set by the shell while the transport holds too many unsent bytes."""
+        """True while the transport holds too many unsent bytes. The connection sets it."""
         self.throttled = False
-        """Set by the shell while a quota throttles the client (KIP-219)."""
+        """True while a quota throttles the client (KIP-219). The connection sets it."""
 
     def serve(self, handle: Handle, try_fast_path: TryFastPath, max_request_bytes: int) -> None:
         """Replace the session's handlers and its limit for a frame's size, from the next frame on."""

@@ -73,7 +73,9 @@ class Shedding:
         self._timers.schedule(self._mono_ms() + limits.LOOK_MS, lambda: self._look(holders))
 
     def _look(self, holders: Iterable[Holder]) -> None:
-        """Close slow connections, even if the byte budget is not exhausted any more, because other connections still wait for memory."""
+        """Close slow connections until 1/FREED_PART of the byte budget is free, resume the connections that wait for memory, and schedule
+        the next check while the budget is exhausted. Slow connections are closed even if the budget is not exhausted any more, because
+        other connections still wait for memory."""
         self._is_watching = False
         found = [(holder.held_bytes(), holder, holder.moved_bytes()) for holder in holders]
         slow = [(held, holder) for held, holder, moved in found if moved * limits.MOVED_PART < held]

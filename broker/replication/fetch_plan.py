@@ -77,7 +77,7 @@ class FetchPlan:
         self._moved: dict[PartitionKey, None] = {}
         """Partitions whose fetch parameters may have changed, in the order in which the next request lists them."""
         self._uncut: dict[PartitionKey, None] = {}
-        """Partitions that may be in state `truncating`."""
+        """Partitions whose logs may have to be truncated before they can be fetched (`Follower.truncating`)."""
         self._behind: dict[PartitionKey, None] = {}
         """Partitions that may lag behind their leader's high watermark. Always empty without a replication throttle."""
         self._pauses: list[tuple[int, PartitionKey]] = []
@@ -183,7 +183,7 @@ class FetchPlan:
             self._moved[heappop(pauses)[1]] = None
 
     def wakes_ms(self, now_ms: int) -> int | None:
-        """Return the time at which the first back-off or throttle pause ends, or None if no partition pauses."""
+        """Return the monotonic time (ms) at which the first back-off or throttle pause ends, or None if no partition pauses."""
         pauses, followers = self._pauses, self._followers
         while pauses and not (pauses[0][1] in followers and followers[pauses[0][1]].delayed_until_ms == pauses[0][0]):
             self._moved[heappop(pauses)[1]] = None

@@ -116,7 +116,7 @@ class Follower:
         self.lag: int | None = None
         """The number of committed records that the follower lacks; None before the first response."""
         self.delayed_until_ms = NEVER
-        """The end of the last back-off."""
+        """The monotonic time (ms) at which the partition's last back-off ends or has ended; NEVER before the first back-off."""
         self._last_request: FetchPartition | None = None
 
     def is_ready(self, now_ms: int) -> bool:
