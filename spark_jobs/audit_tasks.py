@@ -1,12 +1,12 @@
-"""Divides an audit into tasks, and runs its two steps (`steps`) in these tasks.
+"""Divides an audit into tasks, and runs the audit's two steps (see `steps`) in these tasks.
 
 Invariants:
 - A task has all rows that a rule compares with each other: whole log partitions with their index files; with --replicas, all copies of a
   partition; and all partitions of `__consumer_offsets`, `__share_group_state` or `__transaction_state` of a directory, because in a damaged
   log several of these partitions may hold the same id.
-- Tasks have about equal sizes. A partition that is much larger than a task is cut between segments into slices, and each slice is read
-  by one task. Such a task evaluates no rule: it passes on one row per batch and, if rules read records, one row per record, with hashes in
-  place of contents. One further task judges the rows of all slices of a partition, so the cuts cannot change a finding.
+- Tasks have about equal sizes. A partition that is much larger than a task is cut between segments into slices, and each slice is read by
+  one task. Such a task evaluates no rule: it outputs one row per batch and, if rules read records, one row per record, with hashes in place
+  of contents. One further task judges the rows of all slices of a partition, so the cuts cannot change a finding.
 - Between the steps, the rows are shuffled: each task of the second step gets one shuffle partition. Tasks exchange pairs of a shuffle
   partition's number and bytes, which both an RDD and a DataFrame can hold.
 """
@@ -39,11 +39,13 @@ from ottla.spark_jobs.tables.filters import Filters
 from ottla.spark_jobs.views import RAW_BATCHES_NEED
 
 Row = tuple[int, bytes]
-"""The number of a shuffle partition, and the pickled data for it."""
+"""A row that tasks exchange: the number of the shuffle partition that it belongs to, and pickled data. The number ANSWER marks a row for
+the driver."""
 ANSWER: Final = -1
-"""In place of a shuffle partition's number: marks a row as an `Answer` for the driver."""
+"""A number that no shuffle partition has. It marks a row whose data is an `Answer` (results of a task) for the driver, or an exception."""
 SLICE_END: Final = "end"
-"""In place of a level's name: marks the last row of a slice. This row contains (`Slice.judged`, `Slice.slices`) instead of log rows."""
+"""A text that stands in place of a row kind (`batches`, `records`) and marks the last row of a slice. That row contains (`Slice.judged`,
+`Slice.slices`), so that the task that judges the partition knows its files, and whether it received all slices."""
 Task = list[LogDirectory]
 """The input of a task: a subset of each directory's partitions."""
 
@@ -73,7 +75,8 @@ class Plan(NamedTuple):
 
     @property
     def judged(self) -> list[Task]:
-        """All partitions, each in the input of the task that judges it."""
+        """All partitions that the plan covers, each once: in the input of the task that judges it or, if it is read in slices, as an input
+        of its own."""
         return self.tasks + [each.judged for each in self.slices if each.judged is not None]
 
     @property
@@ -85,19 +88,22 @@ class Plan(NamedTuple):
 TASK_BYTES_MAX: Final = 512 << 20
 TASK_BYTES_MIN: Final = 32 << 20
 TASKS_MAX: Final = 20_000
-"""The driver holds each task in memory. Only logs of more than 10 TB would have more tasks of TASK_BYTES_MAX each."""
+"""The maximum number of tasks, because the driver holds each task in memory. Only logs of more than 10 TB would need more tasks of
+TASK_BYTES_MAX bytes each."""
 TASKS_WANTED: Final = 16
-"""Large logs get many tasks, so that all cores finish at the same time; small logs get few, because the queries of each task take 0.25 s.
-"""
+"""The number of tasks for a large log on a small cluster (see `make_tasks`), so that all cores finish at the same time. A small log gets
+fewer, because the queries of each task take 0.25 s."""
 UNSPLIT_BYTES_MAX: Final = 16 << 30
-"""The size above which a partition is always split: a single task would take minutes to judge it, and would repeat them after a failure.
-"""
+"""The size in bytes above which a partition is split even if it does not delay the other tasks: a single task would take minutes to judge
+it, and would repeat them after a failure."""
 FILE_BYTES: Final = 64 << 10
 """The fixed cost of a file, in bytes: opening it and judging its partition takes as long as reading this many bytes."""
 SHUFFLE_PARTITION_BYTES: Final = 16 << 30
-"""Log bytes per shuffle partition; the second step receives one row per transaction and one per producer."""
+"""How many bytes of log one shuffle partition serves if no rule needs a business key. The second step then receives only one row per
+transaction and one per producer."""
 KEYS_SHUFFLE_PARTITION_BYTES: Final = 1 << 30
-"""Log bytes per shuffle partition with a business key: the second step then receives one row per record."""
+"""How many bytes of log one shuffle partition serves if the audit has a business key (--key-field). The second step then receives one row
+per record."""
 SHUFFLE_PARTITIONS_MAX: Final = 1000
 BLOB_BYTES: Final = 16 << 20
 """Bytes of Arrow streams that a task of the first step holds before it yields them."""
@@ -125,15 +131,16 @@ def _deserialized(content: bytes) -> tuple[Any, ...]:
 
 
 def make_tasks(logs: Sequence[LogDirectory], spec: AuditSpec, cores: int = 1) -> list[Task]:
-    """Divide all partitions that the spec covers among tasks of about equal size; return the tasks, the largest first. A log that is large
-    enough gets three tasks for each of the cluster's `cores`."""
+    """Divide all partitions of the topics in `spec` among tasks of about equal size; return the tasks, the largest first. A log that is
+    large enough gets three tasks for each of the cluster's `cores`."""
     units = _units(logs, spec)
     return _tasks_of(units, _target(sum(map(_cost, units.values())), cores))
 
 
 def plan(logs: Sequence[LogDirectory], spec: AuditSpec, cores: int = 1) -> Plan:
-    """Distribute partitions like `make_tasks`, but split those that would keep one core busy after all others have finished, and those
-    larger than UNSPLIT_BYTES_MAX.
+    """Distribute partitions over tasks of about equal size, like `make_tasks`, but let several tasks read a large partition in slices. A
+    partition is large if a single task would still judge it after all other tasks have finished, or if it has more than UNSPLIT_BYTES_MAX
+    bytes.
 
     The coordinators' topics are never split, because the rules about groups and transactional ids decode their records. They are small:
     brokers delete superseded records.
@@ -221,8 +228,8 @@ def shuffle_partitions_of(logs: Iterable[LogDirectory], spec: AuditSpec) -> int:
 
 
 def _units(logs: Sequence[LogDirectory], spec: AuditSpec) -> dict[tuple[Any, ...], Task]:
-    """Group the partitions that the same task must judge. A group is one partition of a directory; with --replicas, its replicas in all
-    directories; of a coordinator's topic, all partitions."""
+    """Group the partitions that the same task must judge. A group is one partition of one directory. With --replicas, it has the
+    partition's replicas in all directories. The partitions of a coordinator's topic, such as `__consumer_offsets`, are all in one group."""
     units: dict[tuple[Any, ...], dict[str, LogDirectory]] = defaultdict(dict)
 
     def of(found: LogDirectory, topic: str, partition: int) -> LogDirectory:
@@ -258,8 +265,8 @@ def _merged(parts: Iterable[LogDirectory]) -> Task:
 
 
 def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
-    """Run the first step on each task's partitions. For each task, yield its `Answer` for the driver, then its rows for each
-    shuffle partition (see `steps.SHUFFLED`). Raises OSError."""
+    """Run the first step of the audit (see `steps`) on each task's partitions. For each task, yield its `Answer` for the driver, then the
+    rows that the second step needs, by shuffle partition (see `steps.SHUFFLED`). Raises OSError."""
     for _, content in tasks:
         task = [*_deserialized(content)]
         if work.stored is None:
@@ -278,8 +285,8 @@ def _judge_task(work: Work, task: Task, rows_read: RowsRead | None = None) -> It
 
 
 def read_slices(work: Work, slices: Iterable[Row]) -> Iterator[Row]:
-    """Read slices of large partitions. Yield pairs of the partition's number and either (level, Arrow stream of its rows) or, after a
-    slice's last rows, SLICE_END. Raises OSError."""
+    """Read slices of large partitions. Each yielded row has the number of the large partition, and pickled data: either ("batches" or
+    "records", Arrow stream of rows) or, after a slice's last rows, (SLICE_END, ...). Raises OSError."""
     for _, content in slices:
         number, count, cut, judged = _deserialized(content)
         read = partial(_read_slice, work, cut)
@@ -299,15 +306,16 @@ def _read_slice(work: Work, cut: Task) -> Iterator[Row]:
 
 
 def _rows_of(level: str, cut: Task, columns: str, spec: AuditSpec) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one level of a slice. The first record batch is empty: it gives the schema even if the slice has no rows."""
+    """Yield the rows of one kind (`level`: "batches" or "records") of a slice. The first record batch is empty: it gives the schema even if
+    the slice has no rows."""
     schema = arrow_schema(columns)
     yield pa.RecordBatch.from_pylist([], schema)
     yield from tables.read(level, cut, schema.names, Filters(topics=frozenset(spec.topics)))
 
 
 def judge_slices(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run the first step on partitions that were read in slices. `rows`: what `read_slices` yields, with the rows of a partition adjacent.
-    If a slice could not be read, its partition is not judged, and the row with the error is yielded unchanged."""
+    """Run the first step of the audit on partitions that were read in slices. `rows`: the rows that `read_slices` yields, with the rows of
+    a partition adjacent. If a slice could not be read, its partition is not judged, and the row with the error is yielded unchanged."""
     for number, group in groupby(rows, itemgetter(0)):
         if number == ANSWER:
             yield from group
@@ -343,12 +351,13 @@ def _spooled(spool: IO[bytes]) -> pa.RecordBatchReader:
 
 
 Blobs = dict[str, list[bytes]]
-"""Rows for the second step, as Arrow streams, by view."""
+"""The rows that a task passes to one shuffle partition: for each view (table of the audit's SQL), its rows as Arrow IPC streams."""
 
 
 def _shuffled(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iterator[tuple[int, Blobs]]:
-    """Divide the rows that `steps.SHUFFLED` selects from `views` among the shuffle partitions. Yield (number, Arrow streams by view),
-    several times for each number if there are many rows. Each gets an empty stream of every view, which gives the view's schema."""
+    """Divide the rows that `steps.SHUFFLED` selects from `views` among the shuffle partitions. Yield pairs of a shuffle partition's number
+    and its Arrow streams by view. A number is yielded several times if there are many rows. Every shuffle partition gets an empty stream of
+    every view, so that the receiver knows the view's columns."""
     held: list[Blobs] = [{} for _ in range(work.shuffle_partitions)]
     size = 0
     for view in sorted(views):
@@ -388,10 +397,11 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def judge_shuffled(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run the second step on whole shuffle partitions, and yield its answers. Before them, yield the first step's answers, merged into one.
+    """Run the second step of the audit on whole shuffle partitions, and yield its answers. Before them, yield the first step's answers,
+    merged into one.
 
     All answers of the first step go to the same task. Thousands of tasks may have findings; merging keeps only the first findings and the
-    exact counts, so that the driver's input stays small.
+    exact counts, so that the driver receives few rows.
     """
     inputs: dict[int, Blobs] = defaultdict(dict)
     merged = Merged(work.spec.samples)
@@ -416,7 +426,8 @@ def judge_shuffled(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def reporting_failures(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows of a step. On a read error or a lack of memory, end with an answer that contains the exception.
+    """Yield the rows of a step of the audit. On a read error or a lack of memory, end with a row for the driver that contains the
+    exception.
 
     If the Python worker raised the exception instead, the driver would get only a text with the JVM's stack.
     """

@@ -20,8 +20,8 @@ ARCHIVES_MAX: Final = 4
 
 
 def archive_options(java: str, spark_home: Path) -> str:
-    """Return the JVM options that load Spark's classes from the archive, or write the archive if it does not exist; empty if this JVM or
-    user cannot have an archive."""
+    """Return the JVM options for Spark's class archive: to load classes from it, or to write it when the JVM exits if it does not exist
+    yet. Return an empty string if this JVM or this user cannot have an archive."""
     try:
         program = Path(java).resolve()
         if not (program.parents[1] / "lib" / "server" / "classes.jsa").is_file():

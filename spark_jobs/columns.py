@@ -1,4 +1,5 @@
-"""The columns of the `kafka_log` data source, by level.
+"""The columns of the `kafka_log` data source, by level. A level is a kind of row: `batches` (one row per batch), `records`, `markers` and
+others.
 
 Invariants:
 - Columns have the names of Kafka's fields.
@@ -21,7 +22,8 @@ SEGMENT_COLUMNS: Final[dict[str, str]] = {
     "cleaned_to": "bigint",
     "clean_shutdown": "boolean",
 }
-"""The first columns of every level. `segment`: the base offset in the segment file's name; `file`: the file that the row was read from."""
+"""The first columns of every kind of row. `segment`: the base offset in the segment file's name; `file`: the file that the row was read
+from."""
 BATCH_COLUMNS: Final[dict[str, str]] = {
     "position": "bigint",
     "size_bytes": "bigint",
@@ -53,9 +55,9 @@ BATCH_COLUMNS: Final[dict[str, str]] = {
     "error": "string",
     "torn": "boolean",
 }
-"""One row per batch, and one row per stretch of bytes that is not a batch (`error` is set). `crc_ok` makes the reader read all bytes.
-The columns `records_found`, `found_max_timestamp`, `sparse`, `records_fault`, `marker` and `coordinator_epoch` make it open the records
-as well; they are null if the CRC is wrong."""
+"""One row per batch, and one row per range of bytes that is not a batch (`error` gives the reason). If the column `crc_ok` is requested,
+the reader must read all bytes. If `records_found`, `found_max_timestamp`, `sparse`, `records_fault`, `marker` or `coordinator_epoch` is
+requested, the reader must decode the records as well; these columns are null if the CRC is wrong."""
 RECORD_COLUMNS: Final[dict[str, str]] = {
     "position": "bigint",
     "base_offset": "bigint",
@@ -212,5 +214,5 @@ LEVELS: Final[dict[str, dict[str, str]]] = {
 
 
 def ddl(level: str) -> str:
-    """Return the schema of one level as Spark DDL. Raises KeyError on an unknown level."""
+    """Return the columns of one level, which is a kind of row such as `batches`, as Spark DDL. Raises KeyError on an unknown level."""
     return ", ".join(f"`{name}` {kind}" for name, kind in (SEGMENT_COLUMNS | LEVELS[level]).items())

@@ -30,7 +30,8 @@ COST_SPANS: Final = f"""
         ON e.log_dir = t.log_dir AND e.topic = t.topic AND e.partition = t.partition
     WHERE t.data_batches > 0
 """
-"""The queries of the views `cost_sizes` (transactional bytes per topic) and `cost_spans` (one row per transaction and partition)."""
+"""SQL of the views `cost_sizes` (one row per topic with its transactional bytes) and `cost_spans` (one row per transaction and partition).
+"""
 
 COSTS: Final = """
     WITH lengths AS (
@@ -62,9 +63,9 @@ COSTS: Final = """
 
 @dataclass(frozen=True, slots=True)
 class TopicCosts:
-    """The costs of one topic that has transactions; a transaction counts once in each of its partitions. `length_ms_*`: the time from a
-    transaction's first batch to its marker (None: none has ended). `lag_records_*`: how many offsets a transaction held the last stable
-    offset behind the log's end, when it ended or now if it is open."""
+    """The costs of one topic's transactions; a transaction counts once in each of its partitions. `length_ms_*`: the time from a
+    transaction's first batch to its marker, in ms (None: none has ended). `lag_records_*`: by how many offsets a transaction held back the
+    last stable offset behind the log's end: when it ended, or at the end of the log if it is open."""
 
     topic: str
     size_bytes: int

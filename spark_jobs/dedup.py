@@ -55,12 +55,14 @@ OUTCOMES: Final = """
         FROM batches WHERE transactional
     ) WHERE NOT control
 """
-"""The outcome of the transaction of each transactional batch; null while it is open."""
+"""SQL of a view with one row per transactional data batch: the outcome of its transaction (`commit` or `abort`), null while the transaction
+is open."""
 STABLE: Final = """
     SELECT log_dir, topic, partition, min(base_offset) AS last_stable_offset FROM outcomes WHERE outcome IS NULL
     GROUP BY log_dir, topic, partition
 """
-"""The last stable offset of each partition with an open transaction. A read_committed consumer gets no record from this offset on."""
+"""SQL of a view with the last stable offset of each partition that has an open transaction. A read_committed consumer gets no record from
+this offset on."""
 
 JUDGED: Final = """
     SELECT *,
@@ -93,10 +95,11 @@ BY_SEQUENCE: Final = {
         CAST(coalesce(e.first_sequence, s.sequence) + r.offset - r.base_offset AS STRING)) END""",
     "first": "0",
 }
-"""The lowest offset is the first copy: the copies are in one partition, where offsets rise in the order of appending."""
+"""The parts of the query JUDGED if copies are recognized by producer sequence. The copy with the lowest offset is the first one: all copies
+are in one partition, where offsets rise in the order of appending."""
 BY_KEY: Final = {"scope": "topic", "first": "r.timestamp"}
-"""The copy with the earliest timestamp is the first: the records of a key may be in several partitions, where offsets say nothing about
-their order."""
+"""The parts of the query JUDGED if copies are recognized by business key. The copy with the earliest timestamp is the first one: the
+records of a key may be in several partitions, so their offsets say nothing about their order."""
 
 COUNTS: Final = "SELECT topic, fate, count(*) AS records, count(once) AS identified FROM judged GROUP BY topic, fate"
 UNREADABLE: Final = """
@@ -136,9 +139,10 @@ TRANSACTION_ROWS: Final = """
 
 @dataclass(slots=True)
 class TopicCount:
-    """How many records of one topic were written or left out, by reason. `open`: records of an open transaction, or behind its first record
-    in the partition. `added`: the records of `written` that this run added to the table. `unreadable`: the number of damaged batches and of
-    messages in the formats before v2, whose records were not read."""
+    """How many records of one topic were written or left out, by reason. `open`: records at or after the first record of an open
+    transaction in the partition, which read_committed consumers do not receive yet. `added`: how many of the `written` records this run
+    added to the table. `unreadable`: the number of damaged batches and of messages in the formats before v2, whose records were not read.
+    """
 
     topic: str
     read: int = 0
@@ -195,7 +199,8 @@ def _write(
     *,
     by_key: bool,
 ) -> None:
-    """Write the tables of `ottla dedup`. `every`: the topics that were read."""
+    """Write the tables of `ottla dedup`: records, producers and transactions. `every`: the names of all topics that were read. `by_key`:
+    duplicates are recognized by business key, so the table `unique_records` is written instead of `records`."""
     from ottla.spark_jobs.sinks import schemas  # noqa: PLC0415 # PyArrow is optional
 
     with opened(schemas.UNIQUE_RECORDS if by_key else schemas.RECORDS) as records:
@@ -215,7 +220,8 @@ def _write(
 
 
 def _staged(engine: Engine, sink: Sink, query: str) -> list[DataFile]:
-    """Write the rows of a query as data files of a table, and return the files. Readers do not see them before a commit."""
+    """Write the rows of a query as data files of a table, and return the files. Readers of the table do not see the files until they are
+    committed."""
     from ottla.spark_jobs.sinks.files import DataFile  # noqa: PLC0415 # PyArrow is optional
     from ottla.spark_jobs.sinks.schemas import FILES  # noqa: PLC0415 # PyArrow is optional
 
@@ -223,7 +229,7 @@ def _staged(engine: Engine, sink: Sink, query: str) -> list[DataFile]:
 
 
 def _key(row: Row) -> str:
-    """Return the key under which a partition's progress is stored."""
+    """Return the key under which the table `records` stores how far a partition was written."""
     return f"{row['topic']}-{row['partition']}"
 
 
@@ -234,8 +240,8 @@ def _end(row: Row) -> int:
 
 
 def _start(records: Sink, row: Row) -> int:
-    """Return the first offset of a partition that is not in the table yet. Raises CannotJudge if the log ends before this offset, or if
-    several of the directories hold the partition."""
+    """Return the first offset of a partition that the table `records` does not contain yet. Raises CannotJudge if the log ends before this
+    offset, or if several of the directories hold the partition."""
     start = records.progress(_key(row)) or 0
     if row["copies"] > 1:
         raise CannotJudge(f"{_key(row)} is in more than one directory: name the directory of one replica")

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShareDeliveries:
-    """The records of one partition whose delivery state a share group's log holds.
+    """The delivery state of one partition's records in a share group, according to `__share_group_state`.
 
     `topic`: the topic's name, or its id if no log of it is in the directory. `start_offset`: the records before it are finished (-1: the
-    group has not begun). `last_offset`: the last record with a state (None: there is none). `records` = `accepted` + `archived` (given up
-    without being accepted: rejected, or delivered too often) + `waiting` (to be delivered again). `redelivered`: delivered more than once.
-    `deliveries_max`: the most deliveries of one record.
+    group has not begun). `last_offset`: the last record with a state (None: there is none). `records`: the number of records with a state,
+    which is `accepted` + `archived` (given up without being accepted: rejected, or delivered too often) + `waiting` (to be delivered
+    again). `redelivered`: records that were delivered more than once. `deliveries_max`: the highest delivery count of a record.
     """
 
     group_id: str

@@ -1,9 +1,9 @@
-"""Estimates what an audit on Spark costs, from the listing alone: no record is read, and Spark is not started.
+"""Estimates what an audit on Spark costs, from a listing of the log files alone: no record is read, and Spark is not started.
 
 Invariants:
 - The constants were measured (docs/audit-speed.md); they are CPU seconds on one core of the machine named there.
-- Requests are those to an object store: a HEAD and a GET per window for each file, and a LIST per 1,000 names. The tasks make them, except
-  for the listing.
+- Requests are those to an object store: for each file a HEAD and a GET per WINDOW_BYTES bytes, and a LIST per 1,000 names. The driver makes
+  the LIST requests, the tasks make all others.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from ottla.spark_jobs.verdict import counted
 START_S: Final = 4.0
 """CPU seconds of the driver and its JVM, whatever the log."""
 WORKER_S: Final = 0.7
-"""CPU seconds of a worker's start."""
+"""CPU seconds of the start of one Python worker."""
 TASK_S: Final = 0.12
 FILE_S: Final = 0.0007
 GB_S: Final = 1.4
-"""CPU seconds per GB with the rules over batches."""
+"""CPU seconds per GB of log for the rules that read only batch headers; every audit has these rules."""
 DEEP_GB_S: Final = 23.5
-"""Further CPU seconds per GB when the contents of 100-byte records are compared (--deep)."""
+"""Additional CPU seconds per GB of log with --deep, which compares the records' contents (measured with 100-byte records)."""
 KEY_GB_S: Final = 75.0
-"""Further CPU seconds per GB with a business key in 100-byte records (--key-field)."""
+"""Additional CPU seconds per GB of log with --key-field, which reads a business key in each record (measured with 100-byte records)."""
 LIST_NAMES: Final = 1000
 CHECKPOINT_REQUESTS: Final = 8
-"""A directory's four checkpoints: for each a HEAD and a GET."""
+"""Requests for the four checkpoint files of a data directory: for each a HEAD and a GET."""
 ENTRY_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The cost of an audit. `size_bytes`: of all segments; records are read a second time with --deep or --key-field."""
+    """The estimated cost of an audit. `size_bytes`: the size of all segments, which are read twice with --deep or --key-field. `requests`:
+    to an object store."""
 
     size_bytes: int
     partitions: int
@@ -75,8 +76,8 @@ def estimate(logs: Sequence[LogDirectory], spec: AuditSpec, cores: int) -> Estim
 
 
 def estimate_command(paths: Sequence[str], spec: AuditSpec, master: str | None = None) -> int:
-    """List the logs, and print what reading them for the audit takes (Spark tasks, requests to an object store, CPU time) with the cores
-    of Spark's `master`. Return the exit code: 2 if something could not be listed, else 0."""
+    """List the logs, and print the estimated cost of the audit: Spark tasks, requests to an object store, and CPU time with the cores of
+    Spark's `master`. Return the exit code: 2 if something could not be listed, else 0."""
     logs = [find_logs(absolute(path)) for path in paths]
     known = cores_of(master)
     cores = known or os.cpu_count() or 1
@@ -97,8 +98,8 @@ def _cores_text(cores: int, known: int | None) -> str:
 
 
 def _side_reads(file: SideFile) -> int:
-    """Return the number of object-store requests for reading a file beside a segment. For an index: its size, the search for its end, and
-    its entries. Other files are read in one piece."""
+    """Return the number of object-store requests for reading a file beside a segment. An index takes requests for its size, for the search
+    for its last entry, and for its entries. Other files are read in one piece."""
     if file.kind in {"index", "timeindex", "txnindex"}:
         return 1 + _pieces(file.size_bytes, WINDOW_BYTES) + _pieces(file.size_bytes, ROWS_MAX * ENTRY_BYTES)
     return 2

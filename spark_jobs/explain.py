@@ -82,7 +82,7 @@ class Explanation:
     last_stable_offset: int | None = None
     holding_back: tuple[int, int] | None = None
     groups: dict[str, int] = field(default_factory=dict)
-    """Each group's committed offset in the partition."""
+    """Committed offsets for the partition, by consumer group."""
 
     @property
     def visible(self) -> tuple[bool, str]:
@@ -165,8 +165,8 @@ def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filter
 
 
 def _apply_marker(found: Explanation, marker: dict[str, Any], began: int, *, here: bool) -> None:
-    """Set the outcome of `found.transaction` from a marker, if the marker ends it. `began`: the transaction's first offset; `here`: the
-    marker is itself the record to explain."""
+    """If the marker ends the transaction in `found`, set the transaction's outcome. `began`: the offset at which the marker's transaction
+    began. `here`: the marker is itself the record to explain."""
     if here:
         found.transaction = Transaction(began, marker["marker"], marker["base_offset"])
     elif found.transaction is not None and found.transaction.ended is None and found.batch["producer_id"] == marker["producer_id"]:

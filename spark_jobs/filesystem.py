@@ -55,7 +55,7 @@ class Location:
     path: str
     _system: Any
     _prefix: str
-    """The scheme that is part of paths here but not in the file system's own paths."""
+    """The URL's scheme if the paths of this class include it but the file system's own paths do not; otherwise empty."""
 
     @property
     def is_local(self) -> bool:
@@ -64,12 +64,12 @@ class Location:
 
     @property
     def system(self) -> Any:
-        """The Arrow file system on which the directory is."""
+        """The file system of the directory, as an object of pyarrow.fs."""
         return self._system
 
     @property
     def inside(self) -> str:
-        """The directory's path within the file system `system`."""
+        """The directory's path within its file system (`system`), without the URL's scheme."""
         return self._inside(self.path)
 
     @property

@@ -1,4 +1,4 @@
-"""The views that rules on groups and share groups query.
+"""SQL of the views that rules on groups and share groups query.
 
 Invariants:
 - A share partition and a group are judged by the records of one log partition, to which their key hashes.
@@ -12,8 +12,8 @@ from typing import Final
 from ottla.spark_jobs.views import clamped
 
 WIDTH_MAX: Final = 1 << 16
-"""The widest state batch whose offsets are judged one by one, several times group.share.max.partition.max.record.locks (10000). Damage may
-claim any width."""
+"""State batches with more offsets are not judged, because each offset becomes one row and a damaged batch may claim any number of offsets.
+The limit is several times group.share.max.partition.max.record.locks (10000)."""
 
 RAW_SHARE_STATES_NEED: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, offset bigint, log_start_offset bigint, record string, "
@@ -56,9 +56,10 @@ SHARE_STATES: Final = """
         after_it AS (PARTITION BY log_dir, partition, group_id, topic_id, share_partition, life ORDER BY offset
                      ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)
 """
-"""Each record of `__share_group_state` that can be read. `existence`: the number of tombstones up to it. `life`: a new one begins with a
-tombstone and with each initialization, which may move the start offset back and resets the leader epoch (ShareCoordinatorShard). In the
-log, a snapshot without state batches and with leader epoch 0 is taken for an initialization. `previous_*`: the highest value before."""
+"""SQL of a view with one row per readable record of `__share_group_state`. `existence`: the number of tombstones up to the record. `life`:
+a number that rises with each tombstone and each initialization of the share partition; an initialization may move the start offset back and
+resets the leader epoch (ShareCoordinatorShard). A snapshot without state batches and with leader epoch 0 is taken for an initialization.
+`previous_*`: the highest value in earlier records of the same existence or life."""
 
 SHARE_RECORDS: Final = f"""
     WITH wide AS (
@@ -83,9 +84,10 @@ SHARE_RECORDS: Final = f"""
     WINDOW before_it AS (PARTITION BY log_dir, partition, group_id, topic_id, share_partition, life, record_offset ORDER BY offset
                          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 """
-"""One row per record of a topic in each state batch, with the state that the share partition gave it. `rank` orders the states of a record:
-a higher delivery count is newer, and with equal counts a higher state (PersisterStateBatchCombiner). `previous_end`: the highest rank
-before with a final state: acknowledged, or given up, whether it is archived (4) or on its way to a dead letter queue (3)."""
+"""SQL of a view with one row per offset in each state batch of a share partition, with the delivery state that the batch gives to the
+record at that offset. `rank` orders the states of a record: a higher delivery count is newer, and with equal counts a higher state
+(PersisterStateBatchCombiner). `previous_end`: the highest rank of an earlier state that is final: acknowledged (2), or given up: archived
+(4) or on the way to a dead letter queue (3)."""
 
 SHARE_ENDS: Final = """
     SELECT s.log_dir, s.topic, s.partition, s.offset, s.file, s.position, s.group_id, s.topic_id, s.share_partition, s.life,
@@ -97,7 +99,8 @@ SHARE_ENDS: Final = """
             AND r.share_partition = s.share_partition AND r.life = s.life
     WHERE s.newest AND s.record <> 'tombstone'
 """
-"""Each share partition by its newest record, with its start offset and the last record that has a state."""
+"""SQL of a view with one row per share partition, from its newest record: `start_offset`, and `last_offset`, the last topic record that has
+a state."""
 
 SHARE_DELIVERIES: Final = """
     SELECT e.log_dir, e.group_id, e.topic_id, e.share_partition, max(e.start_offset) AS start_offset, max(e.last_offset) AS last_offset,
@@ -114,7 +117,8 @@ SHARE_DELIVERIES: Final = """
             AND r.share_partition = e.share_partition AND r.life = e.life
     GROUP BY e.log_dir, e.group_id, e.topic_id, e.share_partition
 """
-"""Each share partition with what its group was delivered, by the records that the log still holds (see `deliveries`)."""
+"""SQL that returns one row per share partition with the counts of `deliveries.ShareDeliveries`: how many records were accepted, archived or
+redelivered, as far as the log still contains their states."""
 
 GROUP_RECORDS: Final = """
     WITH lives AS (
@@ -135,5 +139,6 @@ GROUP_RECORDS: Final = """
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_group_epoch
     FROM lives
 """
-"""The records of groups and members. `group_epoch`: the group's epoch when the record's batch had taken effect; null if compaction removed
-it. `replaced_at`: the base offset of the batch with the member's next current assignment. `latest`: the record is the newest of its key."""
+"""SQL of a view with the readable records of groups and their members in `__consumer_offsets`. `group_epoch`: the group's epoch after the
+record's batch took effect; null if compaction removed it. `replaced_at`: the base offset of the batch with the member's next current
+assignment. `latest`: the record is the newest with its key."""

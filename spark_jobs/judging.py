@@ -31,7 +31,7 @@ from ottla.spark_jobs.wire.sources import came_over_the_wire
 
 TOPIC_ID: Final = re.compile(r"^topic_id: *(\S+)$", re.MULTILINE)
 ONLY_IN_FILES: Final = frozenset({"indexes", "snapshots", "log_ends", "share_ends"})
-"""Views whose rules cannot judge logs fetched over the wire: brokers do not serve these files."""
+"""Views that need files which brokers do not serve. Rules on these views are reported as not judged for logs fetched over the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Judge(Protocol):
     def draw(
         self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[FindingPlace]
     ) -> Iterable[Answer]:
-        """Return the data for the pictures of the partitions in `drawn`, and the batch headers of the findings in `found` (see
-        `pictures.picture_rows`). Call it after `judge`."""
+        """Return the data for the HTML report's pictures of the partitions in `drawn`, and the batch headers of the findings in `found`
+        (see `pictures.picture_rows`). Call it after `judge`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Job:
     key: BusinessKey | None
     verdicts: dict[str, DirectoryVerdict]
     pictures: dict[str, Pictures] | None = None
-    """The material for the HTML report's pictures, filled in by `run`; None if no pictures are drawn."""
+    """The data for the HTML report's pictures, by directory, which `run` fills in; None if no pictures are drawn."""
 
 
 def run(job: Job) -> None:
@@ -135,9 +135,11 @@ def _whole_states(logs: Sequence[LogDirectory]) -> list[str]:
 
 
 def _recreated_topics(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]:
-    """Return the partitions whose directories belong to different topics of the same name, by the topic ids in `partition.metadata`; add a
-    problem to each verdict for each of them. A broker that was offline while a topic was deleted and recreated still has the old topic's
-    partitions."""
+    """Return the partitions that belong, by the topic ids in `partition.metadata`, to different topics with the same name in different
+    directories. Add a problem to all verdicts for each of these partitions.
+
+    A broker that was offline while a topic was deleted and recreated still has the old topic's partitions.
+    """
     ids: dict[tuple[str, int], set[str]] = defaultdict(set)
     for logs in found:
         for partition, directory in _directories(logs.of_topics(job.spec.topics)).items():
@@ -151,7 +153,8 @@ def _recreated_topics(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str
 
 
 def _report_no_replicas(job: Job, logs: Sequence[LogDirectory]) -> None:
-    """Mark the rule `replicas` as not judged if no partition is in two directories: comparing nothing must not give a clean verdict."""
+    """Mark the rule `replicas` as not judged, and add a problem, if no partition is in two directories: comparing nothing must not give a
+    clean verdict."""
     copies = Counter(partition for each in logs for partition in _directories(each.of_topics(job.spec.topics)))
     if max(copies.values(), default=0) < 2:
         for verdict in job.verdicts.values():
@@ -202,7 +205,8 @@ def _count(job: Job, answers: Mapping[str, list[Row]]) -> None:
 
 
 def _report_missing_key(job: Job, rows: Sequence[Row]) -> None:
-    """Mark the rule `business-key` as not judged if no record has the key: a misspelt --key-field must not give a clean verdict."""
+    """Mark the rule `business-key` as not judged, and add a problem, if no record has the key: a misspelt --key-field must not give a clean
+    verdict."""
     if any(row["records"] for row in rows) and not any(row["keyed"] for row in rows):
         for verdict in job.verdicts.values():
             verdict.rules["business-key"].judged = False

@@ -23,10 +23,10 @@ COORDINATOR_TOPICS: Final = COMPACTED_BY_DESIGN | {SHARE_GROUP_STATE}
 class LogFile(ABC):
     """One file of one partition, with facts about the partition from the data directory.
 
-    `log_dir` is the caller's path or URL, `directory` the partition's directory there. A log may have millions of files, so all files of a
-    partition share one `directory`, and `name` and `path` are computed on access. `cleaned_to` is the cleaner's first dirty offset: below
-    it compaction may have removed records (0: never compacted; 2^63-1: compacted up to an unknown offset). `modified_ns`: the file's
-    modification time, 0 if it is unknown.
+    `log_dir` is the caller's path or URL; `directory` is the partition's directory. A log may have millions of files, so all files of a
+    partition share one `directory` string, and `name` and `path` are computed on access. `cleaned_to` is the log cleaner's first dirty
+    offset: compaction may have removed records below it (0: never compacted; 2^63-1: compacted up to an unknown offset). `modified_ns`: the
+    file's modification time, 0 if it is unknown.
     """
 
     log_dir: str

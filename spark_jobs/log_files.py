@@ -32,12 +32,12 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 SIZES_MAX: Final = {LEADER_EPOCHS: SMALL_FILE_BYTES, "snapshot": SNAPSHOT_BYTES_MAX}
-"""The maximum sizes of those kinds of side files that are read in one piece."""
+"""The maximum sizes in bytes of the files beside a segment that are read in one piece, by kind."""
 SWAPPING: Final = "the cleaner was putting it in place of other segments; start the broker, which ends that, and judge it again"
 PARTITION_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**63 - 1
 MISSING_NAMED: Final = 10
-"""The number of missing partitions that a note names."""
+"""How many missing partitions a note lists by name; it only counts the others."""
 NO_OFFSET: Final = "no log has this offset"
 LISTINGS_AT_ONCE: Final = 16
 """The number of concurrent directory listings on remote file systems, where each listing is a round trip."""
@@ -126,8 +126,9 @@ def _list_all(where: Location, paths: list[str]) -> Iterable[list[Entry] | OSErr
 
 
 def _listed_ahead(listed: Callable[[str], list[Entry] | OSError], paths: list[str]) -> Iterator[list[Entry] | OSError]:
-    """List the directories `paths` in parallel. At most LISTED_AHEAD listings are in memory at once, because the entries of all directories
-    of a large log would take as much memory as its `Segment` objects."""
+    """List the directories `paths` in parallel, and yield each listing, or its error, in the order of `paths`. At most LISTED_AHEAD
+    listings are in memory at once, because the entries of all directories of a large log would take as much memory as its `Segment`
+    objects."""
     ahead: deque[Future[list[Entry] | OSError]] = deque()
     with ThreadPoolExecutor(LISTINGS_AT_ONCE, "listing") as pool:
         for path in paths:
@@ -157,14 +158,14 @@ def _add_partition(  # noqa: PLR0917 # called once
     sizes = {entry.name: entry.size_bytes for entry in entries}
     bases = [int(entry.name[:20]) for entry in logs]
     same = {entry.name[:20]: base for entry, base in zip(logs, bases, strict=True)}
-    """Base offsets by the digits in the file names. A segment and its side files then refer to one integer object, which saves the driver's
-    memory if there are millions of files."""
+    """The base offset of each segment, by the 20 digits in its file name. A segment and its side files share the same integer object, which
+    saves the driver's memory if there are millions of files."""
     unread = [f"{entry.path}: {NO_REGULAR_FILE}" for entry in logs if not entry.is_file]
     unread += [f"{entry.path}: {NO_OFFSET}" for entry, base in zip(logs, bases, strict=True) if base > OFFSET_MAX]
     unread += [f"{entry.path}: not readable" for entry in logs if entry.is_file and not where.readable(entry.path)]
     unread += [f"{entry.path}: {SWAPPING}" for entry in entries if SWAP_FILE.fullmatch(entry.name)]
     if unread:
-        # If only a part of the segments were read, a rule could report a gap or an open transaction that does not exist.
+        # If only some of the segments were read, a rule could report a gap or an open transaction that does not exist.
         found.problems += [f"{reason}; {name[0]}-{name[1]} is not judged" for reason in unread]
         return
     if not logs and (high_watermark := found.high_watermarks.get(name, 0)) > facts.starts.get(name, 0):

@@ -39,8 +39,8 @@ def one_or_more(given: P | Sequence[P]) -> list[P]:
 
 
 def read_runs(part: Part, *, bodies: bool = True) -> Iterator[Run | Stop]:
-    """Yield the part's batches as runs, and a `Stop` for each stretch of bytes that is not a batch, in log order. `bodies`: read batches
-    whole, not only their headers; a broker always sends them whole.
+    """Yield the batches of a part of a segment as runs (several adjacent batches at once), and a `Stop` for each range of bytes that is not
+    a batch, in log order. `bodies`: read batches whole, not only their headers; a broker always sends them whole.
 
     Raises OSError when the file cannot be read, WireError when the broker fails.
     """

@@ -13,7 +13,7 @@ from ottla.spark_jobs.engines import Row
 from ottla.spark_jobs.steps import Answer
 
 HELD: Final = 1000
-"""The number of findings of a rule, beyond the wanted samples, that are collected before the list is sorted and cut."""
+"""How many findings of a rule, in addition to those that will be kept, are collected before the list is sorted and cut."""
 
 
 class Merged:

@@ -1,4 +1,5 @@
-"""Pins a data directory's state at one moment, for all queries of a run, while a broker may keep writing.
+"""Fixes a data directory's state at one moment by listing its files and their sizes, so that all queries of an audit read the same state
+while a broker may keep writing.
 
 Invariants:
 - A broker appends while its directory is being listed. If a listing saw a transaction's marker in one partition, but listed another
@@ -20,7 +21,7 @@ from ottla.spark_jobs.log_directory import LogDirectory, Segment, SideFile
 from ottla.spark_jobs.log_files import find_file_logs
 
 PINNED: Final = "pinned:"
-"""A prefix that marks a path as the file of a pinned listing."""
+"""The prefix of a path that names, instead of a log directory, a file with an earlier listing of one."""
 LISTINGS_MAX: Final = 20
 RESTLESS: Final = (
     "written to all the time while it was listed: its partitions are not from the same moment, and a transaction that ended then may seem "
@@ -29,7 +30,8 @@ RESTLESS: Final = (
 
 
 def pin(path: str, file: Path) -> str:
-    """List the directory, write the listing to `file`, and return the path under which the pinned state is read."""
+    """List the directory `path`, write the listing to `file`, and return a path (`pinned:...`) that makes readers use this listing, and so
+    ignore later changes."""
     found = at_one_moment(lambda: find_file_logs(path)) if _is_local(path) else find_file_logs(path)
     content = asdict(found) | {"high_watermarks": [[*at, offset] for at, offset in found.high_watermarks.items()]}
     file.write_text(json.dumps(content), encoding="utf-8")

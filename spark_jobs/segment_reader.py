@@ -35,8 +35,9 @@ RECORDS_MAX: Final = 1_000_000
 ROWS_MAX: Final = 1 << 16
 SEARCH_BYTES: Final = 256 << 20
 SEARCH_TIMES: Final = 64
-"""The budget of bytes that the search for the next batch after damage may checksum: twice the amount that random bytes need. Without it,
-crafted bytes (a header every 61 bytes, each claiming a batch up to the file's end) would keep the search of one segment busy for days."""
+"""Limits the search for the next batch after damage: it may checksum SEARCH_BYTES bytes, and this many bytes for each byte of the part.
+Random bytes need half of that. Without the limit, crafted bytes (a header every 61 bytes, each claiming a batch up to the file's end) would
+keep the search of one segment busy for days."""
 JUMP_BYTES: Final = 1 << 20
 """If batches are longer than this on average and only headers are wanted, the reader skips the bytes between the headers. For shorter
 batches sequential reads are faster."""
@@ -44,7 +45,7 @@ batches sequential reads are faster."""
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A byte range of a segment that begins at a batch and ends at a batch or at the end of the file."""
+    """A byte range of a segment, which one task reads. It begins at a batch, and ends at a batch or at the end of the file."""
 
     segment: Segment
     start: int
@@ -68,9 +69,9 @@ def open_records(batch: memoryview, header: BatchHeader) -> Buffer:
 
 
 class Run(NamedTuple):
-    """Adjacent batches. `data` holds the batches whole or, if the reader was opened without `bodies`, at least their headers; its first
-    byte is at `position` in the file. The reader reuses the buffer behind `data` for the next run. The positions in `headers` are relative
-    to `data`."""
+    """Adjacent batches that were read together. `data` has the whole batches or, if the reader was opened without `bodies`, at least their
+    headers; its first byte is at `position` in the file. The reader reuses the buffer behind `data` for the next run. The positions in
+    `headers` are relative to `data`."""
 
     position: int
     data: memoryview
@@ -88,8 +89,9 @@ class Run(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Bytes of a segment that are not a batch, and the reason. `torn`: an interrupted write or preallocation left them at the end of the
-    partition's last segment, or retention deleted the segment (then `size_bytes` is 0). Such bytes are no damage."""
+    """A range of a segment's bytes that is not a batch, and the reason. `torn`: the bytes are no damage, because an interrupted write or
+    preallocation left them at the end of the partition's last segment, or because retention deleted the segment (then `size_bytes` is 0).
+    """
 
     position: int
     size_bytes: int
@@ -103,7 +105,7 @@ def whole(segment: Segment) -> Part:
 
 
 def crc_matches(run: Run, rows: Iterable[int]) -> list[bool]:
-    """Return for each row whether the batch's bytes have the checksum in its header. The run must hold batches whole."""
+    """Return for each of the run's batches in `rows` whether its bytes have the checksum in its header. The run must hold batches whole."""
     data, head = run.data, run.headers
     positions, lengths, crcs, magics = head.positions, head.batch_lengths, head.crcs, head.magics
     return [
@@ -120,8 +122,9 @@ def _message_crc(message: memoryview | bytes) -> int:
 
 
 def file_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYTES) -> Iterator[Run | Stop]:
-    """Yield the part's batches as runs, and a `Stop` for each stretch of bytes that is not a batch, in file order. `bodies`: read batches
-    whole, not only their headers. Raises OSError when the file cannot be read."""
+    """Read a part of a segment file. Yield its batches as runs (several adjacent batches at once), and a `Stop` for each range of bytes
+    that is not a batch, in file order. `bodies`: read batches whole, not only their headers. Raises OSError when the file cannot be read.
+    """
     try:
         opened = place(part.segment.log_dir).open(part.segment.path)
     except FileNotFoundError:
@@ -132,14 +135,15 @@ def file_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYT
 
 
 def runs_of(data: memoryview, segment: Segment) -> Iterator[Run | Stop]:
-    """Yield the runs of whole batches in `data`, and a `Stop` for each stretch that is not a batch. `data` is treated as a part inside the
-    log: a partial batch at its end is damage, not an interrupted write."""
+    """Split bytes of a log into batches. Yield whole batches as runs (several adjacent batches at once), and a `Stop` for each range of
+    bytes that is not a batch. `data` is treated as a part inside the log: a partial batch at its end is damage, not an interrupted write.
+    """
     part = Part(replace(segment, is_last=False), 0, len(data))
     return _InMemoryReader(data, part).items()
 
 
 class _Source(Protocol):
-    """The interface of a readable file, which bytes in memory (`_InMemory`) have too."""
+    """The interface that `_Reader` needs of an open file. `_InMemory` implements it for bytes in memory."""
 
     def read_at(self, position: int, size: int) -> bytes: ...
 
@@ -184,7 +188,7 @@ class _Reader:
             verdict = self._verdict(run, limit)
             reason = _REASONS[verdict]
             if reason and run.rows and not self._leads_to_batch(run, verdict) and not self._is_right(*self._place(run)):
-                # The CRC does not cover the length field. If the length is damaged, it leads to bytes that are not a batch.
+                # The CRC does not cover the length field. If the length is damaged, no batch begins right after the batch's apparent end.
                 reason = "wrong CRC, and no batch where its length leads"
                 run = Run(position, data, walk_headers(data, 0, limit, run.rows - 1, BATCH_BYTES_MAX, self._bodies))
             if run.rows:
@@ -210,7 +214,8 @@ class _Reader:
         return buffer[:count].toreadonly()
 
     def _next_size(self, run: Run) -> int:
-        """Return how many bytes to read next: more for a batch that did not fit, few if headers are far apart."""
+        """Return how many bytes to read next: more if a batch did not fit into the last read, few if only headers are read and they are far
+        apart."""
         if run.rows == 0:
             return max(self._window_bytes, run.headers.next_length + LOG_OVERHEAD + PEEK_BYTES if self._bodies else HEADER_BYTES)
         if not self._bodies and run.headers.next_position // run.rows > JUMP_BYTES:
@@ -237,14 +242,14 @@ class _Reader:
         return run.position + run.headers.positions[-1], run.headers.batch_lengths[-1] + LOG_OVERHEAD
 
     def _is_right(self, position: int, size: int) -> bool:
-        """Return whether the `size` bytes at `position` are a batch or legacy message with a correct CRC."""
+        """Return whether the `size` bytes at `position` are a batch, or a message of an older format, with a correct CRC."""
         data = self._file.read_at(position, size)
         if data[MAGIC_END - 1] != MAGIC_V2:
             return _message_crc(data) == int.from_bytes(data[MAGIC_END - 5 : MAGIC_END - 1], "big")
         return crc_ok(data, read_header(data))
 
     def _stop(self, position: int, reason: str) -> Stop:
-        """Return the `Stop` for the bytes from `position` to the next batch; no whole batch begins at `position`."""
+        """Return the `Stop` for the bytes from `position`, where no whole batch begins, to the next batch."""
         part = self._part
         left = self._end - position
         trusted = self._last is not None and self._is_right(*self._last[:2])
@@ -306,7 +311,7 @@ class _Reader:
 
 
 class _InMemoryReader(_Reader):
-    """A pass over bytes in memory, without copying them."""
+    """Reads batches from bytes in memory, without copying them."""
 
     def __init__(self, data: memoryview, part: Part) -> None:
         super().__init__(_InMemory(data), part, True, len(data))

@@ -134,7 +134,7 @@ def cluster(master: str | None = None) -> Iterator[SparkContext | SparkSession]:
             found = running
         yield found
         return
-    # on other masters, the executors' Python may get this package only after its start
+    # On other masters, this package may become available to the executors' Python only after its start.
     more = {"spark.python.daemon.module": DAEMON} if LOCAL.fullmatch(_master(master)) else {}
     # 0: the JVM only moves rows, so its C2 compiler never pays off
     with _context(0, master, more, "ottla.spark_jobs.engines.distributed") as context:

@@ -168,8 +168,8 @@ RANGES: Final[dict[str, dict[str, str]]] = {
 
 
 def _both(already: frozenset[Any], given: frozenset[Any]) -> frozenset[Any]:
-    """Intersect two sets of wanted values; an empty set means any value. If they have nothing in common, return `already`, because an empty
-    result would mean any value: the reader then returns unwanted rows, which Spark drops."""
+    """Intersect two sets of wanted values of a filter, in which an empty set means any value. If they have nothing in common, return
+    `already`, because an empty result would mean any value; the reader then returns unwanted rows, which Spark drops."""
     return (already & given if already else given) or already
 
 

@@ -25,9 +25,9 @@ from ottla.spark_jobs.tables.filters import Filters
 TASK_BYTES_MAX: Final = 64 << 20
 TASK_BYTES_MIN: Final = 1 << 20
 TASKS_WANTED: Final = 16
-"""The number of tasks that keeps a laptop's cores evenly busy; larger logs get more tasks, of TASK_BYTES_MAX each."""
+"""The number of tasks that keeps a laptop's cores evenly busy; larger logs get more tasks, of TASK_BYTES_MAX bytes each."""
 FILES_MAX: Final = 256
-"""Maximum number of parts in a task, so that thousands of empty partitions are also distributed over tasks."""
+"""Maximum number of segment parts in a task, so that thousands of empty partitions are also distributed over tasks."""
 
 _ENTRY: Final = struct.Struct(">ii")
 _INDEX_BYTES_MAX: Final = 64 << 20
@@ -129,7 +129,8 @@ def _from_index(segment: Segment, apart: int) -> list[OffsetPosition] | None:
 
 
 def _position_at(log: RandomAccess, segment: Segment, position: int, last_offset: int) -> OffsetPosition | None:
-    """Return the position of the batch at `position` if its CRC is correct and its last offset is `last_offset`; otherwise None."""
+    """Return `position` with the base offset of the batch that begins there, if the batch's CRC is correct and its last offset is
+    `last_offset`; otherwise None."""
     head = log.read_at(position, HEADER_BYTES)
     if len(head) < HEADER_BYTES or head[16] != MAGIC_V2:
         return None

@@ -29,22 +29,24 @@ if TYPE_CHECKING:
     from ottla.spark_jobs.engines.embedded import EmbeddedEngine
 
 RowsRead = Mapping[str, "pa.RecordBatchReader"]
-"""Rows that other tasks have read from the logs: `batches` has the columns RAW_BATCHES_NEED, `records` the rows of KEYED_RECORDS."""
+"""The rows of a large partition that other tasks have read, by the kind of row. `batches`: rows with the columns RAW_BATCHES_NEED;
+`records`: the result of the query KEYED_RECORDS."""
 Answer = dict[str, list[Row]]
-"""A task's results, as rows by kind: `findings`, `counts`, `producers`, `costs`, `deliveries`, `keys`, `extents`, and the kinds of
-`pictures.picture_rows`."""
+"""A task's results: lists of rows under the names `findings`, `counts`, `producers`, `costs`, `deliveries`, `keys`, `extents`, and the
+names that `pictures.picture_rows` returns."""
 
 LOG_ENDS: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, log_start_offset bigint, "
     "clean_shutdown boolean, high_watermark bigint"
 )
-"""The last segment of each partition: `position` is its size in bytes, `high_watermark` the broker's checkpointed high watermark."""
+"""The columns of the table `log_ends`, which has one row for the last segment of each partition: `position` is the segment's size in bytes,
+`high_watermark` the broker's checkpointed high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSpec:
-    """The options of a run, the same for all tasks. `key_place`: the place of the business key (one of views.KEYS); None without a business
-    key. `whole_states`: the directories that hold every partition of `__transaction_state`. `recreated_topics`: partitions whose
+    """The options of an audit, the same for all its tasks. `key_place`: the place of the business key (one of views.KEYS); None without a
+    business key. `whole_states`: the directories that hold every partition of `__transaction_state`. `recreated_topics`: partitions whose
     directories belong to different topics of one name, which are not compared as replicas. `topic_ids`: (directory, topic id, topic).
     `draws`: data for the HTML report's pictures is needed, too."""
 
@@ -61,7 +63,7 @@ class AuditSpec:
 
     @property
     def reads_records(self) -> bool:
-        """Whether any rule of the run reads records, not only batch headers."""
+        """Whether any rule of the audit reads records, not only batch headers."""
         return self.key_place is not None or self.deep
 
     @property
@@ -114,14 +116,15 @@ SHUFFLED: Final[dict[str, Shuffled]] = {
         "key_hash",
     ),
 }
-"""The second step's input by view, reduced to the rows and columns that its rules read."""
+"""The second step's input: for each view, the rows and columns of the first step that the second step's rules read."""
 
 
 def judge_partitions(
     engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], rows_read: RowsRead | None = None
 ) -> tuple[Answer, AvailableViews]:
-    """Run the first step over whole partitions: make the views, count, and evaluate the rules of Scope.PARTITION. Return the answer and the
-    views. `rows_read`: None if the logs are read here. Raises OSError."""
+    """Run the first step of the audit over whole partitions: make the views, count, and evaluate the rules that compare rows of one
+    partition (Scope.PARTITION). Return the answer and the views. `rows_read`: the partition's rows if other tasks have read them; None if
+    the logs are read here. Raises OSError."""
     available = make_views(engine, spec, logs, rows_read)
     answer = {"counts": engine.rows("SELECT * FROM counts", {})}
     if "visible_records" in available.names and spec.key_place is not None:
@@ -135,8 +138,8 @@ def judge_partitions(
 
 
 def judge_across(engine: EmbeddedEngine, spec: AuditSpec, there: Collection[str]) -> Answer:
-    """Run the second step, which evaluates the rules that compare several partitions, and return its answer: costs of transactions, the
-    number of producers, and findings. `there`: the names of the views that the first step made here or passed on."""
+    """Run the second step of the audit, which evaluates the rules that compare several partitions. Return its answer: costs of
+    transactions, the number of producers, and findings. `there`: the names of the first step's views, which exist in `engine`."""
     (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
     available = AvailableViews({*there}, sums["transactional"] > 0)
     answer = {"producers": engine.rows(views.PRODUCERS, {})}
@@ -151,8 +154,8 @@ def judge_across(engine: EmbeddedEngine, spec: AuditSpec, there: Collection[str]
 
 
 def make_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], rows_read: RowsRead | None = None) -> AvailableViews:
-    """Make the views of whole partitions (see `judge_partitions`). Views for transactions, group offsets, index files, snapshots and high
-    watermarks are made only if the logs contain any."""
+    """Make the SQL views of whole partitions that the audit's rules query (see `judge_partitions`), and return their names. Views for
+    transactions, group offsets, index files, snapshots and high watermarks are made only if the logs contain any."""
     available = _make_batch_views(engine, spec, logs, rows_read)
     if spec.replicas:
         _make_replica_views(engine, spec, logs)
@@ -233,7 +236,7 @@ def _make_record_views(engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[L
 
 
 def record_query(spec: AuditSpec) -> tuple[str, str]:
-    """Return the columns of level `records` to read for the spec, and the query KEYED_RECORDS over them."""
+    """Return the columns of level `records` to read for the audit's options, and the query KEYED_RECORDS over these columns."""
     place = spec.key_place or "none"
     return views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" else ""), views.KEYED_RECORDS.format(key=views.KEYS[place])
 
@@ -274,7 +277,8 @@ def _log_ends(spec: AuditSpec, logs: Sequence[LogDirectory]) -> list[tuple[Any, 
 def draw(
     engine: EmbeddedEngine, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Drawn], found: Sequence[FindingPlace]
 ) -> Answer:
-    """Return the data for pictures of the partitions in `drawn` (see `pictures.picture_rows`). The engine must not have any views yet."""
+    """Return the data for the HTML report's pictures of the partitions in `drawn` (see `pictures.picture_rows`). The engine must not have
+    any views yet."""
     available = _make_batch_views(engine, spec, logs)
     if available.transactional:
         engine.define("transactions", views.TRANSACTIONS, spec.args)

@@ -32,15 +32,16 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 Row = tuple[int, bytes]
-"""The number of a shuffle partition, and pickled data (see `audit_tasks`)."""
+"""A row that tasks exchange: the number of the shuffle partition that it belongs to, and pickled data (see `audit_tasks`)."""
 SCHEMA: Final = pa.schema({"share": pa.int32(), "content": pa.binary()})
-"""The columns of a stored result, one row per `Row`; `share` is the number of the shuffle partition."""
+"""The columns of a file with a task's result. Each `Row` of the result becomes one row: `share` is the number of the shuffle partition,
+`content` the pickled data."""
 RESULT: Final = ".result"
 PARTIAL: Final = ".partial"
 PARTITIONS: Final = b"partitions"
-"""The name in a result's metadata under which it lists its partitions' digests."""
+"""The key in a result file's metadata whose value lists the digests of the partitions that the result covers."""
 CODE: Final = ("ottla.spark_jobs", "ottla.protocol")
-"""The packages whose source code decides the findings."""
+"""The packages whose source code determines the findings. If it changes, stored results are not reused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class StoredResults:
 
 
 def code_digest() -> str:
-    """Return a digest of the source code of CODE, wherever it is imported from (a directory or a zip file)."""
+    """Return a digest of the source code of the packages in CODE, from a directory or a zip file, whichever they are imported from."""
     found = sha256()
     for package in CODE:
         for source in _sources(files(package)):

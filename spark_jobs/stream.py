@@ -52,7 +52,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._at_start = self._logs()
 
     def initialOffset(self) -> Offset:
-        """Return the offset that begins at the start of every log, including logs that appear later."""
+        """Return the stream's first offset. It names no partition, so every log is read from its start, including later logs."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:

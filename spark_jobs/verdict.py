@@ -34,8 +34,8 @@ class Finding:
 
 @dataclass(slots=True)
 class RuleResult:
-    """The findings of one rule in one directory: exact counts by severity, and the first findings in log order. `judged` is False if the
-    rule's option was not given or its input is missing."""
+    """The findings of one rule in one directory: exact counts by severity, and the first findings in log order (`samples`). `judged` is
+    False if the option that the rule needs was not given, or the files that it needs are missing."""
 
     judged: bool = False
     violations: int = 0

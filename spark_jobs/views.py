@@ -1,9 +1,10 @@
-"""The views that rules query: batches in log order, each producer's batches, its sequences, and records by business key.
+"""SQL of the views that rules query: batches in log order, each producer's batches, its sequences, and records by business key.
 
 Invariants:
-- Only batches with a correct CRC are trusted. Each row counts the untrusted stretches before it (`blind_before`) and the offsets before it
-  that compaction may have emptied (`holes_before`), so that a rule can distinguish "lost" from "not readable" and from "compacted away".
-- All windows are per log directory, so one run can judge several directories.
+- Only batches with a correct CRC are trusted. Each row counts the untrusted ranges of bytes before it (`blind_before`) and the offsets
+  before it that compaction may have emptied (`holes_before`), so that a rule can distinguish "lost" from "not readable" and from "compacted
+  away".
+- All windows are per log directory, so one audit can judge several directories.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def clamped(number: str) -> str:
 TRUSTED_COLUMNS: Final = ", ".join(
     name for name in (column.split(" ")[0] for column in RAW_BATCHES_NEED.split(", ")) if name not in {"error", "torn"}
 )
-"""The columns of a trusted batch: `error` and `torn` are always null there."""
+"""The columns of level `batches` that rows of a batch with a correct CRC need: all but `error` and `torn`, which are always null there."""
 
 
 TRACE: Final = "crc_ok AND (delete_horizon OR record_count = 0 OR (sparse AND records_fault IS NULL))"
@@ -39,7 +40,7 @@ offsets have holes."""
 
 
 def batches(columns: str = TRUSTED_COLUMNS) -> str:
-    """Return the query of view `batches` with these columns of `raw_batches`: the batches with a correct CRC, in log order.
+    """Return the SQL of view `batches` with these columns of `raw_batches`: the batches with a correct CRC, in log order.
 
     `compacted`: the cleaner may have removed records of this batch, according to its checkpoint, the topic's name or the cleaner's traces.
     `hole`: the number of offsets missing before the batch. `legal_hole`: the cleaner may have made this hole; `holes_before` sums up only
@@ -89,7 +90,7 @@ its input columns."""
 
 
 def producer_batches(columns: str = PRODUCER_COLUMNS) -> str:
-    """Return the query of view `producer_batches` with these columns of `batches`: batches and markers with a producer id, in log order.
+    """Return the SQL of view `producer_batches` with these columns of `batches`: batches and markers with a producer id, in log order.
 
     `session`: how many times before this row the producer wrote nothing for at least producer.id.expiration.ms, so that a broker forgot it.
     A pause between a transaction's data and its marker does not count, whatever times the records have: a broker does not forget a producer
@@ -137,9 +138,9 @@ _BEFORE: Final = f"({_EPOCH} ORDER BY sequence, segment, position ROWS BETWEEN U
 
 
 def sequences(columns: str = SEQUENCE_COLUMNS) -> str:
-    """Return the query of view `sequences` with these columns of `producer_batches`: data batches with `sequence`, which continues past the
-    wrap at 2^31. Offsets committed in transactions are excluded: the group coordinator appends them under the producer's id, each with
-    sequence 0.
+    """Return the SQL of view `sequences` with these columns of `producer_batches`: data batches with `sequence`, which is the base
+    sequence, continued past the wrap at 2^31. Offsets committed in transactions are excluded: the group coordinator appends them under the
+    producer's id, each with sequence 0.
 
     `front`, `other`: the highest last sequence among the batches that precede this one in sequence order, and the batch that has it.
     `front_in_log`: the highest last sequence among the batches that precede this one in the log.
@@ -185,9 +186,12 @@ RESENT: Final = """
                           s.crc ORDER BY s.segment, s.position)
     ) WHERE session > first_session
 """
-"""Duplicates across sessions: rows of `sequences` with the sequences and the CRC of a batch that the same producer id and epoch wrote in an
-earlier session. They are retries: a producer that restarts at sequence 0 sends other records or timestamps, so its batches have other CRCs.
-A retry can seem to be in a later session, because sessions are derived from timestamps, and a producer may write old event times."""
+"""SQL of a view with retries that seem to belong to a later session of a producer: rows of `sequences` with the sequences and the CRC of a
+batch that the same producer id and epoch wrote in an earlier session.
+
+They are retries because a producer that restarts at sequence 0 sends other records or timestamps, so its batches have other CRCs. A retry
+can seem to be in a later session, because sessions are derived from timestamps, and a producer may write old event times.
+"""
 
 TRANSACTIONS: Final = f"""
     SELECT log_dir, topic, partition, producer_id, ordinal,
@@ -213,8 +217,8 @@ TRANSACTIONS: Final = f"""
     GROUP BY log_dir, topic, partition, producer_id, ordinal
     HAVING data_batches > 0 OR outcome IS NOT NULL
 """
-"""Each producer's transactions in each partition; `outcome` is null while a transaction is open. `behind`: some of its data was appended
-after a newer epoch had written."""
+"""SQL of a view with one row per transaction and partition. `outcome` is null while the transaction is open. `behind`: some of the
+transaction's data was appended after a batch or marker of a newer epoch of the same producer."""
 
 RAW_STATES_NEED: Final = (
     "log_dir string, topic string, partition int, segment bigint, file string, position bigint, offset bigint, timestamp bigint, "
@@ -231,7 +235,8 @@ STATES: Final = """
     FROM raw_states
     WINDOW in_id AS (PARTITION BY log_dir, transactional_id ORDER BY segment, offset)
 """
-"""The coordinator's records of each transactional id, in log order. `latest` marks the last one, which is the current state."""
+"""SQL of a view with the coordinator's records in `__transaction_state`, for each transactional id in log order. `latest` marks the last
+record, which is the current state."""
 
 LOGS: Final = f"""
     SELECT log_dir, topic, partition, sum(size_bytes) AS size_bytes, max(blind_before) AS blind, min(base_offset) AS log_start,
@@ -240,13 +245,15 @@ LOGS: Final = f"""
     FROM (SELECT *, {clamped("max_timestamp")} AS written FROM batches)
     GROUP BY log_dir, topic, partition
 """
-"""Each partition. `broker_time`: its newest timestamp set by a broker's clock; `last_time`: its newest timestamp by any clock."""
+"""SQL of a view with one row per partition. `broker_time`: the partition's newest timestamp set by a broker's clock; `last_time`: its
+newest timestamp set by any clock."""
 
 NEWEST_EPOCHS: Final = """
     SELECT log_dir, producer_id, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch
     FROM producer_batches GROUP BY log_dir, producer_id
 """
-"""Each producer with the newest epoch of its data. If several tasks judge the partitions, each task has its own row for a producer."""
+"""SQL of a view with one row per producer id: the newest epoch of its data. If several tasks judge the partitions, each task has its own
+row for a producer."""
 
 UNENDED: Final = f"""
     WITH earlier AS (
@@ -263,8 +270,9 @@ UNENDED: Final = f"""
     LEFT JOIN earlier e ON e.log_dir = t.log_dir AND e.topic = t.topic AND e.partition = t.partition AND e.first_offset = t.first_offset
     WHERE t.outcome IS NULL AND t.data_records > 0 AND NOT t.cleaned
 """
-"""Transactions without a marker in their partition. The cleaner never passes the last stable offset, so a transaction below `cleaned_to`
-had a marker and is excluded. `earlier_time`: the newest broker timestamp before the transaction's first batch."""
+"""SQL of a view with the transactions that have no marker in their partition. The cleaner never passes the last stable offset, so a
+transaction below `cleaned_to` had a marker and is excluded. `earlier_time`: the newest broker timestamp before the transaction's first
+batch."""
 
 OPEN_TRANSACTIONS: Final = """
     WITH clocks AS (
@@ -284,10 +292,12 @@ OPEN_TRANSACTIONS: Final = """
     LEFT JOIN states s ON s.log_dir = t.log_dir AND s.producer_id = t.producer_id AND s.latest AND s.state IS NOT NULL
     LEFT JOIN complete_states w ON w.log_dir = t.log_dir
 """
-"""`unended` joined with the rest of the directory: the transaction's age by the directory's newest timestamp, the producer's newest
-epoch in any partition, and the coordinator's latest state of the producer. `age_ms` counts from `earlier_time` if that is later than the
-first batch's timestamp, because a producer may write old timestamps. `complete_states`: the directories that hold every partition of
-`__transaction_state`."""
+"""SQL of a view that adds facts from the whole directory to each transaction without a marker (view `unended`): the transaction's age by
+the directory's newest timestamp, the producer's newest epoch in any partition, and the coordinator's latest state of the producer.
+
+`age_ms` counts from `earlier_time` if that is later than the first batch's timestamp, because a producer may write old timestamps. The
+table `complete_states` has the directories that hold every partition of `__transaction_state`.
+"""
 
 RECORDS_NEED: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, offset bigint, timestamp bigint, "
@@ -302,8 +312,8 @@ KEYED_RECORDS: Final = f"""
     FROM records
     WHERE NOT control AND NOT startswith(topic, '__')
 """
-"""Each record in the columns that rules read; `{key}` is one of KEYS. `content`: a hash of key and value. The query looks at one record at
-a time, so several tasks may run it over parts of a partition."""
+"""SQL that reduces each record to the columns that rules read; `{key}` is one of the expressions in KEYS. `content`: a hash of key and
+value. The query looks at one record at a time, so several tasks may run it over parts of a partition."""
 
 VISIBLE_RECORDS: Final = """
     WITH aborted AS (
@@ -317,9 +327,9 @@ VISIBLE_RECORDS: Final = """
     SELECT /*+ BROADCAST(aborted) */ *, xxhash64(log_dir, topic, business_key) AS key_hash FROM ({keyed}) AS keyed
     LEFT ANTI JOIN aborted USING (log_dir, file, position)
 """
-"""Records that a read_committed consumer receives, or will receive if their open transaction commits; `{keyed}` is KEYED_RECORDS or its
-rows. `key_hash`: a hash of the columns that must be unique together, so that a sort compares numbers instead of paths
-with long common prefixes."""
+"""SQL of a view with the records that a read_committed consumer receives, or will receive if their open transaction commits. `{keyed}` is
+the query KEYED_RECORDS, or a query of its stored rows. `key_hash`: a hash of the columns that must be unique together, so that a sort
+compares numbers instead of paths with long common prefixes."""
 
 KEYS: Final = {
     "none": "CAST(NULL AS STRING)",
@@ -327,7 +337,8 @@ KEYS: Final = {
     "key": "CAST(key AS STRING)",
     "header": "CAST(try_element_at(filter(headers, h -> h.key = :header), 1).value AS STRING)",
 }
-"""SQL for the business key by its place: none, a field of the value, the record's key, or a header."""
+"""SQL expressions that read a record's business key, by the place of the key: `none`, a field of the JSON `value`, the record's `key`, or a
+`header`."""
 
 COUNTS: Final = """
     SELECT log_dir,
@@ -362,8 +373,8 @@ GROUP_COMMITS: Final = """
     FROM effective
     WINDOW of_input AS (PARTITION BY log_dir, group_id, committed_topic, committed_partition ORDER BY effective_at, offset)
 """
-"""The offsets that each group committed for each input (`topic-partition`), in the order in which they took effect. An offset committed
-in a transaction takes effect at the transaction's commit marker; offsets of aborted and open transactions are excluded.
+"""SQL of a view with the offsets that each group committed for each input (`topic-partition`), in the order in which they took effect. An
+offset committed in a transaction takes effect at the transaction's commit marker; offsets of aborted and open transactions are excluded.
 `committed_offset` is null in a tombstone."""
 
 RAW_INDEXES_NEED: Final = (
@@ -386,7 +397,8 @@ LOG_SEGMENTS: Final = """
         ON i.log_dir = b.log_dir AND i.topic = b.topic AND i.partition = b.partition AND i.segment = b.segment
     GROUP BY b.log_dir, b.topic, b.partition, b.segment
 """
-"""Each segment that holds a trusted batch. `blind`: bytes between its batches cannot be read. `indexed`: its `.index` file exists."""
+"""SQL of a view with one row per segment that holds a batch with a correct CRC. `blind`: some bytes between its batches cannot be read.
+`indexed`: its `.index` file exists."""
 
 TIME_LOOKUPS: Final = """
     SELECT log_dir, topic, partition, segment, file, entry, offset_before AS last_offset, timestamp_before, segment_timestamp FROM (
@@ -405,8 +417,8 @@ TIME_LOOKUPS: Final = """
         WINDOW upto AS (PARTITION BY log_dir, topic, partition, segment ORDER BY at, entry ROWS UNBOUNDED PRECEDING)
     ) WHERE entry IS NOT NULL
 """
-"""Each entry of a time index, with the largest timestamp of its segment's batches, and of those that end at or before the entry's offset.
-"""
+"""SQL of a view with one row per entry of a time index. `segment_timestamp`: the largest timestamp of the segment's batches;
+`timestamp_before`: the largest timestamp of the batches that end at or before the entry's offset."""
 
 EPOCH_LOOKUPS: Final = """
     SELECT log_dir, topic, partition, at AS base_offset, leader_epoch, noted_epoch FROM (
@@ -420,4 +432,5 @@ EPOCH_LOOKUPS: Final = """
         )
     ) WHERE leader_epoch IS NOT NULL AND noted_epoch IS NOT NULL
 """
-"""Each batch, with the leader epoch that `leader-epoch-checkpoint` gives for its base offset."""
+"""SQL of a view with one row per batch: its `leader_epoch`, and `noted_epoch`, the leader epoch that the file `leader-epoch-checkpoint`
+gives for the batch's base offset."""

@@ -19,7 +19,7 @@ ARCHIVE: Final = "python/lib/pyspark.zip"
 
 
 class NoPandas:
-    """An import hook (`importlib.abc.MetaPathFinder`) that hides pandas: an import of it raises ModuleNotFoundError, as if it were not
+    """An import hook (`importlib.abc.MetaPathFinder`) that hides pandas: `import pandas` raises ModuleNotFoundError, as if pandas were not
     installed."""
 
     @staticmethod

@@ -1,4 +1,5 @@
-"""Rule `business-key`: no two visible records of a topic have the same business key.
+"""Rule `business-key`: no two visible records of a topic have the same business key (a field or header, such as an order number, that is
+unique by intent).
 
 The rule shuffles one row per record by the key. If a partition is larger than a task's share, several tasks read it and parse the keys.
 """

@@ -1,4 +1,5 @@
-"""Rule `markers`: the coordinator epochs of a producer's markers never decrease, and each commit marker ends a transaction with data."""
+"""Rule `markers`: the coordinator epochs of a producer's transaction markers never decrease, and each commit marker ends a transaction with
+data."""
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 PLACE: Final = ("severity", "kind", "log_dir", "topic", "partition", "offset", "file", "position")
-"""The columns that every rule's query returns: the severity, the rule's kind of finding, and the place (`position`: bytes from the start
-of the segment file)."""
+"""The columns that every rule's query returns for a finding: its severity, its kind (a short text of the rule), and its place in the log
+(`position`: bytes from the start of the segment file)."""
 
 
 class Severity(StrEnum):
@@ -21,7 +21,7 @@ class Severity(StrEnum):
 
 
 class Needs(StrEnum):
-    """The command-line option without which a rule is not judged."""
+    """The command-line option that a rule needs. Without the option the rule is skipped and reported as not judged."""
 
     NOTHING = ""
     KEY = "--key-field"
@@ -30,28 +30,30 @@ class Needs(StrEnum):
 
 
 class Scope(StrEnum):
-    """The rows that a rule compares with each other. The scope determines in which step the rule runs, and so which rows the tasks of the
-    first step pass to the second step (`steps.SHUFFLED`). The views `logs` and `counts`, with one row per partition and directory, go to
-    all tasks of the second step."""
+    """The set of rows that a rule compares with each other. A rule with the scope PARTITION runs in the audit's first step, all others in
+    the second step (see `steps`). The scope also determines which rows the tasks of the first step pass to the second step
+    (`steps.SHUFFLED`). The small views `logs` (one row per partition) and `counts` (one per directory) go to all tasks of the second step.
+    """
 
     PARTITION = "partition"
-    """Local: one log partition, or all partitions of a coordinator's topic (with --replicas, all copies). The task that reads it evaluates
-    the rule, and only its findings leave the task."""
+    """The rule compares rows of one log partition, or of all partitions of a coordinator's topic (with --replicas, of all copies of a
+    partition). The task that reads these partitions evaluates the rule, and only the findings leave the task."""
     PRODUCER = "producer"
-    """Reduced, then shuffled: a producer's transactions in all partitions of a directory. Tasks pass on one row per transaction, per
-    producer, per record of `__transaction_state`, and per offset that a transactional commit took back."""
+    """The rule compares a producer's transactions in all partitions of a directory. Tasks of the first step pass on one row per
+    transaction, per producer, per record of `__transaction_state`, and per group offset that a transactional commit moved back."""
     GROUP = "group"
-    """Reduced, then shuffled: a share group's state and the ends of the topics that it reads. Tasks pass on one row per share partition."""
+    """The rule compares a share group's state with the ends of the topics that the group reads. Tasks of the first step pass on one row per
+    share partition."""
     KEY = "key"
-    """Shuffled: the rule compares all records of a topic that have the same key. Tasks of the first step pass on one row per record with
-    a key, without the record's value."""
+    """The rule compares all records of a topic that have the same key. Tasks of the first step pass on one row per record with a key,
+    without the record's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule of the audit. `proves`: the property that holds if there are no findings. `limits`: the cases that the rule cannot detect.
-    `view`: the view that must exist for the rule. `needs`: the option without which the rule is not judged. `evidence`: the columns that
-    its query adds to PLACE."""
+    `sql`: the query that returns the findings. `view`: the view that must exist for the query. `needs`: the option without which the rule
+    is not judged. `evidence`: the columns that the query adds to PLACE."""
 
     name: str
     title: str
@@ -59,11 +61,11 @@ class Rule:
     severity: Severity
     evidence: tuple[str, ...]
     advice: str
-    """The meaning of a finding for the log's users, and the action to take."""
+    """What a finding means for the log's users, and what to do about it."""
     limits: str
     sql: str
     scope: Scope
     view: str = "batches"
     needs_transactions: bool = False
-    """The rule is skipped, and counts as judged with no findings, if no batch is transactional."""
+    """True if the rule is only about transactions: it is skipped, and counts as judged with no findings, if no batch is transactional."""
     needs: Needs = Needs.NOTHING

@@ -1,4 +1,5 @@
-"""`python -m ottla.spark_jobs.corpus`: judges the corpus and prints the score. With `DIR` as its argument, it writes the corpus there."""
+"""`python -m ottla.spark_jobs.corpus`: runs the audit over the corpus (small logs with known findings) and prints the score. With `DIR` as
+its argument, it only writes the logs there."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from ottla.spark_jobs.corpus.score import details, judge, table, write
 
 
 def main() -> int:
-    """Judge the corpus and print the score, or write the corpus to a directory. Return the exit code: 0 if everything planted was found
-    without false alarms (or the corpus was written), otherwise 1."""
+    """Judge the corpus and print the score, or write the corpus to a directory. Return the exit code: 0 if the audit found all planted
+    anomalies without false alarms, or if the corpus was written; otherwise 1."""
     parser = argparse.ArgumentParser(prog="python -m ottla.spark_jobs.corpus", description="The audit on logs whose truth is known.")
     parser.add_argument("directory", type=Path, nargs="?", help="write the logs here, each in a directory of its name, and stop")
     parser.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")

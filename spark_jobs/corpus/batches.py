@@ -345,7 +345,7 @@ def aborted(root: Path) -> None:
 
 
 def compacted_transactions(root: Path) -> None:
-    """The data of a transaction that was committed and of one that was aborted is compacted away; their markers are still there."""
+    """Write a log in which compaction removed the data of a committed and of an aborted transaction, but not their markers."""
     log = PartitionWriter(root, "t", 0)
     log.data(pid=1, seq=0, rows=["a"], transactional=True)
     log.marker(1)

@@ -20,14 +20,16 @@ class Pipeline:
         self.output = PartitionWriter(root, "out", 0)
 
     def commit(self, offset: int | None, *, group: str = "g", partition: int = 0, pid: int = -1, epoch: int = -1) -> None:
-        """Commit an offset, in a transaction if a producer is given; None deletes the offset."""
+        """Append an offset commit to `__consumer_offsets`: in a transaction if `pid` and `epoch` of a producer are given. `offset` None
+        appends a tombstone."""
         key = encode_prefixed(OffsetCommitKey(group, "in", partition), 1, OFFSET_COMMIT)
         value = None if offset is None else encode_prefixed(OffsetCommitValue(offset, -1, "", T0), 3)
         record = SimpleRecord(key, value, T0)
         self.offsets.batch(build_batch([record], producer_id=pid, producer_epoch=epoch, transactional=pid >= 0))
 
     def transaction(self, pid: int, epoch: int, offset: int, *, committed: bool = True, writes: bool = True) -> None:
-        """Consume the input up to `offset`, write output for it, and end the transaction. Each transaction has its own epoch."""
+        """Write one transaction of the application: consume the input up to `offset`, write output for it if `writes`, and commit or abort.
+        Each transaction has its own producer epoch."""
         if writes:
             self.output.data(2, pid=pid, epoch=epoch, seq=0, transactional=True)
         self.commit(offset, pid=pid, epoch=epoch)

@@ -32,9 +32,9 @@ class Producer:
     epoch: int = 0
     sequences: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     seen: list[int] = field(default_factory=lambda: [-1] * PARTITIONS)
-    """The newest epoch in each partition, of batches and markers."""
+    """For each partition, the newest epoch of the producer's batches and markers in it; -1 if there is none."""
     touched: dict[int, int] = field(default_factory=dict)
-    """The first offset of the open transaction in each partition."""
+    """The partitions of the open transaction, each with the transaction's first offset in it."""
 
     def next_epoch(self) -> None:
         """Increase the producer's epoch; its sequences start at 0 again."""
@@ -60,7 +60,8 @@ class Script:
             getattr(logs[partition], name)(**arguments)
 
     def step(self, partition: int, name: str, offsets: int, /, **arguments: Any) -> int:
-        """Add a step that appends `offsets` offsets, and return the first of them."""
+        """Add a step to the script: a call of the method `name` of the partition's `PartitionWriter`, which appends `offsets` offsets.
+        Return the first of these offsets."""
         offset = self.ends[partition]
         self.steps.append((partition, name, {**arguments, "at": T0 + 1000 * len(self.steps)}))
         self.ends[partition] += offsets
@@ -71,7 +72,8 @@ class Script:
         self.expected.append((rule, severity, kind, f"t-{partition}@{offset}"))
 
     def send(self, producer: Producer, partition: int, **changes: Any) -> int:
-        """Add a batch of the producer, by default its next one in the partition, and return the base offset."""
+        """Add a step that appends a batch of the producer, and return the batch's base offset. The batch continues the producer's epoch and
+        sequences in the partition, unless `changes` has other arguments for `PartitionWriter.data`."""
         count = self.random.randint(1, 4)
         arguments = {
             "pid": producer.pid, "epoch": producer.epoch, "seq": producer.sequences[partition], "transactional": producer.transactional,
@@ -86,8 +88,8 @@ class Script:
         return offset
 
     def end(self, producer: Producer, *outcomes: bool, coordinator_epoch: int = 0) -> dict[int, int]:
-        """Add the markers of the producer's open transaction, with one outcome for all its partitions or one for each, and return the
-        markers' offsets."""
+        """Add the markers that end the producer's open transaction in all its partitions. `outcomes` (True: commit): one value for all
+        partitions, or one for each. Return the marker's offset in each partition."""
         offsets = {}
         for at, partition in enumerate(producer.touched):
             committed = outcomes[at % len(outcomes)]
@@ -99,7 +101,8 @@ class Script:
         return offsets
 
     def retire(self, producer: Producer) -> None:
-        """Replace the producer by a new one, so that it writes nothing more."""
+        """Replace the producer by a new one with another id. The old one writes nothing more, so that no later batch hides its planted
+        anomaly."""
         self.producers[self.producers.index(producer)] = Producer(len(self.steps) + 100, producer.transactional)
 
     def live(self) -> None:
@@ -251,7 +254,8 @@ PLANTS: tuple[Callable[[Script, int], None], ...] = (
 
 
 def script(seed: int, *, planted: bool) -> Script:
-    """Return the log of a seed: with every anomaly once, at random places and in random order, or without any."""
+    """Return the random log of a seed. If `planted`, the log contains each kind of anomaly once, at random places and in random order;
+    otherwise the log is legal."""
     made = Script(seed)
     plants = made.random.sample(PLANTS, len(PLANTS)) if planted else []
     for at in range(STEPS):

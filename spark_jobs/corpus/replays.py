@@ -70,8 +70,8 @@ def twice_in_one_session(root: Path) -> None:
 
 
 def _keys(*offsets: int) -> list[tuple[str, str, str, str]]:
-    """Return the expected findings of rule `business-key` for records that repeat an earlier business key (the JSON field `row`), one per
-    offset."""
+    """Return the findings that rule `business-key` must report: one per offset, for a record whose business key (the JSON field `row`) an
+    earlier record has."""
     return [("business-key", "violation", "key seen before", f"t-0@{offset}") for offset in offsets]
 
 

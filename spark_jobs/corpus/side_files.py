@@ -32,8 +32,9 @@ class Producer:
 
 @dataclass
 class SideFiles:
-    """The side files of one segment. `index`: (offset, position); `times`: (timestamp, offset); `aborted`: (producer id, first offset,
-    marker's offset); `epochs`: (leader epoch, start offset); `junk`: bytes after the offset index."""
+    """The contents of the files beside one segment. `index`: (offset, position) of the offset index; `times`: (timestamp, offset) of the
+    time index; `aborted`: (producer id, first offset, marker's offset) of the transaction index; `epochs`: (leader epoch, start offset) of
+    the leader epoch checkpoint; `junk`: bytes to append after the offset index."""
 
     index: list[tuple[int, int]] = field(default_factory=list)
     times: list[tuple[int, int]] = field(default_factory=list)

@@ -37,7 +37,8 @@ Progress = Callable[[str, int, int], None]
 
 
 class Engine(Protocol):
-    """The interface of both engines. `args` has the values of a query's parameters `:name`; values for other names are ignored."""
+    """The interface of both engines (DuckDB and Spark), which run the audit's SQL. The methods' argument `args` has the values of a query's
+    parameters `:name`; values for other names are ignored."""
 
     @property
     def name(self) -> str:
@@ -48,9 +49,9 @@ class Engine(Protocol):
         already a path and is returned unchanged."""
 
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
-        """Make the view `view` of one level of the logs at `paths`. A level is a kind of row, such as `batches` or `records` (see
-        `spark_jobs.columns`). `topics`: only these; empty: all. `columns`: the columns to read, as DDL. `keep`: store the rows, because
-        more than one query reads the view."""
+        """Read one level of the logs at `paths` as the view `view`. A level is a kind of row, such as `batches` or `records` (see
+        `spark_jobs.columns`). `topics`: read only these; empty: all. `columns`: the columns to read, as DDL. `keep`: store the rows,
+        because more than one query reads the view."""
 
     def table(self, view: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
         """Make the view `view` of these rows. `columns`: their names and types as DDL, such as `topic string, partition int`."""
@@ -73,8 +74,8 @@ def json_path(field: str) -> str:
 
 
 def choose(wanted: str, log_bytes: int, *, spark_runs: bool = True) -> str:
-    """Return the engine for a log of this size. If Spark cannot run, `auto` chooses the embedded engine. Raises ValueError on an unknown
-    name."""
+    """Return the engine (`duckdb` or `spark`) for a log of this size. `wanted`: an engine, or `auto`, which chooses by the size; if Spark
+    cannot run, it chooses DuckDB. Raises ValueError on an unknown name."""
     if wanted not in {AUTO, EMBEDDED, SPARK}:
         raise ValueError(f"no such engine: {wanted}; one of {AUTO}, {EMBEDDED}, {SPARK}")
     if wanted != AUTO:

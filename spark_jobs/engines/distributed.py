@@ -1,9 +1,9 @@
-"""Judges with Spark: Spark distributes tasks and shuffles the rows that the tasks pass on; each task judges on an embedded engine.
+"""Judges with Spark: Spark distributes tasks and shuffles their output rows; each task judges on an embedded engine (DuckDB).
 
 Invariants:
 - With a SparkContext the steps run over RDDs, and no SQL session is started. Without one (Spark Connect) the same steps run over
   DataFrames.
-- A run is one Spark job; drawing pictures takes a second one. Both have a description in Spark's UI.
+- An audit is one Spark job; drawing the HTML report's pictures takes a second one. Both have a description in Spark's UI.
 - With a SparkContext, progress is reported by finished tasks, each counted once, however often Spark runs it.
 """
 
@@ -50,16 +50,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Size = tuple[int, int]
-"""The number of log partitions of a task, and their bytes."""
+"""The size of a task: the number of its log partitions, and their bytes."""
 Step = Callable[[Iterable[Row]], Iterator[Row]]
 NAME: Final = "log partitions"
 """The name of the first step's RDD in Spark's UI and event log."""
 SLICES: Final = "slices of large log partitions"
 COLUMNS: Final = "share int, content binary"
-"""The columns of a `Row` in a DataFrame; `share` is the number of the shuffle partition."""
+"""The columns of the DataFrame that holds the tasks' rows (`Row`): `share` is the number of the shuffle partition, `content` the pickled
+data."""
 DESCRIPTION: Final = "spark.job.description"
 PROGRESS_S: Final = 0.5
-"""The time between two progress reports."""
+"""The time between two progress reports, in seconds."""
 
 
 class SparkJudge:
@@ -73,7 +74,7 @@ class SparkJudge:
         self._run = over_rdds if hasattr(running, "parallelize") else over_frames
         self._running: Any = running
         self._cores: int = getattr(running, "defaultParallelism", 1)
-        """The cores of the cluster. Spark Connect does not report them."""
+        """The number of the cluster's cores; 1 with Spark Connect, which does not report it."""
         self._memory_mb = memory_mb
         self._progress = progress
         self._resume = resume
@@ -96,7 +97,8 @@ class SparkJudge:
     def draw(
         self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[FindingPlace]
     ) -> Iterable[Answer]:
-        """Read those segments again that the pictures show, and yield the rows from which the pictures are drawn (see `steps.draw`)."""
+        """Read the segments that the HTML report's pictures show a second time, and yield the rows from which the pictures are drawn (see
+        `steps.draw`)."""
         some, ends, early = limit_drawn_logs(logs, drawn, found)
         yield {"ends": early}
         work = Work(spec, 1, self._memory_mb)
@@ -131,8 +133,8 @@ class SparkJudge:
 
 
 def progress_of(doing: str, sizes: Sequence[Size], finished: Collection[int]) -> tuple[str, int, int]:
-    """Return the arguments for a `Progress` call: (text, finished bytes, all bytes). `sizes`: (partitions, bytes) of each task; `finished`:
-    the indexes of finished tasks."""
+    """Return the arguments for a `Progress` callback: (text, finished bytes, all bytes). `doing`: the present activity, such as "judging".
+    `sizes`: (partitions, bytes) of each task; `finished`: the indexes of finished tasks."""
     (partitions, size), (done, done_bytes) = _sums(sizes), _sums(sizes[number] for number in finished)
     step = f"{doing}: {done:,} of {counted(partitions, 'log partition')}, {done_bytes / 1e9:,.2f} of {size / 1e9:,.2f} GB"
     return step, done_bytes, size
@@ -166,7 +168,7 @@ def _recording_finished(finished: Accumulator[set[int]], step: Step, rows: Itera
 
 @contextmanager
 def described(context: SparkContext, description: str) -> Iterator[None]:
-    """Give this thread's Spark jobs a description within the block."""
+    """Set the description that Spark's UI shows for this thread's jobs, within the block."""
     before = context.getLocalProperty(DESCRIPTION)
     context.setLocalProperty(DESCRIPTION, description)
     try:
@@ -200,8 +202,8 @@ def _reporting_failures(step: Step, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 class Split(NamedTuple):
-    """Large partitions, each of which several tasks read. Each of `rows` is the input of one task, which runs `read`; then one task per
-    partition runs `judge` on the rows that were read. `partitions`: the number of partitions."""
+    """The large partitions of an audit, each of which several tasks read. Each of `rows` is the input of one task, which runs `read`. Then
+    one task per partition runs `judge` on the rows that were read. `partitions`: the number of large partitions."""
 
     rows: Sequence[Row]
     read: Step
@@ -212,9 +214,12 @@ class Split(NamedTuple):
 def over_rdds(
     context: SparkContext, rows: Sequence[Row], steps: Sequence[Step], shuffle_partitions: int, split: Split | None = None
 ) -> Iterable[Row]:
-    """Run the first step with a task per row, and each further step with a task per shuffle partition of the previous step's rows; return
-    the rows of the last step. The large partitions in `split` do not take part in the first step: they are read and judged by its two own
-    steps, whose rows are added to those of the first step."""
+    """Run the steps of an audit over RDDs, and return the rows of the last step. The first step has a task per input row. Each further step
+    has a task per shuffle partition of the previous step's rows.
+
+    The large partitions in `split` do not take part in the first step. `split.read` and `split.judge` read and judge them, and the
+    resulting rows are added to those of the first step.
+    """
     found = context.parallelize(rows, max(1, len(rows))).setName(NAME).mapPartitions(steps[0])
     if split is not None:
         read = context.parallelize(split.rows, len(split.rows)).setName(SLICES).mapPartitions(split.read)

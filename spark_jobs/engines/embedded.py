@@ -34,8 +34,8 @@ COALESCED_BYTES: Final = 16 << 20
 """Minimum size of the batches that DuckDB gets. DuckDB builds a table for each batch and merges them at the end, so small batches are slow.
 """
 NAMES: Final = ("log_dir", "topic", "file")
-"""Columns of level `batches` with few distinct values. They are stored as enums, so that windows and sorts compare numbers; as strings they
-would take as many bytes as all other columns together."""
+"""Columns of the view of batches that have few distinct values. They are stored as enums, so that windows and sorts compare numbers; as
+strings they would take as many bytes as all other columns together."""
 HINT: Final = re.compile(r"/\*\+.*?\*/")
 FUNCTIONS: Final = ("CREATE MACRO json_text(json, path) AS TRY(json_extract_string(TRY(decode(json)), path))",)
 """Macros that replace Spark functions that DuckDB lacks."""
@@ -45,8 +45,8 @@ PARAMETER: Final = re.compile(r"\$(\w+)")
 
 @contextmanager
 def embedded_engine(log_bytes: int = 0, memory_mb: int = MEMORY_MB, *, threads: int | None = None) -> Iterator[EmbeddedEngine]:
-    """Open an engine for logs of this size; it closes with the block. `memory_mb`: queries that need more memory spill to disk. `threads`:
-    None chooses the number by the log's size and the machine."""
+    """Open a DuckDB engine for logs of this size; it is closed at the end of the `with` block. `memory_mb`: queries that need more memory
+    spill to disk. `threads`: None chooses the number by the log's size and the machine."""
     small = log_bytes <= ONE_THREAD_BYTES_MAX
     config: dict[str, str | bool | int] = {"memory_limit": f"{memory_mb}MB", "preserve_insertion_order": False}
     if small or threads:
@@ -67,7 +67,8 @@ class EmbeddedEngine:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._failed: OSError | None = None
-        """The error that ended the reading of a log. DuckDB wraps it in an error of its own, so `_execute` raises this one instead."""
+        """The error that ended the reading of a log, or None. DuckDB replaces it with an error of its own, so `_execute` raises the
+        original instead."""
 
     def json_path(self, field: str) -> str:
         return json_path(field)
@@ -75,7 +76,8 @@ class EmbeddedEngine:
     def read(
         self, view: str, level: str, paths: Sequence[str | LogDirectory], topics: Sequence[str], columns: str, *, keep: bool = True
     ) -> None:
-        """Read one level as a table (see `Engine.read`). With `keep` False, the log is read while the view's only query runs."""
+        """Read one level of the logs as a DuckDB table (see `Engine.read`). If `keep` is false, no table is made, and the log is read while
+        the view's only query runs."""
         schema = arrow_schema(columns)
         batches = coalesced(self._watched(read(level, paths, schema.names, Filters(topics=frozenset(topics)))))
         rows = pa.RecordBatchReader.from_batches(schema, batches)
@@ -85,12 +87,13 @@ class EmbeddedEngine:
             self._connection.register(view, rows)
 
     def store_batches(self, view: str, rows: pa.RecordBatchReader, paths: Sequence[LogDirectory]) -> None:
-        """Make the table that `read` would make for level `batches` of the logs at `paths`, from `rows` that other tasks have read."""
+        """Make the table that `read` would make of the batches of the logs at `paths`, but from `rows`, which other tasks have already
+        read."""
         self.store_rows(view, rows, self._number_names(paths, ()))
 
     def mapped(self, view: str, batches: Iterable[pa.RecordBatch], query: str, args: Mapping[str, Any]) -> Iterator[pa.Table]:
-        """Merge small record batches (`coalesced`); for each resulting batch, make it the view `view`, run the query, and yield the
-        result."""
+        """Run a query over many record batches, piece by piece. Small record batches are first merged to larger ones (see `coalesced`). For
+        each of these, make it the view `view`, run the query, and yield the result."""
         for batch in coalesced(batches):
             self.register(view, pa.Table.from_batches([batch]))
             text = translated(query)
@@ -155,7 +158,7 @@ class EmbeddedEngine:
             return self._connection.execute(query, _named(query, args))
         except (duckdb.Error, RuntimeError) as e:
             if str(e) == "Query interrupted" or str(e).rstrip().endswith("\nKeyboardInterrupt"):
-                # DuckDB reports Ctrl-C as one of these errors, both in its own code and in the Python code that feeds it
+                # DuckDB reports Ctrl-C as one of these errors, both while it runs its own code and while Python code produces rows for it.
                 raise KeyboardInterrupt from e
             if self._failed is not None:
                 raise self._failed from e
@@ -199,6 +202,6 @@ def _function(node: exp.Expr) -> exp.Expr:
 
 
 def arrow_schema(columns: str) -> pa.Schema:
-    """Convert DDL such as `topic string, partition int` to an Arrow schema. Raises KeyError on a type that no level has."""
+    """Convert DDL such as `topic string, partition int` to an Arrow schema. Raises KeyError on a type that no column of a log has."""
     fields = (column.strip().rsplit(" ", 1) for column in COLUMN_END.split(columns))
     return pa.schema([(name.strip("`"), ARROW_TYPES[kind]) for name, kind in fields])

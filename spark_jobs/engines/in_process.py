@@ -1,4 +1,4 @@
-"""Judges in this process: both steps run on one embedded engine."""
+"""Judges in this process: both steps of the audit run on one embedded engine (DuckDB)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ottla.spark_jobs.steps import Answer, AuditSpec, judge_across, judge_partit
 
 @contextmanager
 def embedded_judge(log_bytes: int, memory_mb: int, progress: Progress) -> Iterator[EmbeddedJudge]:
-    """Open a judge for logs of this size; it closes with the block. `memory_mb`: the memory limit of its queries."""
+    """Open a judge that runs the audit in this process, for logs of this size; it is closed at the end of the `with` block. `memory_mb`:
+    the memory limit of its queries."""
     with embedded_engine(log_bytes, memory_mb) as engine:
         yield EmbeddedJudge(engine, progress)
 
@@ -41,6 +42,6 @@ class EmbeddedJudge:
     def draw(
         self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[FindingPlace]
     ) -> Iterable[Answer]:
-        """Return the rows from which the pictures of the partitions in `drawn` are drawn. They are queried from the views that `judge`
-        made."""
+        """Return the rows from which the HTML report's pictures of the partitions in `drawn` are drawn, and the headers of the batches in
+        `found`. Both are queried from the views that `judge` made."""
         return [picture_rows(self._engine, [(*place, WHOLE) for place in drawn], found, transactional=self._transactional)]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_engine(log_bytes: int, master: str | None = None) -> Iterator[SparkEngine]:
-    """Open an engine on the running session, or on a new one that stops with the block. Raises `CannotJudge` when Spark does not start."""
+    """Open an engine on the running Spark session, or on a new session that stops at the end of the `with` block. Raises `CannotJudge` when
+    Spark does not start."""
     with session(log_bytes, master) as spark:
         try:
             from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark, which is optional
@@ -25,7 +26,7 @@ def spark_engine(log_bytes: int, master: str | None = None) -> Iterator[SparkEng
             ) from e
 
         spark.dataSource.register(KafkaLogSource)
-        # evidence contains null fields too, as the embedded engine's to_json writes them
+        # With null fields in the evidence of findings, too, as DuckDB's to_json writes them.
         spark.conf.set("spark.sql.jsonGenerator.ignoreNullFields", "false")
         engine = SparkEngine(spark)
         try:
@@ -47,7 +48,8 @@ class SparkEngine:
         return field if field.startswith("$") else "$" + "".join(f"['{part}']" for part in field.split("."))
 
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
-        """Make a view of one level of the logs at `paths`, which the data source `kafka_log` reads; parameters as in `Engine.read`."""
+        """Read one level of the logs at `paths` as a temporary view, by the data source `kafka_log`. See `Engine.read` for the
+        parameters."""
         if not paths:  # the data source rejects an empty list of paths, but here it only means that no directory has this level
             self._show(view, self._spark.createDataFrame([], columns), keep=False)
             return

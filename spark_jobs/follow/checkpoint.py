@@ -40,7 +40,7 @@ class FollowCheckpoint:
         self._judged = directory / "judged"
         self._judged.mkdir(parents=True, exist_ok=True)
         self.stream = directory / "spark"
-        """The directory of Spark's own checkpoint."""
+        """The subdirectory in which Spark stores its own checkpoint of the stream."""
         self._id = directory / "id"
 
     def identity(self) -> str:
@@ -50,8 +50,8 @@ class FollowCheckpoint:
         return self._id.read_text(encoding="ascii")
 
     def state_before(self, number: int) -> pa.Table | None:
-        """Return the rows that were remembered after the previous micro-batch, `number - 1`; None if `number` is 0. Raises CannotJudge if
-        they are missing."""
+        """Return the state after the previous micro-batch (`number - 1`): the batch rows that represent the log read so far. Return None if
+        `number` is 0. Raises CannotJudge if the state is missing."""
         if number == 0:
             return None
         file = self._file(number - 1)
@@ -60,12 +60,13 @@ class FollowCheckpoint:
         return pq.read_table(file)
 
     def judged(self, number: int) -> bool:
-        """Return whether the micro-batch was judged and its findings were written. If so, and Spark repeats the micro-batch, the process
-        had stopped before Spark committed it."""
+        """Return whether micro-batch `number` was judged and its findings were written. If so, a repetition of the micro-batch by Spark
+        must be skipped: the process was killed after that, but before Spark committed the micro-batch."""
         return self._file(number).exists()
 
     def store_state(self, number: int, state: pa.Table) -> None:
-        """Write the rows to remember after a micro-batch, synced to disk, and delete states that are no longer needed."""
+        """Write the state after micro-batch `number` (batch rows that represent the log read so far), synced to disk. Delete all states but
+        the last two."""
         write_atomically(self._file(number), lambda out: pq.write_table(state, out, compression="zstd"))
         for old in self._judged.iterdir():
             if old.stem.isdigit() and int(old.stem) < number - 1:
@@ -102,8 +103,8 @@ class JsonLines:
 
 
 class FindingsTable:
-    """A table with each finding once, although Spark may repeat a micro-batch: together with the rows, the table stores the number of the
-    micro-batch that appended last."""
+    """A table that contains each finding once, although Spark may repeat a micro-batch: each commit also stores the number of the
+    micro-batch that it appends."""
 
     def __init__(self, kind: TableFormat, directory: str | Path, checkpoint: Path) -> None:
         self._kind = kind
@@ -111,8 +112,8 @@ class FindingsTable:
         self._key = f"follow-{FollowCheckpoint(checkpoint.absolute()).identity()}"
 
     def append(self, number: int, findings: Sequence[Mapping[str, Any]]) -> None:
-        """Append the findings of a micro-batch, unless an earlier attempt, which was killed after its commit, has already appended them.
-        Raises CannotJudge and OSError."""
+        """Append the findings of micro-batch `number`. Do nothing if an earlier attempt appended them before it was killed. Raises
+        CannotJudge and OSError."""
         if not findings:
             return
         rows = [{**finding, "micro_batch": number, "evidence": json.dumps(finding["evidence"], default=str)} for finding in findings]

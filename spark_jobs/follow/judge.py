@@ -39,7 +39,8 @@ CONTINUOUS: Final = (
     "mixed-transaction",
     "markers",
 )
-"""The rules that can be evaluated while a log grows. All others compare files, transactions across partitions, groups or records."""
+"""The rules that the continuous audit applies: those that can be evaluated while a log grows. All other rules compare files, transactions
+across partitions, groups or records."""
 HANGING: Final = "hanging-transaction"
 STATE_SCHEMA: Final = arrow_schema(STATE_COLUMNS)
 ARRIVING_SCHEMA: Final = arrow_schema(views.RAW_BATCHES_NEED)
@@ -47,8 +48,8 @@ ARRIVING_SCHEMA: Final = arrow_schema(views.RAW_BATCHES_NEED)
 
 @dataclass(slots=True)
 class Judged:
-    """The result of one micro-batch: findings as JSON objects in log order, the rows to remember, and the numbers of batches and records
-    read."""
+    """The result of one micro-batch: findings as JSON objects in log order, the state (batch rows that represent the log read so far), and
+    the numbers of batches and records read."""
 
     findings: list[dict[str, Any]]
     state: pa.Table
@@ -64,9 +65,12 @@ def rules() -> list[Rule]:
 
 
 def judge(arriving: pa.Table, state: pa.Table | None, args: Mapping[str, Any], *, caught_up: bool) -> Judged:
-    """Judge `arriving` (rows of level batches with the columns `views.RAW_BATCHES_NEED`, in any order) after `state` (the previous
-    micro-batch's `Judged.state`; None for the first). `args`: `expiration_ms` and `transaction_timeout_ms`. `caught_up`: every partition
-    has been read to its end, so that timestamps of different partitions can be compared; only then are hanging transactions reported."""
+    """Judge `arriving`, one micro-batch. Its rows are those of level `batches` with the columns `views.RAW_BATCHES_NEED`, in any order.
+
+    `state`: the `Judged.state` of the previous micro-batch, which represents everything that was read before; None for the first
+    micro-batch. `args`: `expiration_ms` and `transaction_timeout_ms`. `caught_up`: every partition has been read to its end, so that
+    timestamps of different partitions can be compared; only then are hanging transactions reported.
+    """
     with embedded_engine(arriving.nbytes) as engine:
         engine.register("arriving", arriving.select(ARRIVING_SCHEMA.names).cast(ARRIVING_SCHEMA))
         engine.register("state", STATE_SCHEMA.empty_table() if state is None else state)
@@ -91,7 +95,7 @@ def _make_views(engine: EmbeddedEngine, args: Mapping[str, Any]) -> None:
     engine.define("raw_batches", JUDGED["raw_batches"], args)
     engine.define("computed", views.batches(f"{views.TRUSTED_COLUMNS}, error, torn, carried, merged"), args)
     engine.define("batches", JUDGED["batches"], args)
-    # The remembered rows of a producer belong to one session. A long time between two of them does not mean that the producer was
+    # All rows of a producer in `state` belong to one session. A long time between two of them does not mean that the producer was
     # forgotten, because rows between them were dropped.
     engine.define("producer_batches", views.producer_batches(every).replace(forgotten, forgotten + " AND NOT carried"), args)
     engine.define("sequences", views.sequences(every), args)

@@ -14,7 +14,8 @@ ONLY_FOLLOW: Final = frozenset({"checkpoint", "trigger", "once"})
 ALSO_FOLLOW: Final = frozenset(
     {"paths", "topic", "json_file", "tables", "table_format", "producer_expiration_ms", "engine", "master", "follow"}
 )
-"""The command's parameters that --follow uses, by their Python names: ONLY_FOLLOW has those that need --follow, ALSO_FOLLOW the others."""
+"""The parameters of `ottla audit`, by their Python names, that may be given together with --follow, beside those in ONLY_FOLLOW, which need
+it."""
 
 Follow = Annotated[
     bool,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 BATCH_BYTES_MAX: Final = 256 << 20
-"""Log bytes per micro-batch: the headers fit into the driver's memory even if each batch is one small record."""
+"""Log bytes per micro-batch. The batch headers of so many bytes fit into the driver's memory even if each batch is one small record."""
 POLL_SECONDS: Final = 0.2
 OnFindings = Callable[[int, Sequence[Mapping[str, Any]]], None]
 """A callback with a micro-batch's number and its findings. For a repeated micro-batch it is called again if its state was not written."""
@@ -43,7 +43,7 @@ OnFindings = Callable[[int, Sequence[Mapping[str, Any]]], None]
 
 @dataclass(slots=True)
 class FollowTotals:
-    """The totals of one run of the continuous audit. `counts`: the number of findings by severity."""
+    """The totals of one run of the continuous audit. `counts`: the number of findings for each severity."""
 
     micro_batches: int = 0
     batches: int = 0

@@ -1,10 +1,11 @@
-"""The queries of the continuous audit. They join the remembered rows with a micro-batch, so that the rules' views can be built over both,
-and choose the rows to remember for the next micro-batch.
+"""The SQL queries of the continuous audit. They combine the rows remembered from earlier micro-batches with a new micro-batch, so that the
+rules' views can be built over both, and choose the rows to remember for the next micro-batch.
 
 Invariants:
 - Remembered rows precede arriving rows in every window, with the counts (`blind_before`, `holes_before`) that they had in the whole log.
-- A row is remembered in one or more roles: `tail` for its partition, `of_producer`, `of_sequence`. The columns of other roles are masked
-  (producer -1, sequence -1), so that no rule uses the row beyond its roles.
+- A row is remembered for one or more purposes (roles): `tail` for its partition's rules, `of_producer` for its producer's epochs and
+  transactions, `of_sequence` for its producer's sequences. The columns that the row's roles do not need are masked (producer -1, sequence
+  -1), so that no rule uses the row beyond its roles.
 - A row with `merged` represents a range of sequences, not one batch.
 """
 
@@ -21,7 +22,9 @@ _DERIVED_COLUMNS: Final = (
 )
 _DERIVED: Final = [column.split(" ")[0] for column in _DERIVED_COLUMNS.split(", ")]
 _FLAGS: Final = ["tail", "of_producer", "of_sequence", "merged", "told"]
-"""The flags of a remembered row: its roles and `merged` (see the invariants); `told`: its transaction was reported as hanging."""
+"""The boolean columns of a remembered row. `tail`, `of_producer`, `of_sequence`: it is remembered for rules about the partition, the
+producer, the sequences. `merged`: it represents a range of sequences, not one batch. `told`: its transaction was already reported as
+hanging."""
 STATE_COLUMNS: Final = ", ".join([views.RAW_BATCHES_NEED, _DERIVED_COLUMNS, *(f"{flag} boolean" for flag in _FLAGS)])
 _RAW_LIST: Final = ", ".join(_RAW)
 _ROW: Final = "log_dir, file, position"
@@ -29,7 +32,7 @@ _PARTITION: Final = "log_dir, topic, partition"
 _PRODUCER: Final = "log_dir, topic, partition, producer_id"
 _EPOCH: Final = "log_dir, topic, partition, producer_id, producer_epoch"
 SPAN_MAX: Final = 1 << 29
-"""The maximum number of sequences in one merged row: a jump of 2^30 would look like the wrap of sequences."""
+"""The maximum number of sequences that one merged row represents: a jump of 2^30 would look like the wrap of sequences."""
 KEPT_BATCHES: Final = 5
 """The number of a producer's last batches to remember, as in a broker (Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
@@ -67,8 +70,9 @@ JUDGED: Final = {
     "newest_epochs": views.NEWEST_EPOCHS.replace("log_dir, producer_id", _PRODUCER),
     "open_transactions": views.OPEN_TRANSACTIONS.replace(_OF_DIRECTORY, f"JOIN newest_epochs p ON {_OF_PARTITION}"),
 }
-"""The views that differ from those of the whole log. `raw_batches`: the arriving rows after each partition's tail. `batches`: the same
-rows with counts that continue the remembered ones, plus the rows remembered for producers."""
+"""SQL of those views that the continuous audit defines differently from `views`. `raw_batches`: the rows remembered for each partition,
+then the arriving rows. `batches`: the arriving rows, with counts that continue those of the remembered rows, and all remembered rows.
+`newest_epochs` and `open_transactions` use epochs of the same partition only."""
 assert _OF_DIRECTORY in views.OPEN_TRANSACTIONS
 
 EMPTY_STATES: Final = {
@@ -76,8 +80,8 @@ EMPTY_STATES: Final = {
     "timeout_ms int, producer_epoch int, partitions array<string>",
     "complete_states": "log_dir string",
 }
-"""Columns of empty tables that stand for the records of `__transaction_state`. The continuous audit does not read these records, so it
-judges by the age of a transaction alone whether it hangs."""
+"""The columns of empty tables that replace the records of `__transaction_state`, which the continuous audit does not read. Whether a
+transaction hangs is therefore judged by its age alone."""
 
 SPANS: Final = f"""
     WITH ranked AS (
@@ -89,7 +93,8 @@ SPANS: Final = f"""
     )
     SELECT *, age <= {KEPT_BATCHES} AND NOT merged AS apart FROM ranked WHERE session = last_session AND epoch_rank <= 2
 """
-"""The batches whose sequences are remembered: as separate rows (`apart`), or in the merged row of earlier sequences."""
+"""SQL that selects the batches whose sequences must be remembered, of each producer's two newest epochs. `apart`: one of the last batches,
+which is remembered as a row of its own; the others become one merged row."""
 
 ROLES: Final = f"""
     WITH times AS (
@@ -154,7 +159,8 @@ ROLES: Final = f"""
     SELECT {_ROW}, bool_or(tail) AS tail, bool_or(of_producer) AS of_producer, bool_or(of_sequence) AS of_sequence
     FROM chosen GROUP BY {_ROW}
 """
-"""The rows to remember, with their roles. `{{clock}}` is the column with the time by which producers expire."""
+"""SQL that selects the rows to remember for the next micro-batch, with their roles (`tail`, `of_producer`, `of_sequence`). `{{clock}}` is
+the column of `times` that is compared with a producer's last timestamp to decide whether the producer has expired."""
 
 _LENGTH: Final = f"least(max(s.sequence_end) - min(s.sequence), {SPAN_MAX})"
 _MERGED: Final = {
@@ -195,8 +201,8 @@ REMEMBERED: Final = f"""
     ) u
     WHERE u.age = 1 AND NOT (u.error IS NULL AND coalesce(u.crc_ok, true))
 """
-"""The rows that precede the next micro-batch. If a log ends with an unreadable stretch, that row stands for everything since the last
-trusted batch."""
+"""SQL of the state after a micro-batch: the remembered rows, which precede the next micro-batch. If a log ends with bytes that cannot be
+read, the row for them represents everything since the last batch with a correct CRC."""
 
 ARRIVED: Final = """
     SELECT count(*) AS batches, coalesce(sum(CASE WHEN crc_ok AND NOT control THEN record_count END), 0) AS records

@@ -79,5 +79,5 @@ def _batch_of(pictures: Mapping[str, Pictures]) -> Callable[[str, Finding], dict
 
 
 def _shown(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return (name, text) of the values that are neither empty nor None; long texts are truncated."""
+    """Return (name, text) pairs of the values that are neither empty nor None, for display; long texts are truncated."""
     return [(name, str(value)[:400]) for name, value in values.items() if value not in ("", None)]

@@ -22,18 +22,19 @@ PARTITIONS_MAX: Final = 24
 SPANS_MAX: Final = 40
 TRANSACTIONS_MAX: Final = 200
 DRAWN_BYTES_MAX: Final = 1 << 30
-"""The maximum bytes of a partition's first segments, and of its segments with findings, that are read again. Of each kind at least one
-segment is read, whatever its size."""
+"""The maximum number of a partition's bytes that are read again for its picture: so many of its first segments, and so many of its segments
+with findings. Of each of the two, at least one segment is read, whatever its size."""
 WHOLE: Final = 2**63 - 1
 """The end offset of a picture that shows its whole partition."""
 
 TopicPartition = tuple[str, int]
 Extent = tuple[str, str, int]
-"""A partition: log_dir, topic, partition."""
+"""Names a partition: (log directory, topic, partition)."""
 Drawn = tuple[str, str, int, int]
-"""A partition, and the offset at which its picture ends (WHOLE: at the log's end)."""
+"""Names a partition whose picture is drawn, and the offset at which the picture ends: (log directory, topic, partition, end offset). The
+end offset is WHOLE if the picture ends at the log's end."""
 FindingPlace = tuple[str, str, int, str, int]
-"""A finding: log_dir, topic and partition, file, and position."""
+"""The place of a finding: (log directory, topic, partition, file, position in the file in bytes)."""
 QueryPictures = Callable[[Sequence[Extent], Sequence[FindingPlace]], Mapping[str, Sequence[Row]]]
 
 BATCH_FIELDS: Final = (
@@ -56,7 +57,7 @@ BATCH_FIELDS: Final = (
     "max_timestamp",
     "error",
 )
-"""The header fields that the report shows with a finding; they are columns of level batches."""
+"""The fields of a batch that the report shows with a finding. They are columns of level `batches` (see `columns`)."""
 
 EXTENTS: Final = """
     SELECT log_dir, topic, partition, min(base_offset) AS first_offset, max(last_offset) AS last_offset, sum(size_bytes) AS size_bytes
@@ -119,9 +120,9 @@ class TransactionSpan:
 
 @dataclass(slots=True)
 class PartitionPicture:
-    """The data of one partition's picture, which has a row (lane) for each producer epoch. `more_spans`, `more_transactions`: how many
-    spans and transactions are omitted. Offsets are inclusive. `end_offset`: the offset at which the picture ends, because the partition is
-    too large to be drawn whole; None if it is whole."""
+    """The data of one partition's picture, which has a row (lane) for each producer epoch. Offsets are inclusive. `more_spans`,
+    `more_transactions`: the numbers of omitted producer epochs and transactions. `end_offset`: the offset at which the picture ends if the
+    partition is too large to be drawn whole; otherwise None."""
 
     topic: str
     partition: int
@@ -153,8 +154,9 @@ class Pictures:
 
 
 def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], query: QueryPictures) -> dict[str, Pictures]:
-    """Return the data for the pictures of each judged directory. `extents`: the rows of EXTENTS of all partitions. `query` runs
-    `picture_rows` for the drawn partitions, in the tasks that read them."""
+    """Return the data for the pictures of each judged directory. `extents`: for each partition, its first and last offset and its size (the
+    rows of EXTENTS). `query`: a function that returns the rows of `picture_rows` for the partitions chosen here; the tasks that read these
+    partitions run it."""
     findings = {verdict.path: [finding for result in verdict.rules.values() for finding in result.samples] for verdict in verdicts}
     pictures = {path: Pictures() for path in findings}
     drawn = _choose(findings, pictures, extents)

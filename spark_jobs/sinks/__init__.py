@@ -43,7 +43,7 @@ MODULES: Final = {
     TableFormat.DELTA: ("delta_tables", "delta"),
     TableFormat.ICEBERG: ("iceberg_tables", "iceberg"),
 }
-"""The module of each format, and the extra that installs its library."""
+"""The module of each table format, and the name of the pip extra that installs its library."""
 TablesOption = Annotated[
     str | None,
     typer.Option(

@@ -33,7 +33,8 @@ DAYS_END: Final = 2_932_897
 """The days from 1970-01-01 to 9999-12-31, the last that every engine's DATE can hold."""
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 COPIED: Final = "by_"
-"""The prefix of the directories' names if the files hold the partition columns too."""
+"""A prefix for the names of partition directories (`by_topic=orders`) if the files contain the partition columns too, so that a reader that
+makes columns of directory names does not get the same column twice."""
 FILES_SCHEMA: Final = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in (column.split() for column in FILES.split(", "))])
 
 
@@ -98,7 +99,7 @@ class Staging:
         yield pa.record_batch([pa.array(column, field.type) for column, field in zip(rows, FILES_SCHEMA, strict=True)], schema=FILES_SCHEMA)
 
     def stage(self, rows: pa.Table) -> list[DataFile]:
-        """Write rows as files in this process, and return the files; see `write`."""
+        """Write rows as data files in this process, and return the files; see `write`. Readers see them only when they are committed."""
         return [DataFile(**row) for written in self.write(iter(rows.to_batches())) for row in written.to_pylist()]
 
     def _completed(self, batch: pa.RecordBatch, full: pa.Schema) -> pa.RecordBatch:

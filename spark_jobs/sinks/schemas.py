@@ -20,7 +20,7 @@ class TableSpec:
 
     name: str
     columns: tuple[tuple[str, str], ...]
-    """Names and types, the latter in Spark's DDL."""
+    """Names and types of the columns, the types in Spark's DDL."""
     dated: str | None = None
 
     @property
@@ -48,10 +48,10 @@ _RECORD: Final = (
     ("sequence", "bigint"),
 )
 RECORDS: Final = TableSpec("records", _RECORD, dated="timestamp")
-"""Committed records, each sequence of a producer once. Runs append."""
+"""Committed records; each (producer id, epoch, sequence) is in the table once. Each run of `ottla dedup` appends new rows."""
 UNIQUE_RECORDS: Final = TableSpec("unique_records", _RECORD, dated="timestamp")
-"""Committed records, each business key once. Each run replaces the topics that it read, because a record that appears later may have an
-earlier timestamp than the copy that an earlier run wrote."""
+"""Committed records; each business key is in the table once. Each run of `ottla dedup` replaces all rows of the topics that it read,
+because a record that appears later may have an earlier timestamp than the copy that an earlier run wrote."""
 PRODUCERS: Final = TableSpec(
     "producers",
     (
@@ -68,7 +68,7 @@ PRODUCERS: Final = TableSpec(
         ("last_timestamp", "bigint"),
     ),
 )
-"""What each epoch of each producer wrote to each partition."""
+"""One row per partition and producer epoch: the number of batches and records that it wrote, and their offsets and timestamps."""
 TRANSACTIONS: Final = TableSpec(
     "transactions",
     (
@@ -87,7 +87,7 @@ TRANSACTIONS: Final = TableSpec(
     ),
     dated="first_timestamp",
 )
-"""Each transaction in each of its partitions. `outcome`: commit, abort, or null while it is open. `transactional_id` is null if
+"""One row per transaction and partition. `outcome`: commit, abort, or null while the transaction is open. `transactional_id` is null if
 `__transaction_state` was not read or does not hold the producer id."""
 FINDINGS: Final = TableSpec(
     "findings",
@@ -108,4 +108,4 @@ JSON object."""
 FOLLOWED_FINDINGS: Final = TableSpec("followed_findings", (("micro_batch", "bigint"), *FINDINGS.columns))
 """The findings of `ottla audit --follow`. `micro_batch`: the number of the micro-batch in its checkpoint."""
 FILES: Final = "path string, size_bytes bigint, rows bigint"
-"""The columns of rows that each describe a written file."""
+"""The columns of the rows that Spark's tasks return to the driver, one row per data file that a task wrote."""

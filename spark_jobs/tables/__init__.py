@@ -41,16 +41,17 @@ Task = list[Part] | list[SideFile]
 """The input of one task. A task can be pickled and read on another machine that sees the same files."""
 
 Places = str | Path | Address | LogDirectory | Sequence[str | Path | Address | LogDirectory]
-"""A path, a listing of a path, or several of them."""
+"""The logs to read: a path, a cluster's address, an earlier listing, or several of these."""
 WHOLE_BYTES: Final = 1 << 62
-"""A part size that is larger than any segment, for `splits.parts` to cut only at the wanted offsets."""
+"""A part size in bytes that is larger than any segment: `splits.parts` then cuts a segment only where the range of wanted offsets begins
+and ends."""
 INTERNAL: Final = {
     "transactions": TRANSACTION_STATE,
     "offsets": CONSUMER_OFFSETS,
     "groups": CONSUMER_OFFSETS,
     "share_states": SHARE_GROUP_STATE,
 }
-"""The levels that decode the records of one internal topic."""
+"""The internal topic of each level that decodes the records of one internal topic only."""
 _PARTS: Final[dict[str, Callable[[Part, pa.Schema, Filters], Iterator[pa.RecordBatch]]]] = {
     "batches": batch_rows,
     "records": record_rows,

@@ -30,7 +30,7 @@ CODECS: Final = pa.array([Codec(i).name.lower() if i < len(Codec) else f"unknown
 
 
 def batch_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """Yield one row per batch that ends at or above the log start offset, and one row per stretch of bytes that is not a batch."""
+    """Yield one row per batch that ends at or above the log start offset, and one row per range of bytes that is not a batch."""
     names = frozenset(schema.names)
     bodies = not names.isdisjoint({"crc_ok"} | OPENED | MARKED)
     for item in read_runs(part, bodies=bodies):

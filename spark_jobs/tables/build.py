@@ -77,8 +77,8 @@ def sequence_after(base_sequences: Numbers, deltas: Numbers) -> Numbers:
 
 
 def wanted_rows(run: Run, segment: Segment, filters: Filters) -> Numbers:
-    """Return the indexes of a run's batches that may hold a wanted row: batches with an offset in the log and in the wanted range that are
-    not older than the wanted times. A run is a sequence of batches that were read together.
+    """Return the indexes of those batches of a run (batches that were read together) that may contain a wanted row. Such a batch has an
+    offset that is in the log and in the wanted offset range, and it is not older than the wanted times.
 
     Batches below the log start offset are skipped only until the first batch that reaches it: a lower offset after that is damage, which
     rules must see.
@@ -98,7 +98,8 @@ def wanted_rows(run: Run, segment: Segment, filters: Filters) -> Numbers:
 
 
 def attribute_columns(head: HeaderNumbers) -> dict[str, Any]:
-    """Return builders of the flag columns that several levels have. Only builders of requested columns are called."""
+    """Return functions that compute the columns about batch attributes (such as `transactional` and `control`), by column name. Only the
+    functions for requested columns are called (see `chosen`)."""
     return {
         "log_append_time": lambda: head.flag(LOG_APPEND_TIME),
         "transactional": lambda: head.flag(TRANSACTIONAL),

@@ -30,7 +30,8 @@ from ottla.spark_jobs.tables.records import open_batches
 
 Row = tuple[Any, ...]
 Decode = Callable[[int, BatchHeader, Record], Sequence[Row]]
-"""A function from a batch's position and header and one of its records to the record's rows of the level. Raises ProtocolError."""
+"""A function that decodes one record of an internal topic. It gets the batch's position in bytes, the batch's header and the record, and
+returns the record's rows (one record may give several). Raises ProtocolError."""
 
 
 def marker_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:

@@ -14,8 +14,9 @@ INT64_MAX: Final = 2**63 - 1
 @dataclass(frozen=True, slots=True)
 class Filters:
     """Conditions on rows; a row must meet all of them. An empty set means any. Ranges are half-open. The offset range applies to the
-    offsets that a batch occupies or a record has; the time range, in ms, applies to the row's timestamp (a batch's largest). Damaged
-    stretches have neither and are always included. A segment whose file name puts it outside the offset range is not opened."""
+    offsets that a batch occupies or a record has. The time range, in ms, applies to the row's timestamp (of a batch: its largest). Rows
+    about damaged bytes have neither offsets nor timestamps and are always included. A segment whose file name puts it outside the offset
+    range is not opened."""
 
     topics: frozenset[str] = frozenset()
     partitions: frozenset[int] = frozenset()

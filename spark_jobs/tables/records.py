@@ -102,7 +102,7 @@ def _rows(part: Part, schema: pa.Schema, run: Run, opened: Sequence[Opened], fil
 
 
 class _Fill:
-    """The records of several batches in buffers that become Arrow arrays without a copy."""
+    """Collects the records of several batches in buffers that become Arrow arrays without a copy."""
 
     def __init__(self, run: Run, opened: Sequence[Opened], *, keys: bool, values: bool) -> None:
         head = run.headers
@@ -132,7 +132,7 @@ class _Fill:
 
 
 class _Binary:
-    """The buffers that become one Arrow column of type binary."""
+    """Buffers for the values of one column, which become an Arrow array of type binary without a copy."""
 
     def __init__(self, rows: int, size: int, wanted: bool) -> None:
         self.ends = np.zeros(rows + 1 if wanted else 0, np.int32)

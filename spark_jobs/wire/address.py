@@ -26,7 +26,8 @@ RATE: Final = "max.bytes.per.second"
 PINNED: Final = "pinned"
 TIMEOUT: Final = "request.timeout.ms"
 STATE_FILE: Final = "ottla-spool.json"
-"""The file in a spool directory with the cluster's id and the offsets at which its logs start."""
+"""The name of the state file in a spool directory (a local copy of a cluster's logs). It holds the cluster's id and the offsets at which
+its logs start."""
 
 
 @dataclass(frozen=True, slots=True)

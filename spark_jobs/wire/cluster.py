@@ -34,7 +34,7 @@ Partition = tuple[str, int]
 LATEST: Final = -1
 EARLIEST: Final = -2
 FETCH_VERSION_MAX: Final = 12
-"""The last Fetch version with topic names; the client's other requests use names as well, and later versions use topic ids."""
+"""The last Fetch version that names topics; later versions use topic ids. The client's other requests use names as well."""
 FETCH_WAIT_MS: Final = 500
 RESPONSE_BYTES_MAX: Final = 64 << 20
 ATTEMPTS: Final = 30
@@ -119,8 +119,8 @@ class Cluster:
         return found
 
     def offsets(self, partitions: Iterable[Partition], timestamp: int) -> tuple[dict[Partition, int], dict[Partition, str]]:
-        """Return the EARLIEST or LATEST offset of each partition, and the reason for each partition without one. LATEST is the high
-        watermark, as for a read_uncommitted consumer.
+        """Return the offset of each partition that ListOffsets gives for `timestamp` (EARLIEST or LATEST), and the reason for each
+        partition without one. LATEST is the high watermark, as for a read_uncommitted consumer.
 
         Raises WireError if no broker answers at all.
         """

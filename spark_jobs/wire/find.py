@@ -24,7 +24,7 @@ RANGE_BYTES_MAX: Final = 64 << 20
 RANGE_BYTES_MIN: Final = 4 << 20
 RANGES_WANTED: Final = 16
 RANGES_MAX: Final = 1 << 16
-"""Maximum number of ranges of one partition."""
+"""Maximum number of offset ranges into which one partition is divided."""
 ASSUMED_BYTES: Final = 100
 """The assumed bytes per record if the brokers do not report log sizes."""
 UNKNOWN_OFFSET: Final = 2**63 - 1
@@ -34,8 +34,9 @@ NOT_JUDGED: Final = "over the wire there are no index files, producer snapshots 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSegment(Segment):
-    """A range of offsets of one partition, read with Fetch. `size_bytes` is an estimate. Fetching begins at `fetch_from`; the range has the
-    batches with `lowest` <= base offset < `fetch_end`. `cut`: the suffix of the range's file name if only a part of the range is read."""
+    """A range of offsets of one partition, which is read with Fetch and takes the place of a segment file. `size_bytes` is an estimate.
+    Fetching begins at `fetch_from`; the range has the batches with `lowest` <= base offset < `fetch_end`. `cut`: the suffix of the range's
+    file name if only a part of the range is read."""
 
     address: Address = field(repr=False)
     fetch_from: int
@@ -136,8 +137,8 @@ def pinned(file: Path, topics: Collection[str] = ()) -> ClusterOffsets:
 
 
 def narrowed(segment: Segment, start_offset: int, end_offset: int) -> WireSegment:
-    """Return the range limited to the wanted offsets. If these begin inside the range, the batch with the first wanted offset is
-    included even though its base offset may be lower."""
+    """Limit a range to the wanted offsets, and return the result. If the wanted offsets begin inside the range, the batch with the first
+    wanted offset is included even though its base offset may be lower."""
     assert isinstance(segment, WireSegment)
     start = max(segment.fetch_from, start_offset)
     lowest = 0 if start_offset >= segment.fetch_from else segment.lowest

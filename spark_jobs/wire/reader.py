@@ -29,11 +29,12 @@ BATCH_BYTES_MAX: Final = 64 << 20
 ROWS_MAX: Final = 1 << 30
 LIMIT: Final = 1 << 40
 EMPTY_MAX: Final = 20
-"""The number of consecutive empty responses, each after half a second, after which the rest of the log counts as missing."""
+"""The maximum number of consecutive empty Fetch responses, each half a second after the last. After that, the rest of the range is reported
+as missing."""
 
 
 class Chunk(NamedTuple):
-    """Bytes as they are in the log: whole batches, or damaged bytes between them."""
+    """Bytes of a Fetch response, as they are in the log: whole batches, or damaged bytes between batches."""
 
     data: memoryview
 
@@ -66,7 +67,7 @@ class _Cut:
 
 
 class RangeReader:
-    """One pass over one range of a partition's offsets."""
+    """Reads one range of a partition's offsets with Fetch, once."""
 
     def __init__(self, segment: WireSegment, cluster: Cluster, throttle: Throttle | None = None, *, fetch_bytes: int = FETCH_BYTES) -> None:
         self._segment = segment
@@ -148,7 +149,8 @@ class RangeReader:
         self.next_offset = max([self.next_offset, *after[-1:].tolist(), *([int(after.max())] if len(after) else [])])
 
     def _refused(self, answer: PartitionData) -> Gap:
-        """Handle an error response: set `next_offset` after the offsets that were deleted or cannot be read, and return their gap."""
+        """Handle an error response. If retention deleted the next offsets, continue at the log's start; otherwise skip offsets until the
+        broker returns a batch. Set `next_offset` accordingly, and return the skipped offsets as a `Gap`."""
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._skip(f"the broker answers {error_name(answer.error_code)}")
         starts, _ = self._cluster.offsets([self._partition], EARLIEST)
@@ -160,7 +162,8 @@ class RangeReader:
         return Gap(before, self.next_offset, "retention removed them while they were read", True)
 
     def _skip(self, reason: str, data: memoryview | None = None) -> Gap:
-        """Fetch at later offsets, in steps that double, until the broker returns another batch. Return the `Gap` before that batch."""
+        """Skip offsets that the broker cannot return: fetch at later offsets, in steps that double, until the broker returns another batch.
+        Set `next_offset` to the offset found, and return the skipped offsets as a `Gap`."""
         before, step = self.next_offset, 1
         while before + step < self._segment.fetch_end:
             answer = self._cluster.fetch(self._partition, before + step, self._fetch_bytes)

@@ -12,8 +12,8 @@ from ottla.spark_jobs.wire.reader import Gap, RangeReader
 
 
 def wire_runs(segment: Segment) -> Iterator[Run | Stop]:
-    """Fetch a range of offsets; yield its whole batches as runs, and a `Stop` for each gap and each damaged stretch. The position of an
-    item is the number of bytes that were fetched before it. Raises WireError."""
+    """Fetch a range of offsets. Yield its whole batches as runs (several adjacent batches at once), and a `Stop` for each gap and each
+    range of damaged bytes. The position of an item is the number of bytes that were fetched before it. Raises WireError."""
     assert isinstance(segment, WireSegment)
     if segment.fetch_from >= segment.fetch_end:
         return

@@ -47,7 +47,8 @@ ALIASES: Final[Mapping[str, str]] = {
     "sasl.kerberos.principal": "principal",
     "security.protocol": "protocol",
 }
-"""Properties of the Java client, of librdkafka, and of kafka-python (whose underscores are replaced by dots)."""
+"""Property names of the Java client, of librdkafka, and of kafka-python (whose underscores are replaced by dots), each with its setting's
+name in this module."""
 SECRETS: Final = frozenset({"key_password", "password", "jaas"})
 WITHOUT_EFFECT: Final = frozenset(
     {

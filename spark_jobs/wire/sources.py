@@ -39,7 +39,7 @@ SpoolDir = Annotated[
 
 
 def came_over_the_wire(path: str) -> bool:
-    """Return whether a path is a cluster, or a directory that was fetched from one."""
+    """Return whether a path is a cluster (`kafka://...`), or a directory into which an earlier run fetched a cluster's logs."""
     return is_cluster(path) or (SCHEME_END not in path and Path(path, STATE_FILE).exists())
 
 
@@ -54,8 +54,8 @@ class Wire:
 
 @dataclass(slots=True)
 class Sources:
-    """The inputs of a command. `paths`: the paths to read in place of the given ones. `notes`, `problems`: texts about fetching from a
-    cluster, by path."""
+    """The inputs of a command, after clusters and directories were pinned at their current state or fetched. `paths`: the paths to read in
+    place of the given ones. `notes`, `problems`: texts about fetching from a cluster, by path."""
 
     paths: list[str]
     notes: dict[str, list[str]] = field(default_factory=dict)

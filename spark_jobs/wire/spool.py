@@ -98,7 +98,7 @@ class _SpoolWriter:
         with _PartitionFiles(_inside(self.directory, name), self.segment_bytes) as log:
             first = self.state.starts.get(name, span.start)
             start = first if log.next_offset is None else log.next_offset
-            # retention deleted offsets that were not fetched yet, so the stored batches do not connect to the cluster's
+            # Retention deleted offsets that were not fetched yet, so the stored batches and the cluster's batches have a gap between them.
             if start < span.start:
                 self._note(f"{name}: offsets {start} to {span.start - 1} were removed before they were fetched; judged from there on")
                 first = start = span.start
@@ -115,7 +115,7 @@ class _SpoolWriter:
             log.begin(start)
 
     def _note(self, text: str) -> None:
-        """Store a note, unless it is stored already: a repeated run that finds the cluster unchanged has the same notes."""
+        """Store a note, unless it is stored already: a second run that finds the cluster unchanged has the same notes."""
         if text not in self.state.notes:
             self.state.notes.append(text)
 
@@ -145,7 +145,8 @@ class _PartitionFiles:
         files = sorted(file for file in directory.iterdir() if SEGMENT_FILE.fullmatch(file.name))
         self._last = files[-1] if files else None
         self.next_offset = self._recovered()
-        """The offset after the last whole batch; None if there is none yet."""
+        """The offset at which fetching continues: the one after the last whole batch in the files or, without such a batch, the one in the
+        last file's name. None if there is no file, or this offset is 0."""
         self._file: BinaryIO | None = None if self._last is None else self._last.open("ab")
 
     def __enter__(self) -> _PartitionFiles:
