@@ -1,12 +1,12 @@
 """Decides which settings of a running broker can change, and to what (Kafka's `DynamicBrokerConfig.validate`, `ConfigAdminManager`).
 
 Invariants:
-- Only a setting whose key is `dynamic` can be set; any setting can be deleted. A name that the imitated Kafka release does
-  not know is stored with its value hidden, because it may belong to a plug-in.
+- Only a setting whose definition (`ConfigKey`) is `dynamic` can be set; any setting can be deleted. A name that the imitated Kafka
+  release does not know is stored with its value hidden, because it may belong to a plug-in.
 - An invalid value is INVALID_REQUEST (KAFKA-13609).
-- `listener.name.<name>.<key>` is `key` for one listener, and can be set for a single broker only. Of a listener's security only the key and
-  trust stores change; the owner of the listeners decides whether new stores are usable (`check_stores`). Other TLS and SASL settings are
-  stored, as in Kafka, and existing listeners ignore them.
+- `listener.name.<name>.<key>` is `key` for one listener, and can be set for a single broker only. Of the TLS and SASL settings, running
+  listeners apply only new key and trust stores, if `check_stores` finds that they can be used. Other TLS and SASL settings are stored, as
+  in Kafka, and running listeners ignore them.
 - A thread count can at most halve or double, also by a deletion; each cleaner thread must have more than 1 MiB of buffer.
 """
 
@@ -26,18 +26,22 @@ from ottla.broker.releases.likeness import Likeness
 from ottla.protocol.error_codes import ErrorCode
 
 CheckStores = Callable[[Mapping[str, str]], None]
-"""Raises Rejected if listeners cannot use the stores named by all dynamic settings of this broker."""
+"""A function that gets all settings that are set dynamically for this broker, and raises Rejected if the listeners cannot use the key and
+trust stores that these settings name.
+"""
 CLUSTER_DEFAULT: Final = ""
 """The name of the BROKER resource whose settings apply to every broker."""
 
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 _SECURING: Final = ("principal.builder.", "sasl.", "ssl.")
 _OF_ANY_TEXT: Final = frozenset({"ssl.enabled.protocols", "ssl.protocol"})
-"""Kafka stores any text for these on a running broker; in a file, a text that names no TLS version prevents the start."""
+"""TLS settings that accept any text on a running broker, as in Kafka. In the properties file, a text that names no TLS version prevents the
+start.
+"""
 _OF_ANY_BROKER: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""Listener settings that can be set for all brokers."""
+"""Settings of one listener (`listener.name.…`) that can be set for all brokers at once; the other ones only for a single broker."""
 _ABOVE_ZERO: Final = frozenset({"max.connections", "max.connection.creation.rate"})
-"""Settings (of the broker and of single listeners) that must not be 0: no client could connect then, not even to correct the setting."""
+"""Settings (of the broker and of single listeners) that must not be 0. With 0 no client could connect, not even to correct the setting."""
 _PER_IP: Final = "max.connections.per.ip"
 _PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
 _RETENTION_MS: Final = "log.retention.ms"
@@ -206,7 +210,9 @@ def _can_change(name: str, like: Likeness) -> bool:
 
 
 def is_kept_while_running(name: str) -> bool:
-    """Return whether Kafka stores `name`, a TLS or SASL setting of all brokers, if a client sets it on a running broker."""
+    """Return whether a client can set `name`, a TLS or SASL setting without a `listener.name.` prefix, on a running broker. As in Kafka,
+    it is stored.
+    """
     from ottla.broker.core.security_keys import KEPT_WHILE_RUNNING  # noqa: PLC0415 # only secured brokers need it
 
     return name in KEPT_WHILE_RUNNING

@@ -38,7 +38,7 @@ class ConfigSource(IntEnum):
 
 
 SourcedText = tuple[str, str, ConfigSource]
-"""Name, value as text, and source."""
+"""A setting in one layer: its name, its value as text, and the layer (source)."""
 
 
 class BrokerConfigs:
@@ -48,7 +48,9 @@ class BrokerConfigs:
         self.settings = settings
         self.loggers = BrokerLoggers()
         self.check_stores: CheckStores = lambda _wanted: None
-        """Checks whether the listeners can use new key and trust stores. It is set by the object that owns the listeners."""
+        """Raises Rejected if the listeners cannot use new key and trust stores. Until the owner of the listeners replaces it, it accepts
+        all stores.
+        """
         self._catalog = catalog
         of_all = {name: settings.value(name) for name in (*BROKER_KEYS, *STORED_SETTINGS)}
         self._started: Final[dict[str, Value]] = of_all | dict(settings.listener_connections)
@@ -62,7 +64,7 @@ class BrokerConfigs:
         return self._catalog.configs(ResourceType.BROKER, str(self.settings.node_id))
 
     def layers(self, name: str) -> list[SourcedText]:
-        """Return the (name, text, source) of each layer that has a value for the setting `name`, the default included, the one in force
+        """Return (name, text, source) for each layer that has a value for the setting `name`, including the default. The value in force is
         first.
         """
         found: list[SourcedText] = []
@@ -84,7 +86,9 @@ class BrokerConfigs:
         return render(key.default) if key is not None and key.has_default else None
 
     def overruled(self, name: str) -> tuple[str, str] | None:
-        """Return a setting's (static value of this broker, value in force) if a dynamic value overrides the static one; otherwise None."""
+        """Return the setting's static value and its value in force, as text, if a dynamic value overrides a different static one; otherwise
+        None.
+        """
         found = self.layers(name)
         started = next((text for _, text, source in found if source is ConfigSource.STATIC_BROKER), None)
         return None if started is None or started == found[0][1] else (started, found[0][1])
@@ -103,7 +107,9 @@ class BrokerConfigs:
         return {key.name for key in keys if not (key.internal or like.lacks(key.name))} | given
 
     def refresh(self) -> set[str]:
-        """Put the values in force into `settings`. Return the names of the settings whose values changed."""
+        """Update `settings` to the values in force, after dynamic settings were changed. Return the names of the settings whose values
+        changed.
+        """
         changed = self._refresh_listeners()
         for name, key in BROKER_KEYS.items():
             if not key.dynamic or self.settings.like.lacks(name):

@@ -74,7 +74,7 @@ COUNTERPARTS: Final[Mapping[str, str | None]] = {
     "org.apache.kafka.storage.internals.log.LogCleaner": "ottla.broker.storage.log_cleaner_manager",
     "state.change.logger": "ottla.broker.runtime.metadata.topic_recovery",
 }
-"""Kafka's loggers, with the logger here whose level each sets."""
+"""For each Kafka logger, the name of this broker's Python logger whose level it sets; None for a logger that logs nothing here."""
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")

@@ -1,7 +1,7 @@
 """Client metrics subscriptions (KIP-714; Kafka's `ClientMetricsConfigs`): resources of type CLIENT_METRICS.
 
-They are validated, stored and described whether telemetry is on or off; `ottla.broker.telemetry` applies them. Expressions are RE2's, which
-match in linear time: a client must not be able to slow down the broker by the text that is matched.
+They are validated, stored and described whether telemetry is on or off; `ottla.broker.telemetry` applies them. The expressions in their
+`match` settings are RE2's, which match in linear time, so that no client can slow down the broker by a long text.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def check_metrics_configs(name: str, overrides: Mapping[str, str]) -> None:
 
 
 def matching_patterns(texts: Iterable[str]) -> dict[str, Any]:
-    """Return the compiled expression of each parameter in `name=expression` texts; of a parameter's several expressions the last counts.
-    (Their type is Any, because the library has no type annotations.)
+    """Return the compiled regular expression of each client parameter (such as `client_id`) that is named in `texts`, which have the form
+    `parameter=expression`. If a parameter is named several times, the last expression counts. (The type of the compiled expressions is Any,
+    because the RE2 library has no type annotations.)
 
     Raises Rejected(INVALID_CONFIG).
     """

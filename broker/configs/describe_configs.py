@@ -30,7 +30,9 @@ UNKNOWN_TYPE = 0
 _SIBLINGS: dict[str, tuple[str, ...]] = {
     synonym.name: tuple(each.name for each in key.synonyms) for key in TOPIC_KEYS.values() for synonym in key.synonyms
 }
-"""Settings with the same meaning in different units, in order of precedence: log.retention.ms, .minutes, .hours."""
+"""By the name of a broker setting, all settings with its meaning in different units, in order of precedence; for example
+log.retention.ms, log.retention.minutes and log.retention.hours for each of these three.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ class ConfigEntry:
 def describe_configs(
     catalog: Catalog, broker: BrokerConfigs, resource_type: int, resource_name: str, keys: Sequence[str] | None
 ) -> list[ConfigEntry]:
-    """Return the settings of one resource, sorted by name; only those named by `keys`, if there are any. Raises Rejected for an unknown
-    topic, an invalid name, another broker's id, or an unknown resource type.
+    """Return the settings of one resource, sorted by name: those that `keys` names, or all if `keys` is None or empty. Raises Rejected for
+    an unknown topic, an invalid name, another broker's id, or an unknown resource type.
     """
     entries = _all_entries(catalog, broker, resource_type, resource_name)
     return sorted((entry for entry in entries if not keys or entry.name in keys), key=lambda entry: entry.name)
@@ -89,7 +91,9 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Return every setting of a topic with these overrides, except internal settings that are not set."""
+    """Return the entries of all settings of a topic that has these overrides, except settings without a value (internal ones that are
+    not set).
+    """
     values, usable = effective_values(overrides, broker.settings), usable_overrides(overrides, broker.settings)
     entries = []
     for key in topic_keys(broker.settings).values():
@@ -99,7 +103,7 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
         own: list[SourcedText] = [(key.name, text, ConfigSource.DYNAMIC_TOPIC)] if key.name in usable else []
         names = tuple(synonym.name for synonym in key.synonyms)
         behind = _from(names[0], _chain(broker, names)) if names else []
-        if key.name in OLDER_TOPIC_KEYS:  # Ottla has no broker setting that provides its default
+        if key.name in OLDER_TOPIC_KEYS:  # Ottla has no broker setting for the default of such a topic setting
             behind = [(f"log.{key.name}", str(render(key.default)), ConfigSource.DEFAULT)]
         entries.append(_entry(key, text, own + behind, read_only=False))
     return entries
@@ -174,8 +178,8 @@ def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
 
 
 def _from(name: str, chain: Sequence[SourcedText]) -> list[SourcedText]:
-    """Return the part of `chain` that begins with the first layer that sets `name` itself. The layers before that set a synonym in another
-    unit (such as log.retention.hours), which has no effect.
+    """Return the part of `chain`, the layers that set a setting or its synonyms, that begins with the first layer that sets `name` itself.
+    The layers before it set a synonym in another unit (such as log.retention.hours), which has no effect.
     """
     return list(dropwhile(lambda layer: layer[0] != name, chain))
 

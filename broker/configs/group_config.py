@@ -115,15 +115,15 @@ GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
         ConfigKey(_COPY_ENABLE, ConfigType.BOOLEAN, False, "Whether dead letters have the keys and values of their records."),
     )
 }
-"""The settings of a group in Kafka 4.4, except the internal ones of warm-up tasks, which do not exist here. An internal setting is
-described only for a group that has set it.
+"""The settings of a group in Kafka 4.4, by name. Internal settings of warm-up tasks are missing, because Ottla assigns no warm-up tasks.
+Other internal settings are described only for a group that has set them.
 """
 
 
 def group_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
     """Return the settings that a group can have, by name, in the Kafka release that the broker imitates (`like`)."""
     known = settings.like.table.group_settings
-    has_internal = _ASSIGNOR in known  # the same release, 4.4, brought both; internal settings are in no table
+    has_internal = _ASSIGNOR in known  # internal settings came with the same release, 4.4, but are in no release table
     return {name: key for name, key in GROUP_KEYS.items() if name in known or (key.internal and has_internal)}
 
 
@@ -157,7 +157,7 @@ def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
 
 
 def is_reserved_dead_letter_topic(name: str) -> bool:
-    """Return whether `name` is a Kafka-internal topic's name, which no dead letter queue of a share group may have."""
+    """Return whether the topic name is reserved for internal topics (`__…`), so that it cannot be a share group's dead letter queue."""
     return name.startswith("__")
 
 
@@ -169,8 +169,8 @@ def effective_group_values(kind: str, overrides: Mapping[str, str], settings: Br
 
 
 def effective_value(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> int:
-    """Return the typed value in force of the group setting `name`: the group's override, kept within the broker's bounds, else the broker's
-    value.
+    """Return the value in force of the group setting `name`: the group's override or, without one, the broker's value, in either case
+    limited to the broker's bounds.
     """
     return _in_force(name, overrides.get(name), settings)
 
@@ -183,8 +183,8 @@ def rack_tags(overrides: Mapping[str, str], settings: BrokerSettings) -> tuple[s
 
 
 def share_settings(overrides: Mapping[str, str], settings: BrokerSettings, *, dead_letters: bool = False) -> ShareSettings:
-    """Return the settings in force of a share group that its share partitions apply. `dead_letters` is whether share.version allows dead
-    letter queues.
+    """Return the values in force of the settings that the share partitions of a group apply. `dead_letters` is whether share.version allows
+    dead letter queues.
     """
     reset, _, duration = str(_parsed(OFFSET_RESET, overrides.get(OFFSET_RESET, LATEST))).partition(":")
     values = {name: effective_value(name, overrides, settings) for name in _OF_SHARE_PARTITIONS}
@@ -209,7 +209,7 @@ def _duration_ms(text: str) -> int:
 
 
 def described_group_value(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> str:
-    """Return a setting's value as text: the group's own as it was set, else the broker's, else the default."""
+    """Return a group setting's value as DescribeConfigs returns it: the group's own as it was set, else the broker's, else the default."""
     if name in overrides:
         return str(render(_parsed(name, overrides[name])))
     key = GROUP_KEYS[name]
@@ -232,7 +232,7 @@ def _parsed(name: str, text: str) -> Value:
 
 
 def _bounds(name: str) -> tuple[str | None, str | None]:
-    """Return the names of the broker settings that contain the lowest and highest value of a group setting, each None if there is none."""
+    """Return the names of the broker settings that limit a group setting, for its lowest and its highest value; None without a limit."""
     if name == STANDBYS:
         return None, "group.streams.max.standby.replicas"
     kind, own = name.split(".", 1)

@@ -44,7 +44,9 @@ def check_topic_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
 
 
 def usable_overrides(overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, Value]:
-    """Return the typed values of the valid overrides. A log written by another Kafka may have unknown keys or values, which are skipped."""
+    """Return the typed values of the valid overrides. Unknown names and invalid values, which a broker of another release may have stored,
+    are skipped.
+    """
     values, keys = {}, topic_keys(settings)
     for name, text in overrides.items():
         if name in keys:

@@ -10,7 +10,9 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
 RECORDS_PER_REQUEST_MAX: Final = 10_000
-"""At some 300 bytes per record the batch stays near 3 MB; a batch of the metadata log may have 8 MiB."""
+"""The maximum number of metadata records of one request. At some 300 bytes per record, the records stay near 3 MB; a batch of the metadata
+log may have 8 MiB.
+"""
 
 
 def check_size(records: Sized) -> None:

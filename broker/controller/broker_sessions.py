@@ -42,7 +42,10 @@ class BrokerIdAndEpoch(NamedTuple):
 
 
 class _Report(NamedTuple):
-    """A broker's reported state. `shutdown_offset`: the offset that the others must reach before it may shut down; -1 while it runs."""
+    """The last state that a broker reported. `metadata_offset` is the last offset of the metadata log that it has applied, -1 if unknown.
+    `shutdown_offset` is -1 unless the broker is in controlled shutdown; then it is the metadata offset that all other active brokers must
+    have applied before this broker may stop.
+    """
 
     fenced: bool
     metadata_offset: int = UNKNOWN_OFFSET
@@ -54,7 +57,7 @@ class BrokerSessions:
 
     def __init__(self, session_timeout_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
-        self._touched_ms: dict[BrokerIdAndEpoch, int] = {}  # in the order of the times, because `touch` moves an entry to the end
+        self._touched_ms: dict[BrokerIdAndEpoch, int] = {}  # oldest first, because `touch` moves an entry to the end
         self._reports: dict[int, _Report] = {}
 
     def __len__(self) -> int:
@@ -136,5 +139,7 @@ class BrokerSessions:
         return self._reports[broker_id].shutdown_offset <= min(active, default=OFFSET_MAX)
 
     def usable(self) -> dict[int, bool]:
-        """Return the brokers that may get new replicas, which are all that are not in controlled shutdown, and whether each is fenced."""
+        """Return the brokers that may get new replicas, which are all that are not in controlled shutdown: by broker id, whether the broker
+        is fenced.
+        """
         return {broker_id: report.fenced for broker_id, report in self._reports.items() if report.shutdown_offset == UNKNOWN_OFFSET}

@@ -26,14 +26,16 @@ from ottla.protocol.messages.k49_alter_client_quotas import EntryData, OpData
 
 _CLIENT_ID, _USER, _IP = "client-id", "user", "ip"
 _TYPES: Final = (_IP, _CLIENT_ID, _USER)
-"""The order in which Kafka writes and reports them: that of a Java HashMap."""
+"""The types of a quota entity's parts, in the order in which Kafka writes and reports them (that of a Java HashMap)."""
 _OF_CLIENTS: Final[Mapping[str, int | None]] = {
     "producer_byte_rate": INT64_MAX,
     "consumer_byte_rate": INT64_MAX,
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-"""The quotas of users and client ids: the largest allowed whole number, or None if any number is allowed."""
+"""The quotas that users and client ids can have: by key, the largest allowed value of a quota that must be a whole number, or None if
+fractions are allowed.
+"""
 _OF_ADDRESSES: Final[Mapping[str, int | None]] = {"connection_creation_rate": INT32_MAX}
 _FRACTION_MAX: Final = 1e-6
 
@@ -80,8 +82,8 @@ def _changes(image: MetadataImage, entity: Mapping[str, str | None], ops: Sequen
 
 
 def _allowed(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
-    """Return the quota keys that an entity with these parts (type and name) can have, each with the largest allowed whole number (None: any
-    number is allowed). Raises `Rejected(INVALID_REQUEST)` for an entity that cannot exist.
+    """Return the quota keys that an entity with these parts (name by type) can have. The value of a key is the largest allowed value of a
+    quota that must be a whole number, or None if fractions are allowed. Raises `Rejected(INVALID_REQUEST)` for an entity that cannot exist.
     """
     if not entity:
         raise _invalid("Invalid empty client quota entity")

@@ -73,7 +73,7 @@ class MorePartitions:
 
 
 CheckConfigs = Callable[[Mapping[str, str]], None]
-"""Raises `Rejected(INVALID_CONFIG)` if a topic cannot have these overrides."""
+"""A function that gets a topic's overrides (name to value, as text), and raises `Rejected(INVALID_CONFIG)` if one is invalid."""
 
 
 def create_topics(

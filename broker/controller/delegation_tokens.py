@@ -1,4 +1,4 @@
-"""Decides about delegation tokens, with which clients act for a token's owner (KIP-48).
+"""Decides requests about delegation tokens. A client that authenticates with a token acts as the token's owner (KIP-48).
 
 Invariants:
 - A token's HMAC is derived from the token id and the secret that all nodes share (delegation.token.secret.key). No record contains it.
@@ -116,8 +116,8 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Pri
 def renew_token(
     image: MetadataImage, rules: TokenRules, requester: Principal, request: RenewDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
-    """Decide a RenewDelegationToken request: return its record, and the token's new expiry time in wall-clock ms. A period of 0 or less
-    means the longest one allowed. Raises Rejected.
+    """Decide a RenewDelegationToken request: return its record, and the token's new expiry time in wall-clock ms. A requested period of 0
+    or less means the longest one allowed. Raises Rejected.
     """
     token = _found(image, rules, request.hmac)
     _check_lasts(token, now_ms)
@@ -129,8 +129,8 @@ def renew_token(
 def expire_token(
     image: MetadataImage, rules: TokenRules, requester: Principal, request: ExpireDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
-    """Decide an ExpireDelegationToken request, which sets the token's expiry time to a period from now: return its record and that time in
-    wall-clock ms. A negative period deletes the token at once. Raises Rejected.
+    """Decide an ExpireDelegationToken request, which sets the token's expiry time to now plus the requested period. Return the record, and
+    the new expiry time in wall-clock ms. A negative period deletes the token at once. Raises Rejected.
     """
     token = _found(image, rules, request.hmac)
     _check_may_renew(token, requester)

@@ -31,7 +31,7 @@ from ottla.protocol.messages.k43_elect_leaders import (
 )
 
 ELECTIONS_AT_ONCE_MAX: Final = 1_000
-"""Elections in one periodic run (`MAX_ELECTIONS_PER_IMBALANCE`): they take some 50 ms."""
+"""The most elections in one periodic run (Kafka's `MAX_ELECTIONS_PER_IMBALANCE`). They take some 50 ms."""
 
 _KINDS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
 _NOT_POSSIBLE: Final = {
@@ -69,15 +69,15 @@ def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effec
 
 
 def balance_leaders(state: ControllerState) -> Effects[MetadataRecord, bool]:
-    """Return the records that make preferred replicas leaders of partitions that another replica leads, at most a bounded number, and
-    whether there may be more such partitions.
+    """Return the records that make the preferred replica the leader of partitions that another replica leads, and whether there may be more
+    such partitions: one call makes at most ELECTIONS_AT_ONCE_MAX records.
     """
     return _some(_preferred_leaders(state))
 
 
 def elect_unclean_leaders(state: ControllerState) -> Effects[MetadataRecord, bool]:
-    """Return the records that make live replicas leaders of partitions without a leader whose topics allow unclean elections, at most a
-    bounded number, and whether there may be more such partitions.
+    """Return the records that make live replicas leaders of partitions that have no leader and whose topics allow unclean elections. Also
+    return whether there may be more such partitions: one call makes at most ELECTIONS_AT_ONCE_MAX records.
     """
     return _some(_unclean_leaders(state))
 

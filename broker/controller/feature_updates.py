@@ -29,7 +29,7 @@ from ottla.protocol.error_codes import ErrorCode
 _LEVELS_THAT_BROUGHT_RECORDS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
 _DISABLED: Final = (0, 0)
 _NEEDS: Final[Mapping[str, int]] = {ELR_VERSION: ELIGIBLE_LEADER_REPLICAS}
-"""The metadata.version that a feature requires, if it is above the lowest one."""
+"""By feature, the lowest metadata.version that the feature requires. A feature that is not listed requires none."""
 
 
 class UpgradeType(IntEnum):

@@ -30,15 +30,16 @@ from ottla.broker.controller.topic_rules import TopicRules
 FENCE: Final = 1
 UNFENCE: Final = -1
 IN_CONTROLLED_SHUTDOWN: Final = 1
-"""Values in a `BrokerRegistrationChangeRecord`."""
+"""The `in_controlled_shutdown` value of a `BrokerRegistrationChangeRecord` that begins a broker's controlled shutdown. 0 is "unchanged"."""
 
 _NOBODY: Final = -1
 Holds = Callable[[PartitionRegistration], bool]
 
 
 class _AffectedBrokers(NamedTuple):
-    """The brokers that a change affects, `_NOBODY` for none: `removed` leaves all ISRs and leads nothing, `added` may lead again, and
-    `lost` may lack records that it had."""
+    """The ids of the brokers that a change affects, `_NOBODY` (-1) for none. `removed` leaves all ISRs and leads nothing, `added` may lead
+    again, and `lost` may lack records that it had acknowledged.
+    """
 
     removed: int = _NOBODY
     added: int = _NOBODY

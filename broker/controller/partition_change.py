@@ -31,11 +31,14 @@ class ElectionKind(Enum):
     """The kind of a leader election: which replicas may become leader."""
 
     ONLINE = auto()
-    """The leader stays if it may; otherwise the first ISR member becomes leader."""
+    """The current leader stays if it may still lead. Otherwise the first replica that may lead becomes leader, of those in the ISR or, if
+    the ISR is empty, of the eligible leader replicas (ELR)."""
     PREFERRED = auto()
-    """The first replica becomes leader if it is in the ISR."""
+    """The preferred replica, the first in the replica list, becomes leader if it is in the ISR (or ELR) and may lead; otherwise the
+    election is like ONLINE."""
     UNCLEAN = auto()
-    """As ONLINE, but without an ISR member any replica may become leader; records that only others had are lost."""
+    """The election is like ONLINE, but if no replica of the ISR or ELR may lead, any live replica may become leader. Records that it lacks
+    are lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class PartitionTarget:
 
 
 class _Sets(NamedTuple):
-    """The ISR, replicas, and other replica lists of the partition after the change, while it is being computed."""
+    """The partition's replica lists (broker ids) while a change is computed. `elr` has the eligible leader replicas (KIP-966)."""
 
     isr: Sequence[int]
     replicas: Sequence[int]
@@ -102,7 +105,9 @@ def partition_change(
 
 
 def _reassigned(sets: _Sets) -> _Sets:
-    """Return the sets after the reassignment, if it can complete (`PartitionReassignmentReplicas.maybeCompleteReassignment`)."""
+    """Return the replica lists after the partition's reassignment, if it can complete; otherwise, or without a reassignment, return them
+    unchanged (`PartitionReassignmentReplicas.maybeCompleteReassignment`).
+    """
     if not sets.removing and not sets.adding:
         return sets
     isr = [replica for replica in sets.isr if replica not in sets.removing]
@@ -117,9 +122,9 @@ def _reassigned(sets: _Sets) -> _Sets:
 
 
 def _with_elr(sets: _Sets, before: PartitionRegistration, lost: Collection[int], rules: PartitionRules) -> _Sets:
-    """Return the sets after the update of the eligible leader replicas (ELR). While the ISR is smaller than min.insync.replicas, the
-    replicas that leave it join the ELR, unless they are in `lost`: the high watermark does not advance then, so they have every committed
-    record. Otherwise the ELR is empty. Without `rules.has_elr` nothing changes.
+    """Return the replica lists after the update of the eligible leader replicas (ELR). While the ISR is smaller than min.insync.replicas,
+    the replicas that leave it join the ELR, unless they are in `lost`: the high watermark does not advance then, so they have every
+    committed record. Otherwise the ELR is empty. Without `rules.has_elr` nothing changes.
     """
     if not rules.has_elr:
         return sets

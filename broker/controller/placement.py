@@ -42,7 +42,7 @@ class Placement:
     metadata_level: int = METADATA_LEVEL
     has_elr: bool = False
     leaving: Collection[int] = ()
-    """Brokers that are shutting down."""
+    """The ids of brokers in controlled shutdown. They get no new replicas, unless an assignment names them."""
 
     @classmethod
     def on_one(cls, node_id: int, num_partitions: int = 1) -> Placement:

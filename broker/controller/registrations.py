@@ -37,7 +37,9 @@ from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRe
 from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest
 
 NEVER_REGISTERED: Final = -2
-"""A value that no broker reports as its previous epoch: -1 means "unknown"."""
+"""The last epoch of a broker that is not registered. It equals no previous epoch that a broker reports (-1 is "unknown"), so the
+registration does not count as that of a cleanly stopped broker.
+"""
 _HALVES: Final = struct.Struct(">qq")
 _RESERVED_IDS: Final = 100
 _SECURITY_PROTOCOLS: Final = range(4)
@@ -45,7 +47,7 @@ _PORTS: Final = range(1, 2**16)
 
 
 class _Named(Protocol):
-    """A listener in a BrokerRegistration or ControllerRegistration request."""
+    """The fields of a listener in a BrokerRegistration or ControllerRegistration request."""
 
     name: str
     host: str

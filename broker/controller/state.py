@@ -3,8 +3,8 @@
 Invariants:
 - Decisions are functions `decide(state, request, …) -> Effects[MetadataRecord, response]`. They only read the state; to reject a request
   they raise `Rejected`.
-- The state changes only in `carry_out`, which is called with a decision's effects when its records are in the log. A decision that also
-  changes state which is only in memory returns `SoftEffects`.
+- The state changes only in `apply`, which is called with a decision's effects when its records are in the log. A decision that also changes
+  state which is only in memory returns `SoftEffects`.
 
 Source: Kafka's QuorumController, ClusterControlManager.
 """
@@ -65,8 +65,8 @@ class ControllerState:
     kraft_version: int = 0
     catalog: Catalog = field(default_factory=Catalog)
     registered_at: dict[int, int] = field(default_factory=dict)
-    """By broker id, the metadata offset that the broker must have applied before it can be unfenced: that of its registration, or a later
-    one."""
+    """By broker id, the offset of the metadata log that the broker must have applied before it can be unfenced: the offset of its
+    registration record, or a later one."""
     sessions: BrokerSessions = field(init=False)
 
     def __post_init__(self) -> None:
@@ -150,8 +150,9 @@ class ControllerState:
         return broker is not None and broker.is_active
 
     def topic_setting(self, topic: str, name: str) -> str:
-        """Return the value of `MIN_ISR` or `UNCLEAN` for a topic, from the first of these that has a valid one: the topic's settings, this
-        node's dynamic settings, the cluster-wide dynamic settings, this node's static settings.
+        """Return the value of the setting `name` (`MIN_ISR`: min.insync.replicas, or `UNCLEAN`: unclean.leader.election.enable) for a
+        topic. It comes from the first of these that has a valid value: the topic's settings, this node's dynamic settings, the cluster-wide
+        dynamic settings, this node's static settings.
 
         An invalid text is skipped, because Kafka's controller stores any text that a client sends to it directly.
         """

@@ -18,7 +18,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
 RandomBelow = Callable[[int], int]
-"""Returns a random number from 0 up to, but excluding, its argument."""
+"""A function that returns a random integer from 0 up to, but excluding, its argument."""
 
 
 class UsableBroker(NamedTuple):
@@ -131,7 +131,9 @@ class _Racks:
         return placed
 
     def _first(self) -> tuple[int, int]:
-        """Return the index of the first rack, counted round-robin from this partition's start, with an unfenced broker; and that broker."""
+        """Return the rack index and the broker id of the partition's first replica: an unfenced broker of the first rack that has one. The
+        racks are tried round-robin, from the rack at which this partition starts.
+        """
         at = self._offset
         while (found := self._in_turn[at].unfenced.next(self._round)) is None:
             at = (at + 1) % len(self._in_turn)

@@ -28,7 +28,9 @@ RANGE = "range"
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """The assignor's input about a member: the ids of its subscribed topics that exist, and its previous target assignment."""
+    """An assignor's input about one member: `topics` has the ids of its subscribed topics that exist, `before` is its previous target
+    assignment.
+    """
 
     topics: frozenset[bytes]
     instance_id: str | None = None
@@ -36,7 +38,9 @@ class Subscriber:
 
 
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[bytes, int]], dict[str, Assignment]]
-"""(members by id, partition count by topic id) -> each member's assignment."""
+"""A server-side assignor: a function that gets the members by id and the partition counts by topic id, and returns each member's assignment
+by member id.
+"""
 
 _Mutable = dict[str, dict[bytes, set[int]]]
 
@@ -121,7 +125,9 @@ class _Load:
                 heapreplace(heap, (count + 1, member_id))
 
     def balance(self) -> None:
-        """Move partitions along chains of members, as long as a chain's first member has at least two partitions more than its last."""
+        """Move partitions along chains of members (from each member to the next) until no chain is left whose first member has at least two
+        partitions more than its last.
+        """
         moved = True
         while moved:
             moved = False

@@ -38,7 +38,7 @@ timeout of 0."""
 
 @dataclass(frozen=True, slots=True)
 class ClassicConfig:
-    """The settings of a classic group, under Kafka's names without `group.`. `max_size` is the largest number of members."""
+    """The settings of a classic group, under Kafka's names without `group.`; times in ms. `max_size` is the largest number of members."""
 
     initial_rebalance_delay_ms: int = 0
     max_size: int = 2**31 - 1
@@ -46,8 +46,9 @@ class ClassicConfig:
 
 @dataclass(slots=True)
 class ClassicOutcome:
-    """An operation's result. `record` is to be appended to the log and applied (None: there is none); `replies` are sent when it is
-    durable."""
+    """An operation's result. The runtime appends `record` (if it is not None) to the log and applies it to the group, and sends `replies`
+    when the record is durable.
+    """
 
     replies: list[Reply] = field(default_factory=list)
     record: GroupMetadataValue | None = None
@@ -55,8 +56,9 @@ class ClassicOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """A SyncGroup request, independent of its version. Protocol type and name are None if the request has none; only the leader's
-    assignments count."""
+    """A SyncGroup request, independent of its version. `protocol_type` and `protocol_name` are None if the request has none. `assignments`,
+    by member id, are used only if the group leader sent them.
+    """
 
     member_id: str
     instance_id: str | None = None
@@ -87,12 +89,16 @@ class ClassicGroup:
         self.state_timestamp_ms: int | None = None
         self.members = Roster()
         self.pending: dict[str, int] = {}
-        """Ids returned with MEMBER_ID_REQUIRED that have not joined yet, each with its deadline (KIP-394)."""
+        """Member ids that the group has assigned (MEMBER_ID_REQUIRED, KIP-394) and whose clients have not joined with them yet. The value
+        is the time, in monotonic ms, at which the id is forgotten.
+        """
         self.subscribed_topics: frozenset[str] | None = None
         """The topics of all members' subscriptions. None if they are unknown, because the protocol type is not `consumer`, or a
         subscription cannot be decoded."""
         self.replacement: Member | None = None
-        """The static member whose new id is being written; `apply` installs it."""
+        """A static member that rejoined and got a new member id, while the record with this id is being written; `apply` then puts it in
+        the place of the member with the old id.
+        """
         self._pending_sync: set[str] = set()
         self._join_deadline_ms: int | None = None
         self._sync_deadline_ms: int | None = None
@@ -142,7 +148,9 @@ class ClassicGroup:
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members)
 
     def current_generation(self, member_id: str) -> JoinGroupResult:
-        """Return the response to a JoinGroup that does not start a rebalance; only the leader's has the list of members."""
+        """Return the response to the JoinGroup of a member of the current generation. Only the response to the leader has the list of
+        members.
+        """
         return JoinGroupResult(
             member_id=member_id,
             generation=self.generation,

@@ -35,20 +35,26 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
     def __init__(self, group_id: str, first_epoch: int = FIRST_EPOCH) -> None:
         super().__init__(group_id, first_epoch)
         self.resolved: dict[str, frozenset[str]] = {}
-        """The names of the topics that each regular expression matched at its last resolution."""
+        """By regular expression, the names of the topics that it matched when it was last resolved."""
         self.resolved_ms = 0
-        """The time of the last resolution, in wall clock ms; undefined while `resolved` is empty."""
+        """When the regular expressions were last resolved, in wall clock ms; undefined while `resolved` is empty."""
         self.resolved_created: int | None = None
-        """`TopicsView.created` at the last resolution; None: none since the group was loaded."""
+        """The value of `TopicsView.created`, which changes with each topic creation, when the regular expressions were last resolved; None
+        if they were not resolved since the group was loaded.
+        """
         self.is_backed_by_4_0 = False
-        """Whether Kafka 4.0 wrote a record of type 4, which must be deleted with the group."""
+        """Whether the log has the group's partition metadata record (type 4). Only Kafka up to 4.0 writes this record; it must be deleted
+        with the group.
+        """
         self._regexes: dict[str, int] = {}
         self._holders: dict[tuple[bytes, int], str] = {}
 
     # --- queries --------------------------------------------------------------------------------------------------------------
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
-        """Return whether no member of the group holds the partition: neither assigned, nor yet to be revoked."""
+        """Return whether no member of the group holds the partition. A member holds the partitions that are assigned to it, and those whose
+        revocation it has not confirmed yet.
+        """
         return (topic_id, partition) not in self._holders
 
     def holder(self, topic_id: bytes, partition: int) -> str | None:

@@ -71,18 +71,18 @@ class ConsumerGroupUpdate(SubscriptionGroupUpdate[ConsumerGroup, ConsumerConfig]
         super().__init__(group, deadlines, topics, config, now)
         self.downgraded: bool | None = None
         self.resolution: Resolution | None = None
-        """A resolution of the group's regular expressions that is due."""
+        """The resolution of the group's regular expressions that this operation plans, to be run afterwards; None if none is due."""
 
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def put_member(self, member: ConsumerMember) -> None:
-        """Add the record of a member's metadata to the operation, if the metadata has changed."""
+        """Add the record of a member's metadata to the records that this operation writes, if the metadata has changed."""
         before = self.group.members.get(member.member_id)
         if before is None or metadata_of(before) != metadata_of(member):
             self.put(records.ConsumerGroupMemberMetadataKey(self.group_id, member.member_id), metadata_of(member))
 
     def put_assignment(self, member: ConsumerMember) -> None:
-        """Add the record of a member's current assignment to the operation."""
+        """Add the record of a member's current assignment to the records that this operation writes."""
         self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
 
     def put_unknown_target_epoch(self, epoch: int) -> None:

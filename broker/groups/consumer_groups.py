@@ -43,9 +43,13 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, ConsumerGroupUp
     def __init__(self, groups: dict[str, Any], config_of: Callable[[str], ConsumerConfig], topics: TopicsView) -> None:
         super().__init__(groups, config_of, topics)
         self._downgraded: dict[str, bool] = {}
-        """The ids of groups that the last operation converts to classic groups, with whether they must rebalance."""
+        """The groups that the last operation converts to classic groups: by group id, whether the classic group must rebalance.
+        `after_append` removes them.
+        """
         self._resolutions: dict[str, Resolution] = {}
-        """By group id; a resolution stays until it has ended, so that a group has one at a time."""
+        """By group id, the planned or running resolution of the group's regular expressions. It stays here until it has ended, so that a
+        group has one at a time.
+        """
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 

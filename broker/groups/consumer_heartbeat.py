@@ -27,7 +27,9 @@ from ottla.broker.groups.topics_view import MayDescribe, every_topic
 from ottla.protocol.error_codes import ErrorCode
 
 ID_BYTES_MAX = 32_767
-"""The maximum size of a group id, member id or expression in a key of the internal topic."""
+"""The maximum size in bytes of a group id, member id or regular expression, because record keys of `__consumer_offsets` store its length in
+a signed 16-bit field.
+"""
 _TRIMMED = "".join(map(chr, range(0x21)))
 
 

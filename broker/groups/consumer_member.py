@@ -34,10 +34,10 @@ LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
 
 Assignment = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id, without empty entries."""
+"""Partition numbers by topic id. A topic without partitions has no entry."""
 
 Epochs = Mapping[tuple[bytes, int], int]
-"""Group epochs by topic id and partition."""
+"""The group epoch in which each partition was assigned, by (topic id, partition)."""
 
 
 class MemberState(IntEnum):

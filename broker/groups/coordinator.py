@@ -69,7 +69,7 @@ class GroupsConfig:
     offset_metadata_max: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000
     accepts_late_commits: bool = True
-    """Whether members may commit with older epochs than their own (KIP-1251), as since Kafka 4.3."""
+    """Whether a member may commit offsets with an older member epoch than its present one, as since Kafka 4.3 (KIP-1251)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,9 @@ class OffsetToCommit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """An OffsetCommit or TxnOffsetCommit, independent of its version. `generation` is the generation or member epoch. `retention_ms` is -1
-    unless the request has a retention time. `knows_epochs`: the request's version allows member epochs."""
+    unless the request has a retention time. `knows_epochs` is whether the request's version allows member epochs; `unknown_group_error` is
+    the error if the group does not exist.
+    """
 
     group_id: str
     generation: int = NO_GENERATION

@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 
 class DeadlineKind(IntEnum):
-    """The kinds of deadlines. Except for INITIAL_REBALANCE, each is named after what the member has to do before the deadline."""
+    """The kinds of deadlines. Except for INITIAL_REBALANCE, each deadline is one by which a member has to do something."""
 
     SESSION = 0
-    """Send a heartbeat."""
+    """The member must send a heartbeat before this deadline; otherwise it is removed."""
     REBALANCE = 1
-    """Revoke partitions and leave its epoch."""
+    """The member must confirm the revocation of its partitions, and so leave its member epoch; otherwise it is removed."""
     JOIN = 2
-    """Rejoin, in the classic protocol."""
+    """The member, which uses the classic protocol, must send JoinGroup after REBALANCE_IN_PROGRESS; otherwise it is removed."""
     SYNC = 3
-    """Fetch its assignment by a sync, in the classic protocol."""
+    """The member, which uses the classic protocol, must send SyncGroup after its JoinGroup; otherwise it is removed."""
     INITIAL_REBALANCE = 4
-    """The end of a new streams group's initial rebalance delay, when its first assignment is computed. The member id is empty."""
+    """A new streams group's initial rebalance delay ends, and its first assignment is computed. The deadline's member id is empty."""
 
 
 class GroupDeadline(NamedTuple):

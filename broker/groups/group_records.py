@@ -69,7 +69,7 @@ _CLASSES: dict[int, tuple[type[Key], type[Value]]] = {
     **STREAMS_CLASSES,
 }
 _KEY_TYPES: dict[type[Key], int] = {key_class: key_type for key_type, (key_class, _) in _CLASSES.items()}
-"""The highest type of each key: offsets are written with type 1."""
+"""By key class, the type (first field of the key) that is written. For OffsetCommitKey, which has types 0 and 1, it is 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from ottla.broker.groups.topics_view import TopicInfo, TopicsView, hash_of
 
 
 class RecordClasses(NamedTuple):
-    """The classes of the records that consumer, share and streams groups all write, for one kind of group. Each makes a key or a value;
-    `target` makes the value of a member's target assignment.
+    """The record keys and values that consumer, share and streams groups all have, for one of these kinds of groups. Each field is a class,
+    or a function, that makes a key or a value; `target` makes the value of a member's target assignment.
     """
 
     epoch_key: Callable[[str], Key]
@@ -49,8 +49,8 @@ class ModernConfig(Protocol):
     def assignment_interval_ms(self) -> int: ...
     @property
     def delays_assignments(self) -> bool:
-        """Whether groups have an assignment interval (Kafka 4.3 and later). The epochs of groups are counted differently with it: see
-        `Likeness.delays_assignments`.
+        """Whether the imitated Kafka release has assignment intervals (4.3 and later). In such a release a group's epochs begin at 1,
+        before at 0.
         """
         ...
 
@@ -66,8 +66,10 @@ ConfigT = TypeVar("ConfigT", bound=ModernConfig)
 
 
 class GroupUpdate(ABC, Generic[GroupT, ConfigT]):
-    """One operation on a group, which decides changes without applying them to it: `records` to write and `replies` so far, and in `group`
-    the group as it is after these records."""
+    """One operation on a group, which decides changes without applying them to the original group. `records` are the records that the
+    operation writes, `replies` the responses that it sends, and `group` is a copy of the group to which the records are applied (without
+    records, the original).
+    """
 
     CLASSES: ClassVar[RecordClasses]
 
@@ -88,22 +90,26 @@ class GroupUpdate(ABC, Generic[GroupT, ConfigT]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def put(self, key: Key, value: Value | None) -> None:
-        """Add a record to those that the operation writes (None: a tombstone), and apply it to the update's copy of the group."""
+        """Add a record to those that this operation writes (value None: a tombstone), and apply the record to this operation's copy of the
+        group.
+        """
         if self.group is self._original:
             self.group = self._original.copy()
         self.records.append(GroupRecord(key, value))
         self.group.apply(key, value)
 
     def end_classic_group(self) -> None:
-        """Add the tombstone of the classic group with the same id to the operation."""
+        """Add the tombstone of the classic group with the same id to the records that this operation writes."""
         self.records.append(GroupRecord(GroupMetadataKey(self.group_id), None))
 
     def put_target(self, member_id: str, target: Any) -> None:
-        """Add the record of a member's target assignment to the operation."""
+        """Add the record of a member's target assignment to the records that this operation writes."""
         self.put(self.CLASSES.target_key(self.group_id, member_id), self.CLASSES.target(target))
 
     def put_target_epoch(self, epoch: int) -> None:
-        """Add the record of the group epoch for which the target assignment was just computed, with the present time."""
+        """Add the record of the target assignment's epoch and time to the records that this operation writes: the assignment was computed
+        now, for the group epoch `epoch`.
+        """
         self._put_target_epoch(epoch, self.now.wall_ms)
 
     def put_epoch(self, epoch: int, metadata_hash: int) -> None:
@@ -114,7 +120,9 @@ class GroupUpdate(ABC, Generic[GroupT, ConfigT]):
         """Return the value of the record that stores the group's epoch and metadata hash."""
 
     def remove_member(self, member_id: str) -> None:
-        """Add a member's tombstones to the operation; the partitions or tasks of the member become free."""
+        """Add tombstones for all records of a member to the records that this operation writes. The partitions or tasks of the member
+        become free.
+        """
         self.put(self.CLASSES.assignment_key(self.group_id, member_id), None)
         self.put(self.CLASSES.target_key(self.group_id, member_id), None)
         self.put(self.CLASSES.member_key(self.group_id, member_id), None)

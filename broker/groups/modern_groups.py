@@ -37,14 +37,14 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, UpdateT]):
     GROUP: ClassVar[type[ModernGroup[Any, Any]]]
     UPDATE: ClassVar[Callable[..., GroupUpdate[Any, Any]]]
     EPOCH_KEY: ClassVar[type[Any]]
-    """The class of the key whose tombstone deletes a group."""
+    """The class of the record key of a group's epoch. The tombstone of this record deletes the group."""
 
     def __init__(self, groups: dict[str, Any], config_of: Callable[[str], ConfigT], topics: TopicsView) -> None:
         self._groups = groups
         self._config_of = config_of
         self._topics = topics
         self.deadlines: dict[str, Deadlines] = {}
-        """By group id; none for a deleted group, or one whose first operation was rejected."""
+        """The deadlines of each group, by group id. A deleted group, or one whose first operation was rejected, has no entry."""
 
     # --- time -----------------------------------------------------------------------------------------------------------------
 

@@ -26,17 +26,22 @@ from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.topics_view import MayDescribe, TopicsView, every_topic, matcher_of
 
 REFRESH_MIN_INTERVAL_MS = 10_000
-"""Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS: topics created in succession cause one rebalance."""
+"""The minimum time between two resolutions of a group's regular expressions (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS). Because of it,
+several topics that are created in succession cause one rebalance.
+"""
 
 NAMES_PER_SLICE = 500
-"""Names matched with one expression in one turn of the loop: about 1 ms, including authorization."""
+"""The number of topic names that are matched with one expression in one turn of the event loop. This takes about 1 ms, including
+authorization.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class RegexChange(Enum):
-    """The change of a member's regular expression by a request (KAFKA UpdateRegularExpressionsResult). Only REGEX_UPDATED_AND_RESOLVED,
-    which includes a removed expression, bumps the group epoch at once."""
+    """How a request changes its member's regular expression (KAFKA UpdateRegularExpressionsResult). Only REGEX_UPDATED_AND_RESOLVED, which
+    includes a removed expression, bumps the group epoch at once.
+    """
 
     NO_CHANGE = "no change"
     REGEX_UPDATED = "updated"
@@ -68,9 +73,9 @@ class Resolution:
         self.regexes = regexes
         self.may_describe = may_describe
         self.found: dict[str, frozenset[str]] = {}
-        """Topics by expression; empty until the last step."""
+        """The result: by regular expression, the names of the topics that it matches. Empty until the last step."""
         self.created = 0
-        """`TopicsView.created` at the start."""
+        """The value of `TopicsView.created`, which changes with each topic creation, when the resolution began."""
         self.began_ms = 0
         self._started = False
 
@@ -87,7 +92,7 @@ class Resolution:
             matching = set[str]()
             try:
                 matches, instructions = matcher_of(regex)
-            except Rejected as refused:  # another program wrote it to the log
+            except Rejected as refused:  # another program wrote the member's record to the log
                 logger.error("An invalid expression of group %s matches no topic: %s", self.group_id, refused.message)
                 found[regex] = frozenset()
                 yield

@@ -67,7 +67,9 @@ class Member:
 
     def may_stay_silent(self) -> bool:
         """Return whether the member's session must not expire now: its JoinGroup or SyncGroup is pending, so its client cannot send
-        heartbeats. False in the first join of a new member: its client may be gone without knowing the member id."""
+        heartbeats. Return False during the first join of a new member: if its client disconnects, it does not know the member id and never
+        returns.
+        """
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 

@@ -46,13 +46,14 @@ class SharedTopic(NamedTuple):
 
 
 SharedTopics = Mapping[bytes, SharedTopic]
-"""Partitions by topic id."""
+"""By topic id, the topic's name and some of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatePartitions:
-    """The share partitions of a group, by whether their state at the share coordinator is being initialized or is initialized. `deleting`
-    has the names, by topic id, of topics whose state is being deleted."""
+    """The share partitions of a group whose state the share coordinator is initializing (`initializing`) or has initialized
+    (`initialized`). `deleting` has the names, by topic id, of topics whose state is being deleted.
+    """
 
     initializing: SharedTopics = field(default_factory=dict)
     initialized: SharedTopics = field(default_factory=dict)

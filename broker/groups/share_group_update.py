@@ -54,7 +54,9 @@ class ShareGroupUpdate(SubscriptionGroupUpdate[ShareGroup, ShareConfig]):
     )
 
     def put_partitions(self, partitions: StatePartitions) -> None:
-        """Add the record of the group's share partitions to the operation: which are initialized, being initialized or being deleted."""
+        """Add the record of the group's share partitions (initialized, being initialized or being deleted) to the records that this
+        operation writes.
+        """
         self.put(records.ShareGroupStatePartitionMetadataKey(self.group_id), record_of(partitions))
 
     def change_member(self, before: ShareMember, after: ShareMember) -> bool:

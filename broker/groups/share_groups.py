@@ -33,10 +33,10 @@ from ottla.protocol import share_group_log as records
 from ottla.protocol.error_codes import ErrorCode
 
 UNKNOWN_TOPIC = "<UNKNOWN>"
-"""The name that Kafka writes for a topic that was deleted."""
+"""The name that Kafka writes in a group's record for a topic that was deleted."""
 
 Partitions = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id."""
+"""Partition numbers by topic id."""
 
 
 class Initialization(NamedTuple):
@@ -63,7 +63,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareGroupUpdate]):
     def __init__(self, groups: dict[str, Any], config_of: Callable[[str], ShareConfig], topics: TopicsView) -> None:
         super().__init__(groups, config_of, topics)
         self._initialization_begun_ms: dict[str, dict[bytes, int]] = {}
-        """By group and topic id: when the initialization of partitions was last begun (monotonic ms)."""
+        """By group id and topic id, when the initialization of the topic's share partitions was last begun, in monotonic ms."""
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 

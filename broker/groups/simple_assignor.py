@@ -26,7 +26,9 @@ _TopicIdPartition = tuple[bytes, int]
 
 
 def assign_simple(members: Mapping[str, Subscriber], assignable: Mapping[bytes, frozenset[int]]) -> dict[str, Assignment]:
-    """Return each member's partitions. `assignable` has the partitions by topic id, of topics that exist."""
+    """Return each member's partitions by Kafka's assignor `simple`. `assignable` has the partitions that can be assigned, by topic id, of
+    existing topics.
+    """
     order = in_hash_order(members, string_hash)
     topics = frozenset().union(*(member.topics for member in members.values()))
     if len({member.topics for member in members.values()}) == 1:
@@ -50,11 +52,13 @@ def assign_simple(members: Mapping[str, Subscriber], assignable: Mapping[bytes, 
 
 
 class _Sharing:
-    """Partitions that are shared among members who all subscribe to their topics. `hash_of` is Java's hash of a partition."""
+    """The distribution of partitions (`tps`) among members that all subscribe to the partitions' topics. `hash_of` returns Java's hash of a
+    partition.
+    """
 
     def __init__(self, order: list[str], tps: list[_TopicIdPartition], hash_of: Callable[[_TopicIdPartition], int]) -> None:
         self.kept: dict[str, list[_TopicIdPartition]] = {}
-        """The partitions of each member."""
+        """The partitions assigned so far, by member id."""
         self._tps = tps
         self._hash_of = hash_of
         self._holders: dict[_TopicIdPartition, list[str]] = {}
@@ -62,7 +66,7 @@ class _Sharing:
         """The number of members that each partition should have."""
         precise = self._sharing * len(tps) / len(order)
         self._wanted = {member_id: ceil(precise * (i + 1)) - ceil(precise * i) for i, member_id in enumerate(order)}
-        """The number of partitions that each member should have."""
+        """The number of partitions that each member should have, by member id."""
 
     def keep(self, members: Mapping[str, Subscriber]) -> None:
         """Start from the previous target assignment. A member with more partitions than it should have loses the first of them in Java's

@@ -37,8 +37,9 @@ _Task = tuple[str, int]
 
 
 class OffsetReport(NamedTuple):
-    """What one member reported of its tasks, by (subtopology id, partition): the sum of the changelog offsets that the member's state of
-    the task has reached, and the sum of the changelogs' end offsets."""
+    """What one member reported of its tasks, by (subtopology id, partition): `offsets` has the sum of the changelog offsets that the
+    member's state of the task has reached, `end_offsets` the sum of the changelogs' end offsets.
+    """
 
     offsets: Mapping[_Task, int] = {}
     end_offsets: Mapping[_Task, int] = {}
@@ -51,19 +52,23 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
 
     def __init__(self, group_id: str, first_epoch: int = FIRST_EPOCH) -> None:
         super().__init__(group_id, first_epoch)
-        self.epoch = FIRST_EPOCH  # in every release: also before 4.3, when new groups began at 0, the first member led to epoch 2
+        self.epoch = FIRST_EPOCH  # in every release: the first member leads to epoch 2, also before 4.3, when new groups began at 0
         self.topology: Topology | None = None
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}
-        """The assignor's settings in the group's epoch."""
+        """The assignor's settings, by name, for which the present group epoch was written; other settings lead to a new epoch."""
         self.configured: ConfiguredTopology | None = None
         """The result of the last check of the topology against the existing topics; None: not checked since the group was loaded."""
         self.shutdown_requested_by: str | None = None
         """The first member that requested the shutdown of the application; it is forgotten when the last member leaves."""
         self.endpoint_epoch = 0
-        """Counts the changes of members' tasks and endpoints since the group was loaded."""
+        """A counter of the changes of members' tasks and endpoints since the group was loaded. A member with an older value gets the
+        endpoints again.
+        """
         self.reports: dict[str, OffsetReport] = {}
-        """What members have reported of their tasks since the group was loaded."""
+        """The last report of each member about the offsets of its tasks, by member id. It is not persisted: empty after the group is
+        loaded.
+        """
         self._active: dict[_Task, str] = {}
         self._standby: dict[_Task, frozenset[str]] = {}
         self._warmup: dict[_Task, frozenset[str]] = {}

@@ -29,7 +29,9 @@ from ottla.protocol.streams_group_log import StreamsGroupTopologyValue
 
 NOT_VALIDATED = -1
 _TASK_OFFSET_INTERVAL_MS, _ACCEPTABLE_RECOVERY_LAG = 60_000, 10_000
-"""Kafka's defaults for two internal settings of `group.streams`, which do not exist here."""
+"""Kafka's defaults for the internal settings `group.streams.task.offset.interval.ms` and `group.streams.acceptable.recovery.lag` (in
+offsets), which Ottla accepts without an effect.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,9 @@ class StreamsConfig:
     delays_assignments: bool = True
     assigns_empty: bool = False
     is_extended: bool = False
-    """Whether members may be static and report the offsets of their tasks, as since Kafka 4.4."""
+    """Whether members may be static, and may report the offsets of their tasks, as since Kafka 4.4."""
     rack_tags: tuple[str, ...] = ()
-    """The keys of the client tags that members must have."""
+    """The keys of the client tags that members must have, from group.streams.rack.aware.assignment.tags."""
 
     @property
     def task_offset_interval_ms(self) -> int:
@@ -124,8 +126,10 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
     # --- consequences of a heartbeat ------------------------------------------------------------------------------------------
 
     def put_member(self, before: StreamsMember, after: StreamsMember, *, names_instance: bool = False) -> bool:
-        """Add the record of a member's metadata to the operation if it has changed. Return whether the change needs a new group epoch. If
-        the request of a known member names an instance id, only changes of the fields that the assignor may use need one."""
+        """Add the record of a member's metadata to the records that this operation writes, if the metadata has changed. Return whether the
+        change needs a new group epoch. If the request of a known member names an instance id, only changes of the fields that the assignor
+        may use need a new epoch.
+        """
         is_known = before.member_id in self.group.members
         if is_known and before == after:
             return False
@@ -133,7 +137,7 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
         return not (is_known and names_instance) or _relevant(before) != _relevant(after)
 
     def put_assignment(self, member: StreamsMember) -> None:
-        """Add the record of a member's current assignment of tasks to the operation."""
+        """Add the record of a member's current assignment of tasks to the records that this operation writes."""
         self.put(records.StreamsGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
 
     def replace_member(self, old: StreamsMember, member_id: str) -> StreamsMember:

@@ -27,7 +27,7 @@ from ottla.protocol.streams_group_log import (
 )
 
 TaskEpochs = Mapping[tuple[str, int], int]
-"""Group epochs by subtopology id and partition."""
+"""The group epoch in which each task was assigned, by (subtopology id, partition)."""
 
 
 class StreamsMemberState(IntEnum):

@@ -53,7 +53,7 @@ class TaskTarget:
 
 
 _Task = tuple[str, int]
-"""Subtopology id and partition."""
+"""A task: its subtopology id and partition number."""
 
 
 @dataclass(slots=True)

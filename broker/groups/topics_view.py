@@ -42,12 +42,12 @@ class TopicsView(Protocol):
 
     @property
     def version(self) -> int:
-        """A number that changes with every change of a topic."""
+        """A number that changes when any topic changes, so that groups notice changes of their topics."""
         ...
 
     @property
     def created(self) -> int:
-        """A number that changes with every creation of a topic."""
+        """A number that changes when a topic is created, so that groups resolve their regular expressions again."""
         ...
 
     def by_name(self, name: str) -> TopicInfo | None:
@@ -64,8 +64,9 @@ class TopicsView(Protocol):
 
 
 MayDescribe = Callable[[str], bool]
-"""Returns whether the client may describe a topic, given its name. A regular expression matches no other topics (Kafka's
-TopicRegexResolver)."""
+"""A function that returns whether a client may describe the topic with a given name. A regular expression matches only such topics (Kafka's
+TopicRegexResolver).
+"""
 
 
 def every_topic(name: str) -> bool:
@@ -74,7 +75,7 @@ def every_topic(name: str) -> bool:
 
 
 class NoTopics:
-    """A view without topics, for groups that are only inspected."""
+    """A `TopicsView` without topics: the default of a `GroupCoordinator` that gets no view."""
 
     version = 0
     created = 0
