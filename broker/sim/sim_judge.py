@@ -216,7 +216,7 @@ class ClusterChecker:
 
 
 def _check_clean_election(before: MetadataImage, name: str, old: PartitionRegistration, now: PartitionRegistration) -> None:
-    """Raise Violation for a leader outside the ISR and the eligible leader replicas, in a topic without unclean elections. Four cases are
+    """Raise Violation for a leader outside the ISR and the eligible leader replicas, in a topic without unclean elections. Five cases are
     no violation; `_check_new_leader` checks that the leader has every committed record:
 
     - The leader is the last known leader of a partition without eligible replicas (KIP-966).
@@ -224,9 +224,11 @@ def _check_clean_election(before: MetadataImage, name: str, old: PartitionRegist
     - The image contains several changes of the partition: the leader may have joined the ISR in between.
     - The new ISR has other members: an unclean election leaves its winner alone there, so this leader joined the ISR in the same change
       (the AlterPartition of a leader that shuts down).
+    - The change ends a reassignment that removes the leader: the new leader joined the ISR in the same change.
     """
     last_known = before.features.get(ELR_VERSION, 0) >= 1 and now.leader in old.last_known_elr
-    if last_known or nobody_may_lead(before, old) or now.partition_epoch > old.partition_epoch + 1 or len(now.isr) > 1:
+    leader_removed = old.leader in old.removing_replicas and old.leader not in now.replicas and now.leader in now.isr
+    if last_known or leader_removed or nobody_may_lead(before, old) or now.partition_epoch > old.partition_epoch + 1 or len(now.isr) > 1:
         return
     raise Violation(
         f"{name}: an unclean election, which the topic does not allow, made node {now.leader} the leader, with the ISR {now.isr}, in epoch "

@@ -191,6 +191,21 @@ def test_a_replica_that_joins_the_isr_and_is_elected_in_one_image_is_elected_cle
     harness.checker.check()
 
 
+def test_a_replica_that_joins_the_isr_and_ends_the_reassignment_of_its_leader_is_elected_cleanly() -> None:
+    harness = both_have_one_record_and_the_second_leads()
+    harness.publishes(PartitionChangeRecord(0, TOPIC_ID, removing_replicas=[2]))
+    harness.publishes(PartitionChangeRecord(0, TOPIC_ID, isr=[1], replicas=[1], removing_replicas=[], leader=1))
+    harness.checker.check()
+
+
+def test_an_unclean_election_during_a_reassignment_is_a_violation_where_it_is_not_allowed() -> None:
+    harness = both_have_one_record_and_the_second_leads()
+    harness.publishes(PartitionChangeRecord(0, TOPIC_ID, removing_replicas=[2]))
+    harness.decides([1], 1)
+    with pytest.raises(Violation, match=r"t-0: an unclean election, which the topic does not allow, made node 1 the leader"):
+        harness.checker.check()
+
+
 @pytest.mark.parametrize(("last_known", "cleared"), [([1], False), ([2], True)])
 def test_the_last_known_leader_and_any_replica_where_none_is_eligible_may_be_elected(last_known: list[int], cleared: bool) -> None:
     harness = both_have_one_record_and_the_second_leads(elr=True)
