@@ -80,7 +80,8 @@ logger = logging.getLogger("ottla.broker")
 
 
 class Broker:
-    """One broker on the running loop. `exit_now(code)` ends the process at once after a failed fsync; tests replace it."""
+    """One broker on the running asyncio event loop. After a fatal error, such as a failed fsync, `exit_now(1)` is called to end the process
+    at once; tests replace it."""
 
     def __init__(
         self, settings: BrokerSettings, faults: Faults, environment: Environment | None = None, exit_now: Callable[[int], object] = os._exit
@@ -91,7 +92,8 @@ class Broker:
         self.log_dir: LogDir
         self.services: Services
         self.ready_text: Callable[[str], str] | None = None
-        """Returns further text for the greeting, given the broker's address."""
+        """A function that gets the broker's address (`host:port`) and returns further text for the greeting, which is printed after the
+        start; None for no further text."""
         self._faults = faults
         self._exit_now = exit_now
         self._build(listeners_of(settings))
@@ -108,7 +110,7 @@ class Broker:
         self._server = Server(environment.network, listeners, settings.socket_listen_backlog_size)
         self._cluster: ClusterComponents | None = None
         self.standalone: StandaloneMetadata | None = None
-        """The controller of a standalone node and its connection with the broker."""
+        """The metadata of a standalone node (its controller, which calls the broker directly); None for a cluster broker."""
         self._metadata: ReadMetadata | None = None
         self._controller = self._own_controller() if settings.is_controller else None
         self._publisher: Publisher
@@ -123,7 +125,7 @@ class Broker:
 
     @property
     def ports(self) -> list[int]:
-        """The ports that clients connect to: only that of the first listener."""
+        """The ports that clients connect to. Only the first listener's port is included, because it is the one that the greeting names."""
         return [self.address[1]]
 
     def greeting(self) -> str:
@@ -160,7 +162,7 @@ class Broker:
 
     @property
     def is_controller(self) -> bool:
-        """Whether this process is the cluster's controller."""
+        """Whether this process also contains a controller: it is a standalone node or has process.roles=broker,controller."""
         return self.standalone is not None or self._controller is not None
 
     @property
@@ -174,8 +176,8 @@ class Broker:
         return self._dispatcher.waiting
 
     async def start(self, preopened: PreopenedLogDir | None = None) -> None:
-        """Start everything and accept connections. `preopened` is the data directory, if it was opened in advance. Raises StartError or
-        OSError; then the data directory is unlocked again.
+        """Open the data directory, load its state and accept connections. `preopened` is the data directory if it was opened in advance.
+        Raises StartError or OSError; before that, the data directory is unlocked again.
         """
         try:
             self._server.bind()
@@ -201,7 +203,8 @@ class Broker:
             raise
 
     async def warm_up(self) -> None:
-        """Import the request handlers, one per turn of the loop, so that no later request has to wait for an import."""
+        """Import the request handlers that no request has needed yet, one per turn of the event loop, so that no later request waits for an
+        import."""
         routes = [*self._routes.values(), *(standalone_routes().values() if self.standalone is not None else ())]
         for route in routes:
             _ = route.handle
@@ -237,7 +240,7 @@ class Broker:
         self.services.txns.stop()
 
     def accept_no_more(self) -> None:
-        """The first step of a stop: accept no connection and read no request; requests in flight are answered."""
+        """Begin a stop: accept no further connection and read no further request. Requests in flight are still answered."""
         self._server.close()
 
     def crash(self) -> None:
@@ -246,8 +249,9 @@ class Broker:
         self._faults.drop_held()
 
     async def save(self) -> None:
-        """Save all files of a standalone node. When it returns, the files match the memory; they stay so until the caller's next `await`,
-        because no request is handled meanwhile. Raises RuntimeError for a cluster broker, or if a partition is offline.
+        """Write the complete state of a standalone node to its files. When this returns, the files match the memory, and they match until
+        the caller's next `await`, because no request is handled meanwhile. Raises RuntimeError for a cluster broker, or if a partition is
+        offline.
         """
         if self.standalone is None:
             raise RuntimeError("a cluster broker has no state of its own: mark the cluster (InProcessCluster.mark)")
@@ -257,13 +261,13 @@ class Broker:
             raise RuntimeError(f"not all partitions in {self.log_dir.path} can be saved, because a disk error took one offline")
 
     def preopen(self, copy_of_mark: Path, now_ms: int) -> PreopenedLogDir:
-        """Open, on any thread, a copy of a mark (a saved state) that will replace the data directory. `now_ms` is the broker's time when it
-        will start on the copy. Raises LogDirRefused, OSError."""
+        """Open the directory `copy_of_mark`, the copy of a saved state, which will replace the data directory when `start_again` is called.
+        `now_ms` is the wall-clock time at which the broker will start on it. Any thread may call this. Raises LogDirRefused, OSError."""
         return PreopenedLogDir(copy(self._settings_at_start), self._faults, self.environment, copy_of_mark, now_ms)
 
     async def start_again(self, exchange: Callable[[], PreopenedLogDir | None]) -> None:
-        """Crash the broker, call `exchange`, which replaces the data directory, and start the broker on it at the same ports. Raises the
-        errors of `start` and of `exchange`; then the broker does not run.
+        """Return to a saved state: crash the broker, call `exchange`, which replaces the data directory, and start the broker on the new
+        directory at the same ports. Raises the errors of `start` and of `exchange`; after an error the broker does not run.
         """
         listeners = self._server.listeners
         self.crash()
@@ -273,7 +277,8 @@ class Broker:
         await self.start(preopened)
 
     def stop_at_once(self, error: BaseException) -> None:
-        """End the process, because the contents of the disk are unknown; the next start reads what is really there."""
+        """End the process at once because of `error`, for example a failed fsync, after which it is unknown which writes are on the disk.
+        The next start recovers as after a crash."""
         logger.critical("Stopping at once: %s", error)
         logging.shutdown()
         self._exit_now(1)

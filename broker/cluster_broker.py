@@ -1,10 +1,11 @@
-"""The components that only a cluster broker needs: it follows the quorum's metadata, registers, sends heartbeats, replicates and proposes.
+"""The components that only a cluster broker needs. They follow the quorum's metadata log, register this broker with the controller, send
+heartbeats, replicate partitions and propose ISR changes.
 
 Start: the broker reads the metadata log and registers. When the controller confirms that the broker has read its own registration, the
 broker applies the whole metadata, and from then on each change -> the rest of the broker is built -> the controller unfences the broker ->
 connections are accepted.
 
-Stop: the controller moves this broker's leaderships, while clients are still served -> everything ends.
+Stop: the controller moves this broker's leaderships to other brokers, while clients are still served -> everything ends.
 
 Source: Kafka's BrokerServer.startup, shutdown.
 """
@@ -62,18 +63,20 @@ from ottla.broker.storage.raft_log import METADATA_LOG_CONFIG, MetadataRetention
 logger = logging.getLogger(__name__)
 
 _FETCH_TIMEOUT_MS_MIN: Final = 1_000
-"""The minimum of controller.quorum.fetch.timeout.ms: a leader without new records answers after half of this."""
+"""The least time in milliseconds that an observer waits for the quorum leader, even if controller.quorum.fetch.timeout.ms is shorter. A
+leader without new records answers a fetch only after half of this time."""
 
 MIN_ISR: Final = "min.insync.replicas"
 
 CHANNEL_MS: Final = 60_000
-"""How long a forwarded request, or a report of directories, waits for a controller (BrokerServer's channels "forwarding" and
-"directory-assignments")."""
+"""The milliseconds for which a forwarded request, or a report of log directories, is retried until a controller answers it. Kafka's
+BrokerServer has the same limit for its channels "forwarding" and "directory-assignments"."""
 
 
 class ClusterComponents:
     """The components that only a cluster broker needs. `on_lost` is called with the error that must end the process. `controller` is the
-    controller role of the same process, if it has one. The nursery closes the components that `join` starts.
+    controller role of the same process, None if the process is only a broker. `nursery` owns the components' background tasks and ends
+    them.
     """
 
     def __init__(
@@ -141,8 +144,8 @@ class ClusterComponents:
     # --- life --------------------------------------------------------------------------------------------------------------------
 
     async def join(self) -> None:
-        """Register with the controller, read the metadata log up to the registration, and apply it. Raises ConnectionError if that
-        fails."""
+        """Register this broker with the controller, read the metadata log up to the registration, and apply that metadata. Raises
+        ConnectionError if the broker cannot join the cluster."""
         self._observer.start()
         self._life.start()
         self._nursery.at_close(self._record_epoch, lambda: None)
@@ -170,18 +173,19 @@ class ClusterComponents:
             )
 
     async def unfence(self) -> None:
-        """Ask the controller to unfence this broker, and wait until it has. Raises ConnectionError."""
+        """Ask the controller to unfence this broker, and wait until the broker is unfenced. Raises ConnectionError."""
         self._life.ready_to_unfence()
         await _reached(self._life.unfenced)
 
     async def leave(self) -> None:
-        """Wait until the controller has moved this broker's leaderships, or a timeout is over. Call it while clients are still served."""
+        """Perform a controlled shutdown (if controlled.shutdown.enable): wait until the controller has moved this broker's leaderships to
+        other brokers, or a timeout has passed. Call it while clients are still served."""
         self._publisher.shutting_down = True
         if self._settings.controlled_shutdown_enable:
             await self._life.controlled_shutdown()
 
     def _record_epoch(self) -> None:
-        """Store this incarnation's broker epoch in `log_dir`, whose clean close writes it to disk."""
+        """Copy the broker epoch of this registration to `log_dir`, which writes it to disk when it is closed cleanly."""
         self._log_dir.broker_epoch = self._life.broker_epoch
 
     def address_of(self, node: int) -> Node | None:
@@ -193,8 +197,8 @@ class ClusterComponents:
     # --- metadata ----------------------------------------------------------------------------------------------------------------
 
     async def _published(self, published: Published) -> None:
-        """Apply published metadata if this broker has caught up; before that, only store it. An old image lacks newer partitions, so
-        applying it would rename their directories as strays.
+        """Apply a published metadata image if this broker has joined the cluster; before that, only store it. An old image lacks newer
+        partitions, so applying it would rename the directories of these partitions as strays.
         """
         self._newest = published
         if self._joined:

@@ -1,7 +1,8 @@
-"""A cluster's controller as part of a process (`ControllerPart`), and as a process of its own: `process.roles=controller`.
+"""The controller of a cluster: `ControllerPart` is a controller inside any process, `ControllerNode` is a process of its own
+(`process.roles=controller`).
 
-Start: bind the listeners -> open the data directory -> lead the quorum -> accept connections. Stop: accept and read nothing more -> answer
-requests in flight -> end -> close the log.
+Start: bind the listeners -> open the data directory -> lead the quorum -> accept connections. Stop: accept no connection and read no
+further request -> answer requests in flight -> end -> close the log.
 
 Source: Kafka's ControllerServer.
 """
@@ -45,8 +46,8 @@ logger = logging.getLogger("ottla.broker")
 
 
 class ControllerPart:
-    """A controller with its listeners, in a process of its own or of a broker. `stop_at_once` is called with the error that must end the
-    process."""
+    """A controller with its listeners, in a controller-only process or in a broker's process. `stop_at_once` is called with the error that
+    must end the process."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class ControllerPart:
         self._nursery.at_close(self._server.close, self._server.abort)
 
     async def start(self, log_dir: LogDir) -> None:
-        """Lead the quorum and accept connections. Raises LogDirRefused, ProtocolError, OSError."""
+        """Become the leader of the quorum and accept connections. Raises LogDirRefused, ProtocolError, OSError."""
         settings, environment = self._settings, self._environment
         self._role = role = ControllerRole(
             settings,
@@ -131,7 +132,8 @@ class ControllerPart:
         self._server.watch_idle(settings.connections_max_idle_ms)
 
     def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
-        """Return the security of each listener, by name. Its SCRAM users and delegation tokens are those in the metadata log (KIP-900)."""
+        """Return the security of each listener (TLS and SASL), by listener name. The SCRAM users and delegation tokens that a listener
+        accepts are those in the metadata log (KIP-900)."""
         from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # only secured listeners need it
         from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication  # noqa: PLC0415 # only secured listeners need it
 
@@ -173,7 +175,8 @@ class ControllerPart:
 
 
 class ControllerNode:
-    """One controller on the running loop. `exit_now(code)` ends the process at once after a failed fsync; tests replace it."""
+    """One controller process on the running asyncio event loop. After a fatal error, such as a failed fsync, `exit_now(1)` is called to end
+    the process at once; tests replace it."""
 
     def __init__(
         self, settings: BrokerSettings, environment: Environment | None = None, exit_now: Callable[[int], object] = os._exit
@@ -225,7 +228,7 @@ class ControllerNode:
 
     @property
     def ports(self) -> list[int]:
-        """The ports that clients connect to: only that of the first listener."""
+        """The ports that other nodes and tools connect to: only that of the first listener."""
         return [self.address[1]]
 
     def greeting(self) -> str:
@@ -236,10 +239,10 @@ class ControllerNode:
         )
 
     async def warm_up(self) -> None:
-        """Do nothing: the controller has imported everything at its start."""
+        """Do nothing. `run_node` calls this after the start, but a controller has already imported all its request handlers."""
 
     async def stop(self) -> None:
-        """Stop cleanly, as at SIGTERM: accept and read nothing more, answer the requests in flight, close the log."""
+        """Stop cleanly, as at SIGTERM: accept no connection and read no further request, answer the requests in flight, close the log."""
         await self._nursery.stop()
 
     def crash(self) -> None:
@@ -247,7 +250,8 @@ class ControllerNode:
         self._nursery.crash()
 
     def stop_at_once(self, error: BaseException) -> None:
-        """End the process, because the contents of the disk are unknown; the next start reads what is really there."""
+        """End the process at once because of `error`, for example a failed fsync, after which it is unknown which writes are on the disk.
+        The next start recovers as after a crash."""
         logger.critical("Stopping at once: %s", error)
         logging.shutdown()
         self._exit_now(1)

@@ -1,6 +1,7 @@
 """Development security: generated TLS certificates, users with passwords, and the client settings to connect with them.
 
-For brokers that are tried out or tested. The settings made here are Kafka's, and explicit settings override them.
+It is for brokers that are tried out or tested. The generated configuration consists of Kafka settings; settings that the user sets
+explicitly override it.
 """
 
 from __future__ import annotations
@@ -20,21 +21,23 @@ from ottla.broker.security.scram import SCRAM_KINDS
 LISTENER: Final = "SECURE"
 MECHANISMS: Final = ("PLAIN", *SCRAM_KINDS)
 NODE_USER: Final = "ottla-node"
-"""The user as which the nodes of one process authenticate to each other."""
+"""The SASL user as which brokers and controllers of a development cluster authenticate to each other."""
 _OF_NODES: Final = "SCRAM-SHA-256"
 
 
 @dataclass(frozen=True, slots=True)
 class DevelopmentSecurity:
-    """Generated security. `ca` is the PEM file that clients must trust, None without TLS; `users` are passwords by name."""
+    """Generated security for a development broker or cluster. `ca` is the PEM file of the certificate authority that clients must trust,
+    None without TLS. `users` are passwords by user name."""
 
     ca: Path | None
     users: Mapping[str, str]
     settings: Mapping[str, str]
-    """Kafka settings, without the address of the listener LISTENER."""
+    """Kafka settings that secure the listener named LISTENER. They do not contain the listener's address, which the caller adds."""
 
     def connection(self, bootstrap: str, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> ClientConnection:
-        """Return the client settings of one user, by default the first. Raises ValueError for an unknown user or mechanism."""
+        """Return the client settings of `user` (None: the first user; without users, no authentication). Raises ValueError for an unknown
+        user or SASL mechanism."""
         if user is None:
             user = next(iter(self.users), None)
         elif user not in self.users:
@@ -45,12 +48,13 @@ class DevelopmentSecurity:
         return ClientConnection(bootstrap, None if self.ca is None else str(self.ca), user, password, mechanism)
 
     def super_users(self, given: str) -> str:
-        """Return the given super users, and the nodes' own user, which must be allowed everything."""
+        """Return a value for super.users: `given`, the configured one, and NODE_USER, because the nodes' own requests must always be
+        authorized."""
         return ";".join(filter(None, [given, f"User:{NODE_USER}" if NODE_USER in self.users else ""]))
 
     def users_at(self, settings: BrokerSettings) -> Mapping[str, str]:
-        """Return the users, with passwords, that can authenticate at a node. A controller has only the nodes' own user: Kafka's controllers
-        do not know clients' users either, unless their listener's settings name them."""
+        """Return the users, with passwords, that can authenticate at a node with these settings. A controller accepts only NODE_USER:
+        Kafka's controllers do not know clients' users either, unless their listener's settings name them."""
         if settings.is_controller:
             return {name: password for name, password in self.users.items() if name == NODE_USER}
         return self.users
@@ -68,7 +72,8 @@ class DevelopmentSecurity:
 def make_development_security(
     data_dir: Path, now_ms: int, *, tls: bool, users: Mapping[str, str], hosts: Sequence[str] = ()
 ) -> DevelopmentSecurity:
-    """Return the security of a broker over `data_dir`, with certificates in a directory beside it. Raises OSError."""
+    """Return generated security for a broker with this data directory. `users` are passwords by name, `hosts` further names for the
+    certificate, which is stored in a directory beside `data_dir`. Raises OSError."""
     settings: dict[str, str] = {}
     ca = None
     if tls:
@@ -86,8 +91,8 @@ def make_development_security(
 
 
 def cluster_security(security: DevelopmentSecurity, controllers: str, password: str) -> DevelopmentSecurity:
-    """Return `security` for cluster nodes, which connect to each other at LISTENER and at the listener named `controllers`. If there are
-    users, the nodes authenticate as NODE_USER with `password`.
+    """Return `security` with the settings that the nodes of a cluster need to connect to each other: to brokers at LISTENER, and to
+    controllers at the listener named `controllers`. If there are users, the nodes authenticate as NODE_USER with `password`.
     """
     protocol = security.connection("").protocol
     settings = {
@@ -107,8 +112,8 @@ def cluster_security(security: DevelopmentSecurity, controllers: str, password: 
 
 
 def check_secured(settings: BrokerSettings, *, tls: bool) -> None:
-    """Check that requested security is in force: with users some broker listener must authenticate, with `tls` one must encrypt. Raises
-    SettingsError."""
+    """Check that the requested security is in force: if there are users, some listener must use SASL; with `tls`, some listener must use
+    TLS. Raises SettingsError."""
     protocols = [at.protocol for at in listeners_of(settings)]
     given = f"listener.security.protocol.map={settings.listener_security_protocol_map}"
     if protocols and settings.users and not any(protocol.uses_sasl for protocol in protocols):
@@ -118,7 +123,8 @@ def check_secured(settings: BrokerSettings, *, tls: bool) -> None:
 
 
 def tls_dir(data_dir: Path) -> Path:
-    """Return the directory of the certificates of a broker over `data_dir`: beside it, because in it every directory is a partition's."""
+    """Return the directory of the generated certificates of a broker with this data directory. It is beside the data directory, because
+    every directory inside that one is taken for a partition's."""
     return data_dir.with_name(f"{data_dir.name}.tls")
 
 

@@ -1,6 +1,6 @@
-"""The broker's environment: clock, files, network, randomness and threads. While it serves it uses nothing else of the machine.
+"""The broker's environment: its clock, files, network, randomness and threads. A running broker reaches the machine only through it.
 
-A simulation passes an environment of its own and so controls everything: two runs with the same seed are identical.
+A simulation passes its own environment and so controls everything that happens: two runs with the same seed are identical.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ottla.broker.storage.files import FILES, Files
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a broker uses of the machine, by default the machine's own. `random` gives the ids of topics, members, sessions and
-    directories."""
+    """The clock, files, network, randomness and threads that a broker uses; by default those of the machine. `random` also gives the ids of
+    topics, members, sessions and directories."""
 
     clock: Clock = field(default_factory=Clock)
     files: Files = FILES
@@ -26,5 +26,6 @@ class Environment:
     random: Random = field(default_factory=SystemRandom)
     threads: Threads = ThreadPoolExecutor
     incarnation_id: bytes | None = None
-    """The cluster broker's incarnation; None draws a new one. A broker that returns to an earlier state is the incarnation of that time, so
-    that its controller, which returned too, leaves its leaderships and ISRs alone."""
+    """The incarnation id with which a cluster broker registers; None for a new random one. A broker that is restarted in an earlier saved
+    state registers with that state's id, so that the controller, which returned to the same state, leaves the broker's leaderships and ISRs
+    alone."""

@@ -1,6 +1,7 @@
-"""Formats a cluster node's new data directory at its first start if `cluster.id` is set, as containers need it.
+"""Formats the new data directory of a cluster node at its first start, if `cluster.id` is set. Containers need this, because there no
+`kafka-storage format` runs before the start.
 
-Without that setting a node with an unformatted directory does not start, as in Kafka.
+Without `cluster.id`, a node with an unformatted directory does not start, as in Kafka.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from ottla.broker.storage.formatting import format_directory
 
 
 def format_where_new(settings: BrokerSettings, now_ms: int, scram: Sequence[str] = ()) -> bool:
-    """Format the directory of a node with `process.roles` and `cluster.id`, unless it is formatted. Return whether it was done.
+    """Format the data directory of a node that has `process.roles` and `cluster.id`, unless it is formatted already. Return whether this
+    function formatted it.
 
-    A controller without configured voters becomes its quorum's voter (`--standalone`). A new cluster gets the users of `scram`, in the
-    format of `--add-scram`. Raises SettingsError, and LogDirRefused if the directory belongs to another node or cluster.
+    A controller without configured voters becomes its quorum's only voter (as with `--standalone`). A new cluster gets the SCRAM users in
+    `scram`, each in the format of kafka-storage's `--add-scram`. Raises SettingsError, and LogDirRefused if the directory belongs to
+    another node or cluster.
     """
     if settings.cluster_id is None or not (settings.is_cluster_broker or settings.is_controller):
         return False
@@ -47,8 +50,8 @@ def format_where_new(settings: BrokerSettings, now_ms: int, scram: Sequence[str]
 
 
 def scram_records(arguments: Iterable[str]) -> list[UserScramCredentialRecord]:
-    """Return the records of the users' credentials, which `arguments` give in the format of `--add-scram`. Raises SettingsError, whose text
-    has no password."""
+    """Return metadata records with the SCRAM credentials of users, each given in `arguments` in the format of kafka-storage's
+    `--add-scram`. Raises SettingsError, whose text contains no password."""
     records = []
     for argument in arguments:
         try:
@@ -60,14 +63,14 @@ def scram_records(arguments: Iterable[str]) -> list[UserScramCredentialRecord]:
 
 
 def own_endpoints(settings: BrokerSettings) -> list[VoterEndpoint]:
-    """Return the endpoints of a quorum's only voter. Raises SettingsError."""
+    """Return the endpoints of this node's controller listeners, with which it becomes the quorum's only voter. Raises SettingsError."""
     return [VoterEndpoint(at.name, at.host, at.port) for at in endpoints_of(controller_listeners_of(settings))]
 
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """The options of `ottla format` and `kafka-storage format` except the cluster id (`features` is --feature,
-    `scram` is --add-scram)."""
+    """The options of `ottla format` and `kafka-storage format`, except the cluster id. `features` holds the arguments of `--feature`,
+    `scram` those of `--add-scram`."""
 
     ignore_formatted: bool = False
     release_version: str | None = None
@@ -79,7 +82,8 @@ class Formatting:
 
 
 def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, formatting: Formatting) -> str:
-    """Format the directory of a node with `process.roles`. Return the text to print. Raises SettingsError, LogDirRefused, UnknownLevel."""
+    """Format the data directory of a node with `process.roles`, as `kafka-storage format` does. Return the text to print. Raises
+    SettingsError, LogDirRefused, UnknownLevel."""
     if formatting.initial_controllers:
         raise SettingsError(f"--initial-controllers is for Apache Kafka's controllers; {MORE_VOTERS}")
     if not settings.process_roles:

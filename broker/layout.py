@@ -1,8 +1,8 @@
-"""Several nodes in one data directory: the settings of each node, and the formatting of their directories.
+"""The nodes of a local cluster in one data directory: the settings of each node, and the formatting of the nodes' directories.
 
 Invariants:
 - Each node has a directory of its own. All nodes are on this machine; the controller is reached over loopback.
-- A new data directory is formatted for a quorum whose only voter may change its address at a restart.
+- A new data directory is formatted for a dynamic quorum (KIP-853) with one voter, whose address may change at a restart.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ _REPLICAS: Final[Mapping[str, int]] = {
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
 }
-"""Kafka's defaults, lowered for fewer brokers."""
+"""Kafka's default replication settings of the internal topics, which `fitted` lowers for clusters with fewer brokers."""
 
 
 class Layout(NamedTuple):
-    """The nodes of a data directory `path`: `brokers` brokers with ids from 1, which listen on `host` on the ports from `port` on, and a
-    controller on the port after them. With port 0 every node chooses a free port. `listener` is the name of the brokers' listener.
+    """The nodes in the data directory `path`: brokers with the ids 1 to `brokers`, and one controller. Broker 1 listens on `host` at
+    `port`, the others at the following ports, the controller at the last one. With port 0 every node chooses a free port. `listener` is the
+    name of the brokers' listener.
     """
 
     path: Path
@@ -44,7 +45,8 @@ class Layout(NamedTuple):
     listener: str = "PLAINTEXT"
 
     def port_of(self, place: int) -> int:
-        """Return the port of the broker with this index, from 0; the controller has the index after the last broker."""
+        """Return the port of the node with the index `place`: 0 for broker 1 and so on; the controller has the index after the last broker.
+        Return 0 if the nodes choose free ports."""
         return self.port + place if self.port else 0
 
     @property
@@ -56,7 +58,7 @@ class Layout(NamedTuple):
         return self.path / f"broker{broker}"
 
     def controller_settings(self, port: int | None = None) -> dict[str, str]:
-        """Return the controller's settings; `port` overrides its port."""
+        """Return the controller's settings. `port` is its port; None means the port of this layout."""
         at = f"{LOOPBACK}:{self.port_of(self.brokers) if port is None else port}"
         return {
             "process.roles": "controller",
@@ -66,7 +68,7 @@ class Layout(NamedTuple):
         }
 
     def broker_settings(self, broker: int, controller_port: int) -> dict[str, str]:
-        """Return the settings of the broker with this id."""
+        """Return the settings of the broker with the id `broker`, which reaches the controller at `controller_port`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return {
             "process.roles": "broker",
@@ -75,7 +77,8 @@ class Layout(NamedTuple):
         }
 
     def format(self, files: Files, random_bytes: Callable[[int], bytes], now_ms: int, cluster_id: str | None = None) -> None:
-        """Format the nodes' directories that do not exist yet; `cluster_id` is for a new cluster. Raises LogDirRefused."""
+        """Format the directories of the nodes that are not formatted yet. `cluster_id` is the id of a new cluster (None: a random one); an
+        existing cluster keeps its id. Raises LogDirRefused."""
         if files.exists(self.path / FILE_NAME):
             raise LogDirRefused(f"{self.path} is the directory of a single node; give several nodes another data directory")
         cluster_id = self._known_cluster_id(files) or cluster_id or encode_uuid(random_id(random_bytes))
@@ -108,8 +111,8 @@ class Layout(NamedTuple):
 
 
 def brokers_in(path: Path, nodes: Collection[Path]) -> int | None:
-    """Return the number of brokers in the data directory `path`, in which the directories `nodes` were found; None unless these are
-    exactly the directories of a `Layout` with a controller and so many brokers."""
+    """Return the number of brokers of the local cluster in the data directory `path`. `nodes` are the node directories that were found
+    there. Return None unless they are exactly the directories of a `Layout`: a controller and at least one broker."""
     count = len(nodes) - 1
     layout = Layout(path, count)
     expected = {layout.controller_directory, *(layout.directory_of(number) for number in range(1, count + 1))}
@@ -117,11 +120,11 @@ def brokers_in(path: Path, nodes: Collection[Path]) -> int | None:
 
 
 def separate(path: Path, brokers: int, random_bytes: Callable[[int], bytes], now_ms: int) -> None:
-    """Give the nodes in `path`, a copy of a cluster's directory, a new cluster id, so that no node of the original, which may be running,
-    accepts them.
+    """Give the nodes of a local cluster a new cluster id. `path` is a copy of a cluster's data directory; no node of the original, which
+    may still be running, then accepts requests of the copied nodes.
 
-    The brokers' copies of the metadata log are removed: they name the original's controller, and the brokers fetch the log from their own
-    controller again. Raises OSError, ValueError for a damaged meta.properties.
+    The copied brokers' metadata logs are deleted, because they name the original's controller; the brokers fetch the log from their own
+    controller again. Raises OSError, and ValueError for a damaged meta.properties.
     """
     layout, cluster_id = Layout(path, brokers), encode_uuid(random_id(random_bytes))
     directories = [layout.directory_of(number) for number in range(1, brokers + 1)]
@@ -146,6 +149,7 @@ def _of_node(node_id: int, directory: Path, controller_at: str) -> dict[str, str
 
 
 def fitted(given: Mapping[str, str], explicit: Mapping[str, str], brokers: int) -> dict[str, str]:
-    """Return `given` with Kafka's replication defaults lowered to the number of brokers, unless they were set explicitly."""
+    """Return the settings `given`, with the replication settings of the internal topics added, lowered to the number of brokers if needed.
+    Settings in `explicit`, which the user has set, are not added."""
     missing = {name: str(min(count, brokers)) for name, count in _REPLICAS.items() if name not in explicit}
     return {**missing, **given}

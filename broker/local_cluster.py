@@ -5,7 +5,8 @@ Invariants:
   the network.
 - A new data directory is formatted.
 - Start: the controller, then all brokers at once. Stop: all brokers at once, each by a controlled shutdown, then the controller.
-- After a crash the brokers register without waiting for their old sessions to expire: those brokers ended with the process.
+- At each start the controller ends the sessions of all brokers, so that after a crash they can register without waiting for their old
+  sessions to expire: no broker of the crashed process can still be running.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ BROKERS_MAX: Final = 100
 logger = logging.getLogger("ottla.broker")
 
 NODE: Final = ContextVar("NODE", default="")
-"""The node that the current task works for; tasks and connections inherit it with their context."""
+"""The name of the node for which the current task runs, such as `broker 1`; empty outside a local cluster. It is the prefix of the node's
+log lines; new tasks and connections inherit it."""
 
 SettingsOf = Callable[[Mapping[str, str]], "BrokerSettings"]
-"""Returns a node's settings, overridden by the given ones; raises SettingsError."""
+"""A function that returns a node's settings: those of the command line, overridden by the given ones. It raises SettingsError."""
 
 
 class LocalCluster:
-    """A controller and its brokers on one event loop. `faults_of` returns each broker's scripted faults; `ready_text` returns further text
-    for the greeting, given the addresses."""
+    """A controller and its brokers on one event loop. `faults_of` returns the injected faults (fault rules) of a new broker; `ready_text`
+    gets the brokers' addresses and returns further text for the greeting, which is printed after the start."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class LocalCluster:
         self.controller = ControllerNode(controller, self._environment, exit_now)
         self.brokers: dict[int, Broker] = {}
         self.faults: dict[int, Faults] = {}
-        """The scripted faults by broker."""
+        """The injected faults (fault rules) of each broker, by broker id."""
         self._cluster_id = controller.cluster_id
         for number in range(1, layout.brokers + 1):
             self._broker(number, 0)  # finds invalid settings before anything is started
@@ -86,7 +88,7 @@ class LocalCluster:
         return [broker.address[1] for broker in self.brokers.values()]
 
     def greeting(self) -> str:
-        """Return the line printed after the start: the addresses of brokers and controller."""
+        """Return the line that is printed after the start: the addresses of the brokers and of the controller."""
         brokers = ",".join(host_and_port(*broker.address) for broker in self.brokers.values())
         return (
             f"Ottla is listening on {brokers} (data in {self._layout.path}, cluster id {self.controller.log_dir.cluster_id}, "
@@ -113,7 +115,8 @@ class LocalCluster:
             raise errors[0]
 
     async def warm_up(self) -> None:
-        """Import the request handlers, once for all brokers, so that no later request has to wait for an import."""
+        """Import the request handlers, so that no later request waits for an import. One broker imports them for all, because they share
+        the process."""
         for broker in list(self.brokers.values())[:1]:
             await broker.warm_up()
 

@@ -1,5 +1,5 @@
-"""Opens a copy of a data directory and reads its metadata log before the copy is renamed to the data directory, so that a rewind to a mark
-need not wait for that.
+"""Opens a copy of a data directory and reads its metadata log while the broker still runs on the directory in use. When the broker then
+returns to the state in the copy, the copy is renamed to the data directory, and the start need not read it again.
 
 Invariants:
 - The logs get the paths that they will have after the renaming. Until `activate`, every access to one of these paths goes to the copy,
@@ -32,8 +32,8 @@ from ottla.protocol.errors import ProtocolError
 
 
 class PreopenedLogDir:
-    """A standalone node's next data directory, opened at its temporary path `copy`. `now_ms` is the broker's time when it will start on it.
-    `metadata` is the directory's metadata log as read, None without one.
+    """A standalone node's next data directory, opened at its temporary path `copy`. `now_ms` is the wall-clock time at which the broker
+    will start on the copy. `metadata` is the content of the directory's metadata log, None if there is no such log.
 
     The constructor can run on any thread. Raises LogDirRefused, OSError.
     """
@@ -52,8 +52,8 @@ class PreopenedLogDir:
         self.metadata = None if log is None else _read(log, now_ms)
 
     def activate(self, settings: BrokerSettings, environment: Environment) -> LogDir | None:
-        """Lock the directory, which has been renamed to its final path, and return the open LogDir; None if it was opened with other
-        settings or files. Raises LogDirLocked, LogDirRefused.
+        """Lock the directory, which the caller has renamed to its final path, and return the open LogDir. Return None if it was opened with
+        other settings or files than the given ones, and must be opened again. Raises LogDirLocked, LogDirRefused.
         """
         if settings != self._settings or environment.files is not self._below:
             return None
@@ -106,7 +106,7 @@ class _RedirectedFiles(Files):
 
 
 class _DeferredLock:
-    """A directory's lock that is not taken when it is made, but by `acquire`."""
+    """The lock of a directory, which is taken only when `acquire` is called, not when the object is made."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

@@ -1,4 +1,5 @@
-"""Runs a node in a process until a signal stops it: garbage collection, event loop, signals, and the start message."""
+"""Runs a node in a process until a signal stops it. Sets up garbage collection, the event loop and signal handlers, and prints the start
+message."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from ottla.broker.core.heap import keep_freed_memory
 logger = logging.getLogger("ottla.broker")
 
 _GC_THRESHOLDS = (20_000, 2_000, 10)
-"""Requests make no reference cycles, so the collector can run rarely. It blocks the loop for 6 ms for the youngest 20,000 objects, and for
-150 ms when it meets a request that names 200,000 things."""
+"""The thresholds of Python's garbage collector. It can run rarely, because requests make no reference cycles. It blocks the event loop for
+6 ms for the youngest 20,000 objects, and for 150 ms if a request that names 200,000 things is in progress."""
 
 
 class StartError(Exception):
@@ -28,14 +29,14 @@ class StartError(Exception):
 
 
 class ServingNode(Protocol):
-    """The interface of a broker, a controller or a gateway that `run_node` can run in a process."""
+    """A node that `run_node` can run in a process: a broker, a controller, a local cluster or a gateway."""
 
     async def start(self) -> None:
-        """Start the node and accept connections. Raises StartError or OSError; then everything is released."""
+        """Start the node and accept connections. Raises StartError or OSError after everything that was opened has been closed."""
         ...
 
     async def warm_up(self) -> None:
-        """Finish the parts of the start that no client waits for, such as imports."""
+        """Do the work that follows a start but that no client waits for, such as imports."""
         ...
 
     async def stop(self) -> None:
@@ -48,17 +49,19 @@ class ServingNode(Protocol):
         ...
 
     def greeting(self) -> str:
-        """Return the message to print after the start; empty for none."""
+        """Return the message to print after the start; an empty string for none."""
         ...
 
 
 N = TypeVar("N", bound=ServingNode)
 Lifespan = Callable[[N], AbstractAsyncContextManager[object]]
-"""Runs beside a node on the same loop, from its start to its stop."""
+"""A function that returns a context manager for work beside the node, such as an admin port. The context is entered after the node's start
+and left before its stop."""
 
 
 def run_node(make: Callable[[], N], port_file: Path | None = None, lifespan: Lifespan[N] | None = None) -> int:
-    """Make a node by `make`, run it until a signal stops it, and return the exit code. Raises StartError."""
+    """Call `make` to build a node, run the node until a signal stops it, and return the exit code. The node's ports are written to
+    `port_file`. `lifespan` runs beside the node. Raises StartError."""
     signal.signal(signal.SIGTERM, _give_up)
     allow_open_files()
     try:
@@ -73,7 +76,8 @@ def run_node(make: Callable[[], N], port_file: Path | None = None, lifespan: Lif
 
 
 def _give_up(number: int, _: object) -> None:
-    """Exit at SIGTERM during the start. A container's first process would ignore the signal without a handler."""
+    """Exit at a SIGTERM during the start. Without this handler the kernel would ignore the signal if the process is a container's first
+    one."""
     raise SystemExit(128 + number)
 
 

@@ -1,4 +1,4 @@
-"""Creates topics at a broker's start: `ottla serve --topic orders:6`, and the environment variables of container images.
+"""Creates topics at a broker's start, as requested by `ottla serve --topic orders:6` or by environment variables of container images.
 
 The format is `NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]]`, as for `KAFKA_CREATE_TOPICS` of wurstmeister/kafka. An existing topic is not
 changed.
@@ -39,7 +39,7 @@ def parsed_topic(text: str) -> NewTopic:
 
 
 async def make_topics(broker: Broker, topics: Sequence[NewTopic]) -> None:
-    """Create the topics and wait until this broker knows all of them. Raises StartError if one cannot be created."""
+    """Create the topics, and wait until this broker has them in its metadata. Raises StartError if a topic cannot be created."""
     services = broker.services
     try:
         made = await services.topic_maker.create(topics)
