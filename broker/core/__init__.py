@@ -1,3 +1,3 @@
-"""Modules that every layer of the broker may import: settings, limits, clock, timers, and the two results of an operation (`Effects`, or
-the exception `Rejected`).
+"""Modules that every layer of the broker may import: settings, limits, clock, timers, and the two possible results of an operation:
+`Effects` (records and a response), or the exception `Rejected`.
 """

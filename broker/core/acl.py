@@ -14,7 +14,7 @@ from ottla.broker.core.config_keys import Validator, Value, one_of
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The only supported value of `authorizer.class.name`, besides the empty one."""
 WILDCARD: Final = "*"
-"""As a host: any host. As the name of a literal pattern: every resource of the type."""
+"""In an ACL, `*` as the host means any host, and `*` as the name of a literal resource pattern means every resource of the type."""
 EVERYBODY: Final = "User:*"
 """The principal of an ACL that applies to every principal."""
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -109,7 +109,7 @@ def bits(operations: Sequence[Operation]) -> int:
 
 
 AUTHORIZERS: Final = one_of("", STANDARD_AUTHORIZER)
-"""Allowed values of `authorizer.class.name`. Any other name would be a Java class, which cannot be loaded."""
+"""Allowed values of `authorizer.class.name`. Any other value would name a Java class, which this broker cannot load."""
 
 
 def super_users(text: str) -> list[str]:

@@ -17,7 +17,7 @@ class Clock:
 
     __slots__ = ()
     runs = True
-    """Whether time passes by itself."""
+    """Whether the clock's time passes by itself. If False, time passes only when a test or simulation advances the clock."""
 
     def now_ms(self) -> int:
         """Return wall time in milliseconds since 1970-01-01 UTC."""
@@ -33,7 +33,8 @@ class Clock:
 
 
 AHEAD_MS_MAX = 1000 * 365 * 86_400_000
-"""The most that a movable clock can be ahead: a thousand years. No timeout is as long, and date libraries can still format the result."""
+"""The most milliseconds that a `MovableClock` can be ahead of the machine's clock: a thousand years. No timeout is as long, and date
+libraries can still format such a time."""
 
 
 class MovableClock(Clock):

@@ -20,7 +20,7 @@ INT64_MAX = 2**63 - 1
 
 
 class ConfigType(IntEnum):
-    """Kafka's configuration types, numbered as in DescribeConfigs responses."""
+    """Kafka's types of configuration values, with their numbers in DescribeConfigs responses."""
 
     BOOLEAN = 1
     STRING = 2
@@ -59,8 +59,8 @@ class Validator:
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker setting that provides the default of a topic or group key. Its value times `factor` (hours to milliseconds) is the
-    key's value.
+    """A broker setting that provides the default of a topic or group key. The key's default is the broker setting's value times `factor`,
+    which converts units, such as hours to milliseconds.
     """
 
     name: str
@@ -70,7 +70,8 @@ class Synonym:
 JAVA_TRIMS: Final = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim removes. Python also strips spaces of Unicode, with which a value is invalid in Kafka."""
 _DOUBLE: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?)")
-"""A decimal number as Java's Double.parseDouble reads it. Python's float also reads digits of other scripts and `1_000`."""
+"""Matches a decimal number as Java's Double.parseDouble accepts it. Python's `float` cannot be used alone, because it also accepts digits
+of other scripts and `1_000`."""
 
 
 class ConfigKey(NamedTuple):

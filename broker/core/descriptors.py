@@ -9,11 +9,11 @@ import sys
 from typing import Final
 
 ENOUGH: Final = 65_536
-"""The limit that is asked for: enough for the partitions, connections and syncs of one process. It is not higher because some libraries
-iterate over all possible descriptors.
+"""The maximum number of open files that this process requests from the system: enough for the partitions, connections and syncs of one
+process. It is not higher because some libraries iterate over all possible descriptors.
 """
 _OF_MACOS: Final = 10_240
-"""The most that macOS grants, whatever hard limit it reports."""
+"""The most open files that macOS grants to a process, even if the hard limit that it reports is higher."""
 _OF_WINDOWS: Final = 8_192
 _OPEN_SEGMENTS: Final = 4_096
 
@@ -21,11 +21,11 @@ _OPEN_SEGMENTS: Final = 4_096
 if sys.platform == "win32":
 
     def max_open_files() -> int:
-        """Return the maximum number of open files of this process."""
+        """Return the maximum number of open files of this process, which is fixed on Windows."""
         return _OF_WINDOWS
 
     def allow_open_files() -> int:
-        """Return the maximum number of open files, which is fixed on Windows."""
+        """Return the maximum number of open files of this process. On Windows it is fixed, so nothing is raised."""
         return _OF_WINDOWS
 
 else:

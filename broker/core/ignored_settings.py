@@ -139,7 +139,7 @@ _NOT_DEFINED: Final = frozenset(
         "sasl.oauthbearer.header.urlencode",
     }
 )
-"""Settings of older releases, and one that only Kafka's clients define."""
+"""The ignored settings that Kafka 4.4 does not define: settings of older releases, and one that only Kafka's clients define."""
 
 IGNORED_NAMES: Final = _DEFINED | _NOT_DEFINED
 

@@ -50,4 +50,4 @@ def _problem(value: Value) -> str | None:
 
 
 IP_OVERRIDES = Validator(_problem)
-"""Accepts texts in which each override has an address and a count."""
+"""The validator of max.connections.per.ip.overrides. It accepts a text in which each override has an address or host name and a count."""

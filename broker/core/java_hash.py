@@ -13,12 +13,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PARTITIONS_REMEMBERED = 4_096
-"""Size of the cache of computed partitions, so that not every heartbeat hashes its group's name: 4,096 entries of 100 bytes are
-half a megabyte.
+"""How many names (group ids and transactional ids) have their partition of the internal topic cached, so that not every heartbeat hashes
+its group's id: 4,096 entries of 100 bytes are half a megabyte.
 """
 
 _REMEMBERED_CHARS_MAX = 256
-"""Longer names are not cached: 4,096 ids of 30 KB would hold 120 MB."""
+"""The longest group id or transactional id whose partition is cached: 4,096 ids of 30 KB would hold 120 MB."""
 
 
 def partition_of(name: str, partition_count: int) -> int:

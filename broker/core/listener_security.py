@@ -10,8 +10,8 @@ from ottla.broker.core.settings import BrokerSettings
 
 
 class ListenerSecurity:
-    """The current TLS and SASL settings of one listener. Values are typed as `ConfigKey.parse` returns them. `over` (full names to values)
-    overrides the settings with which the broker was started.
+    """The current TLS and SASL settings of one listener. Values are typed as `ConfigKey.parse` returns them. `settings` are those with
+    which the broker was started; `over` has the dynamic settings, by full name, which take precedence.
     """
 
     def __init__(self, settings: BrokerSettings, listener: str, over: Mapping[str, Value] | None = None) -> None:

@@ -52,12 +52,13 @@ class LogConfig:
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
     accepts_append_time: bool = True
-    """Whether a client's batch may have the timestamp type LogAppendTime, without effect. Not a setting: the broker's release decides."""
+    """Whether a topic with CreateTime accepts a client's batch whose timestamp type is LogAppendTime, and ignores that type; otherwise the
+    batch is rejected. This is not a setting: it depends on the Kafka release that the broker imitates."""
     # The following fields are computed once from the ones above, because every append reads them:
     compacts: bool = field(init=False, repr=False, compare=False)
-    """Whether the log is compacted. Every record must then have a key."""
+    """Whether the log is compacted: cleanup.policy contains `compact`. Every record must then have a key."""
     log_append_time: bool = field(init=False, repr=False, compare=False)
-    """Whether batches get the broker's timestamp instead of the client's."""
+    """Whether the broker replaces each batch's timestamp by the time of the append: message.timestamp.type is LogAppendTime."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "compacts", POLICY_COMPACT in self.cleanup_policy)

@@ -46,8 +46,8 @@ class PeerLines(logging.Filter):
         return suppressed if seen < limits.PEER_LINES else None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the line is written (see `admit`). Append to the last line before suppression that further lines are not written,
-        and to the first line after it how many were suppressed.
+        """Return whether the log line is written. The last line before suppression gets a note that further lines are not written, and the
+        first line of the next window gets a note of how many were suppressed.
         """
         kind = str(record.msg)
         suppressed = self.admit(kind, record.created)

@@ -22,7 +22,7 @@ class Principal(NamedTuple):
 
 
 USER: Final = "User"
-"""The only type of principal that connections have."""
+"""The principal type of every connection; other types can occur only in ACLs and delegation tokens."""
 
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
 """The principal of a client that does not authenticate."""

@@ -8,7 +8,8 @@ from typing import Self
 from ottla.protocol.error_codes import ErrorCode
 
 MESSAGE_CHARS_MAX = 1000
-"""A message may quote the peer's text, such as a topic name of 65,535 bytes; the response field holds at most 32,767 bytes."""
+"""The most characters of an error message in a response. A message may quote the peer's text, such as a topic name of 65,535 bytes, but the
+response field holds at most 32,767 bytes."""
 
 
 class Rejected(Exception):

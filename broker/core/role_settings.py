@@ -17,7 +17,8 @@ _SELECTORS: Final = (None, "", RACK_AWARE_SELECTOR, "org.apache.kafka.common.rep
 
 
 def controllers(settings: BrokerSettings) -> list[QuorumAddress]:
-    """Return the controllers to contact first: the voters of a static quorum with their ids, else the bootstrap servers."""
+    """Return the addresses at which a node first contacts the controllers: the voters in controller.quorum.voters with their ids, or else
+    the bootstrap servers."""
     return voters(settings.controller_quorum_voters) or bootstrap_servers(settings.controller_quorum_bootstrap_servers)
 
 

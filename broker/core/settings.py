@@ -460,7 +460,7 @@ class BrokerSettings:
     )
 
     like: Likeness = field(default_factory=default_likeness)
-    """The release of Apache Kafka whose broker this one is like."""
+    """The Apache Kafka release that this broker imitates, with its defaults and its other behaviour towards clients."""
 
     explicit: Mapping[str, str] = field(default_factory=dict)
     """Kafka's name of each setting that was given, with its source ("file", "environment", "command line"). All others have their
@@ -468,22 +468,22 @@ class BrokerSettings:
     """
 
     kept: Mapping[str, Value] = field(default_factory=dict)
-    """The given values of settings in STORED_SETTINGS, which have no effect."""
+    """The given values of Kafka settings that this broker only stores (STORED_SETTINGS), by name; most have no effect."""
 
     listener_connections: Mapping[str, int] = field(default_factory=dict)
     """The values of `listener.name.<name>.max.connections` and `….max.connection.creation.rate`, under these names."""
 
     secured: Mapping[str, Value] = field(default_factory=dict, repr=False)
-    """The given TLS and SASL settings, under their full names (`ottla.broker.core.security_keys`)."""
+    """The given TLS and SASL settings, by full name, with any listener prefix (`ottla.broker.core.security_keys`)."""
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Passwords of users in addition to those of JAAS and of the metadata; for development brokers."""
+    """Passwords by user name, for development brokers. These users can authenticate in addition to those in JAAS files and metadata."""
 
     read_only: bool = False
-    """Whether clients may only read, as on a fork at an earlier moment; consumer groups may commit offsets."""
+    """Whether clients may only read, as on a copy of an earlier state that is only inspected. Consumer groups may still commit offsets."""
 
     login_file: str | None = None
-    """The JAAS file that KAFKA_OPTS names."""
+    """The path of the JAAS file, if KAFKA_OPTS names one (java.security.auth.login.config)."""
     kerberos_file: str | None = None
     """The Kerberos configuration file (krb5.conf), if KAFKA_OPTS names one."""
 
@@ -542,7 +542,7 @@ def listener_key(name: str) -> ConfigKey | None:
 
 
 def security_setting(name: str) -> ConfigKey | None:
-    """Return the key of a TLS or SASL setting (`security_keys`); None for any other name."""
+    """Return the key of a TLS or SASL setting, from `security_keys`; None for any other name."""
     if not name.startswith(_SECURING):
         return None
     from ottla.broker.core.security_keys import security_key  # noqa: PLC0415 # a broker without TLS and SASL does not load it

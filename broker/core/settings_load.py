@@ -41,18 +41,18 @@ OF_THE_TOOLS = frozenset(
         "OTTLA_LIKE",
     }
 )
-"""Variables of the command-line tools, which are not settings of a broker."""
+"""Environment variables that only command-line tools read; `load` must not take them for settings of a broker."""
 
 _UNDERLINES = re.compile("_+")
 _MEANT = {1: ".", 2: "_", 3: "-"}
-"""The character that one, two or three underscores in a variable's name stand for, as in Kafka's own images."""
+"""The character that one, two or three underscores in an environment variable's name stand for, as in Kafka's own images."""
 _LOGIN_FILE = "java.security.auth.login.config"
 _KERBEROS_FILE = "java.security.krb5.conf"
 _OF_THE_JVM = ("org.apache.kafka.sasl.oauthbearer.allowed.urls",)
-"""Settings that are JVM properties in Kafka."""
+"""Broker settings that are JVM system properties (`-D` in KAFKA_OPTS) in Kafka."""
 
 _ALIASES = {"broker.id": "node.id"}
-"""Older names that server.properties files may still contain."""
+"""Older names of settings, which server.properties files may still contain, and their current names."""
 
 
 class SettingsError(ValueError):

@@ -19,12 +19,12 @@ from ottla.broker.core import limits
 class _State:
     since_ms: int
     still_ms: int
-    """When the next line is due."""
+    """The monotonic time at which the next log line about the state is due, if it still lasts."""
     pause_ms: int = limits.STATE_STILL_MS
     times: int = 1
     ended_ms: int | None = None
     logged: bool = True
-    """Whether the beginning was logged and the end was not."""
+    """Whether a line about the state was logged since its last end, so that its next end is to be logged, too."""
 
 
 class StateLines:
@@ -61,7 +61,7 @@ class StateLines:
             self._logger.log(level, f"{line} (still, %d times in %d s)", *args, known.times, still)
 
     def over(self, state: Hashable, line: str, *args: object) -> None:
-        """Report that a state has ended. `line` is logged only if a line about this state was logged since its last end."""
+        """Report that a state has ended. `line` is logged only if a line about this state was logged since the state's previous end."""
         known = self._states.get(state)
         if known is None or known.ended_ms is not None:
             return
@@ -71,7 +71,8 @@ class StateLines:
             self._logger.info(f"{line} (after %d s)", *args, (known.ended_ms - known.since_ms) // 1_000)
 
     def all_over(self, line: str) -> None:
-        """Report that every state has ended. `line` is logged once, if a line about one of them was logged since its last end."""
+        """Report that every state has ended. `line` is logged once, if a line about one of the states was logged since that state's
+        previous end."""
         since_ms = [known.since_ms for known in self._states.values() if known.ended_ms is None and known.logged]
         for known in self._states.values():
             if known.ended_ms is None:

@@ -35,8 +35,9 @@ THREADS: Final = (
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
 )
+"""Settings that are numbers of threads. One change may at most halve or double the value (KAFKA DynamicThreadPool)."""
 CLEANER_THREADS: Final = "log.cleaner.threads"
-"""Settings that are numbers of threads. One change may at most halve or double the value (DynamicThreadPool, LogCleaner)."""
+"""The setting for the number of log cleaner threads. One change may at most halve or double the value (KAFKA LogCleaner)."""
 
 CORDONED: Final = "cordoned.log.dirs"
 CLEANER_BUFFER: Final = "log.cleaner.dedupe.buffer.size"
@@ -148,6 +149,6 @@ _OF_STREAMS_GROUPS = (
 )
 
 OF_CONTROLLERS: Final = frozenset(key.name for key in _OF_CONTROLLERS)
-"""The settings that only a controller applies."""
+"""The names of the stored settings that only a controller applies."""
 
 STORED_SETTINGS: Final[dict[str, ConfigKey]] = {key.name: key for key in (*_DYNAMIC, *_OF_STREAMS_GROUPS, *_OF_CONTROLLERS)}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 Threads = Callable[[int, str], Executor]
-"""Makes an executor from a maximum number of threads and a thread name prefix, like `ThreadPoolExecutor`. A simulation's executor runs the
-work on the loop's own thread at a time of its choice; only work during `close` is run at once.
+"""A function that makes an executor from a maximum number of threads and a thread name prefix, like `ThreadPoolExecutor`. In a simulation
+it makes an executor that runs the work on the event loop's own thread, at times that the simulation chooses; its `shutdown` runs all
+pending work at once.
 """

@@ -33,7 +33,7 @@ class TimerHandle:
         self._callback: Callback | None = callback
         self._timers = timers
         self.failed = False
-        """Whether the last run raised."""
+        """Whether the callback's last run raised an exception; then the scheduled run is a retry."""
 
     @property
     def active(self) -> bool:
@@ -59,9 +59,11 @@ class Timers:
         self._count = 0
         self._dead = 0
         self.on_earlier: Callback | None = None
-        """Called after a `schedule` that made `next_deadline` earlier, so that a sleeping driver can wake up in time."""
+        """Called after a `schedule` that made `next_deadline` earlier, so that a driver that sleeps until the deadline can wake up in time.
+        """
         self.on_error: Callable[[Exception], object] | None = None
-        """Called with the exception of a callback, if the failure concerns more than the callback."""
+        """Called with each exception that a callback raises. Some, such as a failed fsync, concern the whole process and not only the
+        callback."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._dead

@@ -37,7 +37,7 @@ LZ4_LEVELS = between(1, 17)
 ZSTD_LEVELS = between(-131072, 22)
 SEGMENT_BYTES = at_least(1024 * 1024)
 DECOMPRESSED_MAX = INT32_MAX - 8
-"""The longest array of a JVM (Kafka: ByteUtils)."""
+"""The default and maximum of max.decompressed.message.bytes: the longest array of a JVM (Kafka: ByteUtils)."""
 DECOMPRESSED_BYTES = between(1, DECOMPRESSED_MAX)
 _OFF = exactly(False)
 
@@ -288,6 +288,6 @@ OLDER_TOPIC_KEYS: dict[str, ConfigKey] = {
         _key("message.timestamp.difference.max.ms", _T.LONG, None, _OLDER, at_least(0), has_effect=False),
     )
 }
-"""Settings that topics had before 4.0, for a broker that is like such a release; their defaults are in its table."""
+"""Topic settings that Kafka removed in 4.0, for a broker that imitates an older release. Their defaults are in that release's table."""
 
 assert all(key.default is None or key.type is not _T.INT or (isinstance(key.default, int) and key.default <= INT32_MAX) for key in _KEYS)
