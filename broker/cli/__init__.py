@@ -47,12 +47,14 @@ COMMANDS = {
 
 
 READ_LOGS = ("audit", "explain", "dedup", "verify")
-"""The commands with connections of their own to clusters. Their option --command-config is by default the root command's --config."""
+"""The commands that connect to clusters with security settings from their own option --command-config. Its default is the file given by
+`ottla --config`."""
 EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the console script."""
+    """Run the command `ottla` with this process's arguments, or the Kafka tool after which a link to `ottla` is named. Ends with exit code
+    130 after Ctrl-C."""
     try:
         tool = named(sys.argv[0])
         _run(sys.argv[1:] if tool is None else [tool, *sys.argv[1:]])

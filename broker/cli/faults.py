@@ -35,7 +35,7 @@ TIMEOUT_S = 30.0
 UNAUTHORIZED = 401
 WAIT_POLL_S = 0.02
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Does not use the environment's HTTP proxy, which would not reach a broker on this machine."""
+"""An HTTP client that ignores the proxy settings of the environment, because a proxy could not reach a broker on this machine."""
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 

@@ -41,7 +41,8 @@ READY = (
     "[KafkaRaftServer nodeId={0}] Kafka Server started (Ottla)",
     "[KafkaServer id={0}] started (Ottla)",
 )
-"""Lines that programs wait for in the output of a Kafka that they start, in KRaft mode and in ZooKeeper mode."""
+"""Log lines of Apache Kafka by which programs recognise that it has started, with the node id in place of `{0}`: two of KRaft mode, one of
+ZooKeeper mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class KafkaReplacement:
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings from KAFKA_ variables; they win over the file's."""
+    """Settings from `KAFKA_…` environment variables; they win over the settings in a file."""
     scram: Sequence[str] = ()
     """SCRAM users of a new cluster, in the format of `ottla format --add-scram`."""
     variables: Mapping[str, str] = field(default_factory=dict)

@@ -73,19 +73,21 @@ class Faults:
         self.held: list[Held] = []
         self.observers: list[Callable[[Exchange], object]] = []
         self.active = False
-        """Whether requests have to consult this object."""
+        """Whether there are rules, held requests or observers. If not, requests do not consult this object, so that they cost nothing."""
         self.on_disk_rules: Continue | None = None
-        """Called when rules were added or removed; the files then check whether writes may fail."""
+        """Called when rules were added or removed, so that the broker's files check only while there is a `disk-full` rule whether a write
+        must fail."""
         self.on_crash: Continue = on_crash or _kill_this_process
         self.exempt_client_ids: frozenset[str] = frozenset()
         """Client ids of tools that run beside the clients under test: only rules with a `client_id` apply to their requests."""
         self.numbers = count()
-        """Numbers for observed requests; they continue after a restart of the broker."""
+        """Numbers for observed requests, from 0. A restarted broker continues the sequence."""
         self.waiting: set[asyncio.Future[None]] = set()
         """Futures of held requests; a stop cancels them, even if the rule has been removed."""
         self._named = 0
         self._passing: set[tuple[object, ...]] = set()
-        """Keys of the steps being released: a released step consults the rules again, and must not be held again."""
+        """Keys of the coordinator steps that are being released. A released step consults the rules again; while its key is here, no rule
+        holds it again."""
         for rule in rules:
             self.add(rule)
 

@@ -111,7 +111,7 @@ OF_RESPONSES: Final[Mapping[FaultAction, frozenset[ApiKey]]] = {
 """Actions that change responses, with the APIs whose responses they change. A request counts as a hit only if its response contains what
 the action changes, such as records."""
 _OF_SUBJECTS: Final = frozenset({"api", "client_id", "transactional_id", "group", "topic", "partition", "connection"})
-"""The fields that match a request."""
+"""The fields of a rule that select the requests to which it applies."""
 _USED_BY: Final[Mapping[str, frozenset[FaultAction]]] = {
     "ms": frozenset({FaultAction.DELAY, FaultAction.DELAY_REQUEST, FaultAction.THROTTLE, FaultAction.STALE_METADATA}),
     "bytes": frozenset({FaultAction.CUT_RESPONSE, FaultAction.SLOW}),
@@ -119,17 +119,19 @@ _USED_BY: Final[Mapping[str, frozenset[FaultAction]]] = {
     "code": frozenset({FaultAction.ERROR, FaultAction.ERROR_AFTER}),
     "step": AT_STEPS,
 }
-"""The actions that read each of these fields. With another action the field would have no effect, so the rule is refused."""
+"""For each of these fields of a rule: the actions that read it. A rule with the field and another action is refused, because the field
+would have no effect."""
 _MATCHED_BY: Final[Mapping[FaultAction, frozenset[str]]] = {
     FaultAction.REFUSE_CONNECTION: frozenset(),
     FaultAction.DISK_FULL: frozenset({"topic", "partition"}),
     **dict.fromkeys(AT_STEPS, frozenset({"transactional_id", "topic", "partition"})),
 }
-"""The fields that match for actions that do not apply to requests; a request has all of `_OF_SUBJECTS`."""
+"""For actions that do not apply to requests (but to connections, disk writes or coordinator steps): the fields of a rule that select what
+it applies to. For all other actions these fields are `_OF_SUBJECTS`."""
 _AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """APIs that neither rules nor observers see, so that no password or token is stored or logged."""
 ResponseKey = tuple[int, bytes]
-"""A request's version and body."""
+"""The key under which a response is stored for `stale-metadata`: the request's version and its encoded body."""
 _STORED_RESPONSES_MAX: Final = 100
 """The maximum number of responses that one rule stores for `stale-metadata`: clients request few different sets of topics."""
 NEEDS_A_BROKER: Final[Mapping[FaultAction, str]] = {
@@ -171,10 +173,10 @@ class FaultRule:
     seen: int = field(default=0, init=False)
     hits: int = field(default=0, init=False)
     stored_responses: dict[ResponseKey, tuple[int, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """For `stale-metadata`: the time and the content of earlier responses, by request."""
+    """For the action `stale-metadata`: earlier responses by request, each with the time in ms at which it was sent."""
     _random: random.Random = field(init=False, repr=False, compare=False)
     _counting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
-    """A lock, because a rule that is loaded on several brokers of a process counts over all of them."""
+    """A lock for the counters, because a rule may be loaded on several brokers of a process, which run on different threads."""
 
     def __post_init__(self) -> None:
         needed = _NEEDED.get(self.action)

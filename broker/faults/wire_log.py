@@ -33,9 +33,9 @@ _BROKER: Final = 4
 """Kafka's resource type of brokers, in ConfigResource.Type."""
 _UUID_BYTES: Final = 16
 _NUMBER_CHARS: Final = 8
-"""The number of characters that each number counts for in a document with a size limit."""
+"""The number of characters that a number counts for when a document's size is limited, whatever its digits."""
 _NOT_MEASURED: Final = -1
-"""In place of a response's size: it was not measured, because a long response is not encoded only for its log line."""
+"""Stands for the size of a response that was not measured: a long response is not encoded only to log its size."""
 _EXACT_INTEGER_END: Final = 2**53
 """2^53: JavaScript reads integers with a smaller absolute value exactly; others are written as strings."""
 

@@ -95,7 +95,8 @@ _CHANGES: Final[Mapping[int, tuple[int, Callable[[Any, AddressView], Steps[bool]
     ApiKey.SHARE_FETCH: (0, _endpoints),
     ApiKey.SHARE_ACKNOWLEDGE: (0, _endpoints),
 }
-"""For each rewritten API: the first version with something to change, and a function that changes a response and returns whether it did."""
+"""The APIs whose responses a gateway changes: the first version with something to change, and the function that changes a decoded response
+and returns whether it did."""
 
 
 def is_rewritten(api_key: int, version: int) -> bool:

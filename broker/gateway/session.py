@@ -100,7 +100,8 @@ class GatewaySession:
         self._intercepted: dict[InterceptedRequest, None] = {}
         self._cluster_is_lost = False
         self._is_fed = False
-        """Whether received bytes are being processed. The caller then takes the output by itself, so `on_change` is not called."""
+        """Whether `from_client` or `from_cluster` is processing bytes. Its caller takes the output afterwards, so `on_change` is not
+        called."""
         self.ends = False
         """Whether the client's connection must be closed, because a fault rule or an error requires it."""
 
@@ -374,8 +375,8 @@ class GatewaySession:
 
 
 def _refuse_tls(size: int, records: Set[int]) -> None:
-    """Raise ProtocolError if `size`, the first four bytes of a response, begin one of these TLS records: a broker's answer to a request
-    without TLS is an alert, which is shorter than a response's header."""
+    """Raise ProtocolError if `size`, the first four bytes of a response read as a number, is the beginning of one of the TLS `records`. A
+    broker with TLS answers a plaintext request with a TLS alert, which is shorter than a response's header."""
     if size & ~0xFF in records:
         raise ProtocolError(
             "the cluster's listener uses TLS, and the gateway does not: name a file with security.protocol=SSL or SASL_SSL by --to-config"
@@ -383,8 +384,8 @@ def _refuse_tls(size: int, records: Set[int]) -> None:
 
 
 def _more(have: int, size: int, what: str) -> FrameDecision:
-    """Return MORE: the first `have` bytes of a frame of `size` bytes are too few to parse its header. `what` names the frame in the error.
-    Raises MalformedHeader if the frame has no more bytes, or if `have` exceeds the limit for a header."""
+    """Return MORE, because the first `have` bytes of a frame of `size` bytes do not contain its whole header. `what` names the frame in the
+    error. Raises MalformedHeader if the frame has no more bytes, or if `have` exceeds the limit for a header."""
     if have >= size or have > limits.GATEWAY_HEAD_BYTES:
         raise MalformedHeader(f"{what} of {size} bytes")
     return FrameDecision.MORE

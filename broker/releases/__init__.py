@@ -5,5 +5,5 @@ has only the differences from the next newer release, so that a file reads as wh
 
 Invariants:
 - A table is data about a broker's listener. What follows from it is decided where it is used.
-- Files are read when a table is asked for; a broker that is not asked to be like a release reads none.
+- The files are read when a table is requested; a broker that does not imitate a release reads none.
 """

@@ -1,8 +1,8 @@
-"""What a broker does to be like a release of Apache Kafka: everything is read from the release's table.
+"""How a broker imitates a release of Apache Kafka towards its clients (`ottla serve --like`), according to the release's table.
 
 Rules:
-- Every broker is like a release: by default like `DEFAULT_RELEASE`, which is the only likeness of cluster nodes.
-- Only clients see the difference. Files have the formats of the feature levels in the metadata log, whatever release the broker is like.
+- Every broker imitates a release: by default `DEFAULT_RELEASE`, which is the only one that cluster nodes can imitate.
+- Only clients see the difference. Files have the formats of the feature levels in the metadata log, whatever release the broker imitates.
 - Nothing is offered that Ottla does not implement: versions that 4.0 removed (KIP-896) and APIs of ZooKeeper clusters are left out.
 - A setting that the release does not have is not described, and has the default of the first release that had it, because with this default
   the later release behaved as before. The exceptions are in `_BEFORE_THE_SETTING`.
@@ -17,15 +17,15 @@ from typing import Final
 from ottla.broker.releases.table import ReleaseTable, order, releases, table_of
 
 DEFAULT_RELEASE: Final = "4.4"
-"""The release that a broker is like unless told otherwise; Ottla implements it in full."""
+"""The release of Apache Kafka that a broker imitates without the option `--like`. Ottla implements it in full."""
 GROUP_VERSION: Final = "group.version"
 METADATA_VERSION: Final = "metadata.version"
 SHARE_VERSION: Final = "share.version"
 TRANSACTION_VERSION: Final = "transaction.version"
-"""The name of a feature, and of Ottla's setting for its level."""
+"""The name of a feature. Ottla also has a setting of this name, for the feature's level."""
 
 ADDRESS_RANGES: Final = 32
-"""4.4-IV1, the metadata.version from which on ACLs can name hosts by address ranges."""
+"""The level of metadata.version (4.4-IV1) from which on ACLs can name hosts by address ranges."""
 
 # The first release with each behaviour, as (major, minor); the properties of `Likeness` describe the behaviours.
 _LATE_COMMITS: Final = (4, 3)
@@ -61,14 +61,15 @@ _BEFORE_THE_SETTING: Final[Mapping[str, str]] = {
     **{f"group.{kind}.assignment.interval.ms": "0" for kind in ("consumer", "share", "streams")},  # 4.3 began to delay assignments
     "transaction.partition.verification.enable": "false",  # 3.6 began to verify (KIP-890, part 1)
 }
-"""Settings whose first release also changed the behaviour, with the value that gives the behaviour of the releases before."""
+"""Settings that came together with a changed behaviour, each with the value that gives the earlier behaviour. A broker that imitates a
+release without the setting uses this value."""
 _OF_THIS_NODE: Final = frozenset(
     {
         "group.consumer.assignors",  # names of Java classes before 4.0
         "metric.reporters",  # there are no Java classes to load
     }
 )
-"""Settings whose defaults Ottla does not take from a release."""
+"""Settings that have Ottla's own default, whatever release the broker imitates."""
 
 
 class Likeness:
@@ -336,12 +337,12 @@ def _changed_defaults(table: ReleaseTable, later: Sequence[ReleaseTable]) -> Ite
 
 
 def likeness(name: str) -> Likeness:
-    """Return the likeness of a release (`3.7`) or of a version of it (`3.7.0`). Raises `UnknownRelease`."""
+    """Return how a broker imitates a release (`3.7`) or a patch version of it (`3.7.0`). Raises `UnknownRelease`."""
     return _made(table_of(name).release)
 
 
 def default_likeness() -> Likeness:
-    """Return the likeness of `DEFAULT_RELEASE`."""
+    """Return how a broker imitates `DEFAULT_RELEASE`, which it does without the option `--like`."""
     return _made(DEFAULT_RELEASE)
 
 

@@ -14,12 +14,13 @@ SECTIONS: Final = ("apis", "features", "broker_settings", "topic_settings", "gro
 
 
 class UnknownRelease(ValueError):
-    """There is no table for this release. The text lists the known ones."""
+    """There is no table of this release of Apache Kafka. The text lists the known releases."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleaseTable:
-    """What the broker of one release offers. A `version` is that of the recorded broker, the last patch: `3.9.2`."""
+    """What the broker of one release of Apache Kafka offers. `version` is the patch version of the broker from which the table was
+    recorded, the last of the release: `3.9.2`."""
 
     release: str
     version: str
@@ -28,13 +29,13 @@ class ReleaseTable:
     apis: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """The first and last version of each API of the broker's listener, by its name in Kafka's schemas (`Fetch`)."""
     features: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
-    """Of each supported feature the lowest and highest level, and the level of a new cluster."""
+    """For each supported feature: its lowest level, its highest level, and its level in a new cluster."""
     broker_settings: Mapping[str, str | None] = field(default_factory=dict)
     """The default of each setting of a broker as DescribeConfigs returns it; None if it has none."""
     topic_settings: Mapping[str, str | None] = field(default_factory=dict)
-    """The default of each setting of a topic."""
+    """The default of each setting of a topic; None if it has none."""
     group_settings: Mapping[str, str | None] = field(default_factory=dict)
-    """The default of each setting of a group; empty for releases whose groups have none."""
+    """The default of each setting of a group, None if it has none; empty for releases whose groups have no settings."""
 
 
 def order(release: str) -> tuple[int, int]:

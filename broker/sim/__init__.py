@@ -1,1 +1,2 @@
-"""Deterministic simulation: a whole cluster on one loop with simulated clocks, network and disks. A run follows entirely from its seed."""
+"""Deterministic simulation of a cluster: brokers, controller and clients on one event loop, with simulated clocks, network and disks. A run
+follows entirely from its seed."""

@@ -12,7 +12,7 @@ from ottla.broker.sim.simulation import Outcome, Plan, simulate
 
 SHRINK_RUNS_MAX: Final = 80
 AT_ONCE: Final = 8
-"""Seeds that a worker process gets at a time."""
+"""The number of seeds that a worker process gets at a time."""
 
 
 def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
@@ -54,7 +54,7 @@ def shrunk(failed: Outcome, simulated: Callable[[Plan], Outcome] = simulate) -> 
 
 
 def _planned(outcome: Outcome) -> list[Fault]:
-    """Return the faults of the run's plan that were injected."""
+    """Return those faults of the run's plan that were really injected: a planned fault may have been impossible at its time."""
     at = {(fault.kind, fault.node, fault.peer, fault.for_ms, fault.draw) for fault in outcome.happened}
     return [fault for fault in outcome.plan.faults if (fault.kind, fault.node, fault.peer, fault.for_ms, fault.draw) in at]
 

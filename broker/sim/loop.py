@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Any, Final, TypeVarTuple
 
 TURNS_AT_ONCE_MAX: Final = 2_000_000
-"""The maximum number of callbacks at one moment of virtual time; more are an endless loop."""
+"""The maximum number of callbacks at one moment of virtual time; more are taken for an endless loop."""
 
 
 _Ts = TypeVarTuple("_Ts")

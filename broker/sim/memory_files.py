@@ -43,7 +43,8 @@ class MemoryFiles(Files):
         self.locked: set[Path] = set()
         self.fds: dict[int, tuple[FileNode, Path]] = {}
         self.renamed_dirs: list[tuple[Path, Path]] = []
-        """Renamed directories as (old, new) whose parent has not been synced since."""
+        """Directories that were renamed, as (old path, new path), and whose parent directory has not been synced since: a power loss undoes
+        these renames."""
         self.room: int | None = None
         self.on_call: Callable[[str, Path], None] = lambda operation, path: None
         self._next_fd = 1000

@@ -1,4 +1,5 @@
-"""Mutation tests of the simulation: rules that are broken on purpose, one at a time, each of which a campaign must detect."""
+"""Mutation tests of the simulation: rules of brokers and controllers are broken on purpose, one at a time; the simulation must detect each
+broken rule within some seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The faults of a simulation: a list that is drawn before the run, so that a run can be repeated with fewer of them.
+"""The faults of a simulation: a list that is drawn before the run, so that a run can be repeated with fewer of them. The part that injects
+them is called nemesis, as in Jepsen.
 
 Rule: faults stay within Kafka's guarantees. Without flush.messages=1, a node loses power (and what it did not sync) only while every
 partition has its full ISR, and no other fault begins until the controller has reacted; otherwise records that two replicas acknowledged
@@ -79,17 +80,20 @@ def draw_faults(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tu
 
 
 class Nemesis:
-    """Injects the faults into a cluster. `injected` are those that happened. With `synced`, every acknowledged record is on disk."""
+    """Injects faults into a simulated cluster. `injected` are the faults that really happened. `synced`: every acknowledged record is on
+    disk (flush.messages=1)."""
 
     def __init__(self, loop: SimLoop, cluster: SimCluster, *, synced: bool) -> None:
         self.loop, self.cluster, self.synced = loop, cluster, synced
         self.injected: list[Fault] = []
         self.over = False
         self.on_client: Callable[[Fault], Callable[[], None] | None] = lambda fault: None
-        """Called for faults of clients, which the simulation owns."""
+        """Begins a fault of a client; returns a function that ends the fault, or None if the fault is not possible now. The simulation sets
+        it, because it owns the clients."""
         self._under_way = 0
         self._not_recovered: set[int] = set()
-        """Nodes that lost power and are still in some ISR from before."""
+        """Ids of nodes that lost power and are not back yet, but are still ISR members or eligible leaders. While there is one, no other
+        fault begins."""
         self._actions: dict[str, Callable[[SimNode, Fault], Callable[[], None] | None]] = {
             "kill": self._kill,
             "stop": self._stop,

@@ -28,5 +28,6 @@ class NodeClock(Clock):
         return self._loop.now_us * self._millionths // 1_000_000_000
 
     def spent_ns(self) -> int:
-        """Return the simulated time in ns: the computer's own would end turns of the loop at different points in each run of a seed."""
+        """Return the simulated time in ns in place of the processor time. With the real time, turns of the event loop would end at
+        different points in each run of a seed."""
         return self._loop.now_us * 1000

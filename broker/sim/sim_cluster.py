@@ -36,10 +36,11 @@ CONTROLLER_PORT: Final = 9093
 MIN_ISR: Final = 2
 """min.insync.replicas of every node."""
 SESSION_MS: Final = 4_000
-"""broker.session.timeout.ms and replica.lag.time.max.ms: much shorter than the faults."""
+"""broker.session.timeout.ms and replica.lag.time.max.ms: much shorter than the faults, so that the controller reacts to a fault before it
+ends."""
 RESTART_US: Final = 500_000
 SYNC_US: Final = (50, 5_000)
-"""Range of the duration of a step on a thread; an fsync takes two."""
+"""Range of the duration, in microseconds, of a step on a simulated thread; an fsync takes two steps."""
 
 
 class SimNode(ABC):
@@ -54,7 +55,8 @@ class SimNode(ABC):
         self.process: Process | None = None
         self.serves = self.wanted = False
         self.ends: list[str] = []
-        """Why its processes ended by themselves; empty strings for requested ends."""
+        """The reason of each end of one of the node's processes that the process itself caused; the empty string for a requested clean
+        stop."""
         self.sync_us = SYNC_US
         self.on_disk_call: Callable[[str, Path], None] = lambda operation, path: None
         self._running: Broker | ControllerNode | None = None

@@ -24,7 +24,8 @@ from ottla.broker.storage.leader_epochs import UNDEFINED, EpochStart
 from ottla.broker.storage.partition_log import PartitionLog
 
 FENCED_AFTER_US: Final = (SESSION_MS + 2_000) * 1_000
-"""Time until a silent broker is fenced: its session, the controller's next check, and the sync of the decision."""
+"""Microseconds after which a silent broker must be fenced: its session timeout, the controller's next check, and the sync of the
+decision."""
 
 
 @dataclass
@@ -34,12 +35,12 @@ class _Committed:
     end: int = 0
     batches: dict[int, bytes] = field(default_factory=dict)
     led: tuple[int, int] = (-1, 0)
-    """The newest leader epoch, and its high watermark."""
+    """The newest leader epoch of the partition that was seen, and the high watermark that the leader of this epoch reported."""
     leader: int = -1
     epochs: Sequence[EpochStart] = ()
-    """Leader epochs of that leader's log."""
+    """The leader epochs in the log of the leader of the newest epoch, each with its start offset."""
     unclean: list[int] = field(default_factory=list)
-    """Leader epochs that began with an unclean election, where that is allowed."""
+    """The leader epochs that began with an unclean election, in topics that allow such elections."""
     lost_from: int = INT64_MAX
     """The first offset that the observed unclean elections may have lost."""
 
@@ -63,7 +64,7 @@ class ClusterChecker:
         self._marks: dict[tuple[int, bytes, int], tuple[Partition, int, int]] = {}
         self._reported: dict[tuple[int, bytes, int], _ReportedMark] = {}
         self.truncations_below_mark = 0
-        """How often a replica was truncated below a high watermark that it had reported."""
+        """The number of times that a replica was truncated below a high watermark that it had reported."""
 
     def check(self) -> None:
         """Check everything in the cluster that has changed since the last call. Raises Violation."""

@@ -50,10 +50,12 @@ class SimMember(SimClient):
         self._owned: dict[int, int] = {}
         """The member's position (the offset that it reads next) in each assigned partition."""
         self._committed_up_to: dict[int, int] = {}
-        """The committed offsets it knows of; a commit without a response is repeated."""
+        """The last confirmed committed offset of each assigned partition. A commit without a response is not confirmed, and is sent
+        again."""
         self._wanted: set[int] = set()
         self._sends_all_fields = True
-        """Whether the next heartbeat is a full one; after a heartbeat without a response the coordinator must repeat the assignment."""
+        """Whether the next heartbeat contains all fields. After a heartbeat without a response it must, so that the coordinator repeats the
+        assignment."""
         self._topic_id = bytes(16)
 
     async def work(self) -> None:

@@ -23,7 +23,7 @@ from ottla.broker.sim.loop import PROCESS, Process, ProcessState, SimLoop
 from ottla.broker.sim.memory_network import Address, MemoryNetwork, MemoryServer, MemoryTransport
 
 USUAL_US: Final = (100, 1_000)
-"""Range of the latency from one host to another."""
+"""Range of the latency from one host to another, in microseconds."""
 
 
 @dataclass
@@ -92,7 +92,7 @@ class SimServer(MemoryServer):
 
 
 class SimNetwork(MemoryNetwork):
-    """The network of all hosts. The host of a connection attempt is that of the process that makes it (`Process.host`)."""
+    """The network of all simulated hosts. A connection attempt starts at the host of the process that makes it (`Process.host`)."""
 
     def __init__(self, loop: SimLoop, random: Random) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class SimNetwork(MemoryNetwork):
         self.random = random
         self.context = Context()
         self.hosts_without_power: set[str] = set()
-        """Hosts without power."""
+        """Hosts that have lost power: connection attempts to them get no answer."""
         self._network_links: dict[tuple[str, str], NetworkLink] = {}
         self._ends: dict[SimTransport, None] = {}
         self._silent: dict[str, list[SimTransport]] = {}

@@ -25,7 +25,7 @@ _PRODUCE_VERSION: Final = 12
 FIRST_LOST: Final = 0.1
 """Probability that the first of several batches is lost while the others arrive; these must be rejected as out of order."""
 UNKNOWN: Final = ErrorCode.NETWORK_EXCEPTION
-"""The error of a send without a response."""
+"""The error that stands for a send without a response, of which the client does not know whether it was appended."""
 
 
 @dataclass

@@ -45,7 +45,7 @@ class SimShareGroup:
         self.given = ShareGroupHistory(wrong)
         self._members: list[SimShareMember] = []
         self._down: dict[int, Process | None] = {}
-        """Numbers of the dead members, and of the paused ones with their processes."""
+        """The dead and the paused members, by number; the value is the paused member's process, None for a dead member."""
 
     @property
     def is_configured(self) -> bool:

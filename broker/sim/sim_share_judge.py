@@ -28,17 +28,17 @@ from ottla.protocol.share_log import ShareSnapshotValue
 GROUP: Final = "workers"
 LIMIT: Final = 5
 _POISON_EVERY: Final = 40
-"""One record in so many is never accepted."""
+"""One of this many records is never accepted by any member, so that its delivery count reaches the limit."""
 _ENDS: Final = {AcknowledgeType.ACCEPT, AcknowledgeType.REJECT}
 
 Offset = tuple[str, int, int]
-"""Topic, partition and offset."""
+"""The position of a record: topic, partition and offset."""
 
 
 @dataclass(slots=True)
 class Delivery:
-    """A record that a member acquired with the request number `sent`, and the type of its acknowledgement. An offset without a record has
-    no value."""
+    """A record that a share group member acquired: `sent` is the number of the member's request, `count` the delivery count, and `type` the
+    type of the member's acknowledgement (None: not acknowledged). `value` is None at an offset without a record."""
 
     offset: Offset
     sent: int
@@ -48,7 +48,7 @@ class Delivery:
 
 
 class ShareGroupHistory:
-    """All deliveries and acknowledgements of a run. `wrong` lists violations."""
+    """All deliveries and acknowledgements of a simulated share group. The texts of detected violations are added to `wrong`."""
 
     def __init__(self, wrong: list[str]) -> None:
         self.wrong = wrong
@@ -57,7 +57,7 @@ class ShareGroupHistory:
         self._numbers = 0
         self._values: dict[Offset, bytes | None] = {}
         self._acknowledgements: dict[Offset, set[int]] = {}
-        """The types of the acknowledgements that were sent for each record."""
+        """The types of all acknowledgements that members have sent for each record, whether or not they were answered."""
         self._ended: dict[Offset, tuple[int, int]] = {}
         """For each accepted or rejected record: the number of the event in which this was confirmed, and the acknowledgement's type."""
         self._counts: dict[Offset, tuple[int, int]] = {}

@@ -30,9 +30,9 @@ _BYTES_MAX: Final = 4_000
 _RECORDS_MAX: Final = 20
 _BATCH_LIMIT_MODE, _RECORD_LIMIT_MODE = 0, 1
 _KEEPS: Final = 0.03
-"""Probability that a member does not acknowledge a record at all."""
+"""Probability that a member does not acknowledge a record at all, so that its lock expires."""
 _WITH_NEXT_FETCH: Final = 0.5
-"""Probability that acknowledgements are sent with the next fetch."""
+"""Probability that acknowledgements are sent in the next ShareFetch instead of a ShareAcknowledge."""
 _TYPES: Final = {AcknowledgeType.ACCEPT: 80, AcknowledgeType.RELEASE: 12, AcknowledgeType.REJECT: 4, AcknowledgeType.RENEW: 4}
 
 
@@ -42,7 +42,8 @@ class _Lost(Exception):
 
 @dataclass(slots=True)
 class _Session:
-    """A share session with the leader of some partitions. `due` are acknowledgements for the next fetch."""
+    """A member's share session with one broker, about the partitions `tps` that this broker leads. `due` are acknowledgements that the next
+    ShareFetch will contain."""
 
     node: int
     tps: frozenset[TopicPartition]

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class SimThreads(Executor):
-    """A simulated thread pool without a limit on threads. `delay_us()` returns the duration of each step in microseconds."""
+    """A simulated thread pool with any number of threads. `delay_us()` returns the duration of each step in microseconds."""
 
     def __init__(self, loop: SimLoop, delay_us: Callable[[], int]) -> None:
         self._loop = loop

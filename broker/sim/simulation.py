@@ -35,18 +35,18 @@ from ottla.broker.testing.history import Send
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 START_MS: Final = 20_000
-"""Time limit for the start of the cluster."""
+"""Time limit for the start of the cluster, in ms of virtual time."""
 REST_MS: Final = 180_000
-"""Time limit, after healing, until all work is done and all replicas are equal."""
+"""Time limit, in ms of virtual time after all faults were healed, for the clients to finish and all replicas to become equal."""
 CHECK_US: Final = 10_000
-"""Interval of the invariant checks."""
+"""Interval of the invariant checks, in microseconds of virtual time."""
 NODES: Final = 3
 SOURCE, COPY, LOOSE, RISKY = "t", "copy", "loose", "risky"
 TOPICS: Final = {SOURCE: 2, COPY: 2, LOOSE: 3, RISKY: 1}
-"""Partitions of each topic. Idempotent producers write the source; copiers copy it in transactions. The loose topic is written with acks=1.
-The risky topic has two replicas, min.insync.replicas=1 and unclean elections."""
+"""The number of partitions of each topic. Idempotent producers write to SOURCE; copiers copy it to COPY in transactions. LOOSE is written
+with acks=1. RISKY has two replicas, min.insync.replicas=1 and unclean elections."""
 AUDIT_EVERY: Final = 20
-"""One seed in so many ends with an audit of all disks."""
+"""One of this many seeds ends with an audit of all disks."""
 SMALL: Final = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "2",
@@ -99,15 +99,15 @@ class Outcome:
     turns: int = 0
     acknowledged: int = 0
     administered: int = 0
-    """Confirmed requests of the administrator."""
+    """The number of the administrator's requests that were confirmed."""
     unclean: int = 0
-    """Unclean elections, where they are allowed."""
+    """The number of unclean elections, in topics that allow them."""
     lost: int = 0
-    """Acknowledged records that unclean elections lost."""
+    """The number of acknowledged records that unclean elections lost."""
     shared: tuple[int, int, int] = (0, 0, 0)
-    """The share group's deliveries, accepted records, and records that it gave up."""
+    """The numbers of the share group's deliveries, of the records that it accepted, and of those that it archived."""
     digest: str = ""
-    """A hash of all client results and all disks, to compare runs."""
+    """A hash of all client results and all disks, by which two runs of the same seed are compared."""
 
 
 def simulate(plan: Plan) -> Outcome:

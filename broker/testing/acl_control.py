@@ -1,4 +1,4 @@
-"""ACLs of a broker in a test's process: added and removed without a client."""
+"""The ACLs of a broker in a test's process, which tests add and remove without a client."""
 
 from __future__ import annotations
 

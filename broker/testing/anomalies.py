@@ -19,7 +19,8 @@ from ottla.broker.testing.contents import Stored, Visibility
 from ottla.broker.testing.history import KeyValue, Read, Send
 
 Identity = Callable[[bytes | None, bytes | None], Hashable]
-"""Returns a record's identity from its key and value; None leaves the record out."""
+"""A function that returns a record's identity, given its key and value. Two records with the same identity count as duplicates; a record
+with the identity None is not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def _readable(seen: Observations) -> dict[Hashable, list[Stored]]:
 
 
 def _duplicates(seen: Observations) -> Iterator[Anomaly]:
-    """`duplicate`: a record is readable at more than one offset."""
+    """Yield a `duplicate` for each record that is readable at more than one offset."""
     for identity, places in _readable(seen).items():
         if len(places) > 1:
             where = ", ".join(stored.where for stored in places)
@@ -100,7 +101,7 @@ def _duplicates(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _lost_writes(seen: Observations) -> Iterator[Anomaly]:
-    """`lost-write`: an acknowledged record is not at its acknowledged offset."""
+    """Yield a `lost-write` for each acknowledged record that is not at its acknowledged offset."""
     at = {(stored.topic, stored.partition, stored.offset): stored for stored in seen.stored}
     for send in seen.sends:
         if not send.acked or send.offset < seen.begins.get((send.topic, send.partition), 0):
@@ -121,7 +122,7 @@ def _lost_writes(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _inconsistent_offsets(seen: Observations) -> Iterator[Anomaly]:
-    """`inconsistent-offsets`: an offset was read with two contents."""
+    """Yield an `inconsistent-offsets` for each offset at which consumers have read different records."""
     read_at: dict[tuple[str, int, int], tuple[KeyValue, Read]] = {}
     for read in seen.reads:
         for _, records in read.batches:
@@ -134,7 +135,8 @@ def _inconsistent_offsets(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _aborted_reads(seen: Observations) -> Iterator[Anomaly]:
-    """`G1a`: a read_committed consumer received aborted records without their transaction in the list of aborted ones."""
+    """Yield a `G1a` for each aborted record in a response to a read_committed consumer that does not list the record's transaction among
+    the aborted ones."""
     aborted = {(each.topic, each.partition, each.offset): each for each in seen.stored if each.outcome is Visibility.ABORTED}
     for read in seen.reads:
         for header, records in read.batches if read.committed_only else ():
@@ -146,7 +148,7 @@ def _aborted_reads(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _disorder(seen: Observations) -> Iterator[Anomaly]:
-    """`nonmonotonic-send`: two batches of one producer are in a partition in another order than they were first sent."""
+    """Yield a `nonmonotonic-send` for each record that is stored before a record that the same producer first sent earlier."""
     landed: dict[tuple[str, int, Hashable], Stored] = {}
     for stored in seen.stored:
         if stored.outcome.readable:
@@ -176,7 +178,7 @@ def _disorder(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _session(writer: Send | Stored, client_id: str, outcome: Visibility) -> Hashable:
-    """Return the scope in which a record's order must be kept.
+    """Return the scope in which the order of records must be kept; records of different scopes may be in any order.
 
     In transactions that is the producer epoch, because an earlier epoch's aborted records may be sent again in another order. Otherwise it
     is the producer id, or the client if there is no producer id.
@@ -187,7 +189,8 @@ def _session(writer: Send | Stored, client_id: str, outcome: Visibility) -> Hash
 
 
 def _not_as_expected(seen: Observations, expected: set[Hashable]) -> Iterator[Anomaly]:
-    """`missing` and `unexpected`: an expected record is not readable, or a readable record was not expected."""
+    """Yield a `missing` for each expected record that is not readable, and an `unexpected` for each readable record that was not
+    expected."""
     readable = _readable(seen)
     for identity in sorted(expected - readable.keys(), key=repr):
         hidden = tuple(each for each in seen.stored if seen.identity(each.key, each.value) == identity)

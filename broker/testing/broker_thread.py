@@ -18,7 +18,7 @@ from ottla.broker.app import Broker
 T = TypeVar("T")
 N = TypeVar("N")
 TIMEOUT_S = 20.0
-"""How long a caller waits for the node's thread before TimeoutError."""
+"""Seconds that a caller waits for the node's thread before TimeoutError is raised."""
 
 
 class NodeThread(Generic[N]):
@@ -29,9 +29,9 @@ class NodeThread(Generic[N]):
         self.data_dir = data_dir
         self.node: N
         self.running = False
-        """False before a start, after a stop, and after a kill."""
+        """Whether the node was started, and neither stopped nor killed since."""
         self.paused = False
-        """Whether the node is paused."""
+        """Whether the node is paused: between `pause` and `resume` none of its code runs."""
         self._what = what
         self._loop: asyncio.AbstractEventLoop | None = None
         self._released: SimpleQueue[Callable[[], object]] = SimpleQueue()

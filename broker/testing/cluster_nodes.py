@@ -32,7 +32,8 @@ QUICK: Final[Mapping[str, str]] = {
     "broker.session.timeout.ms": "1500",
     "replica.lag.time.max.ms": "1500",
 }
-"""Timeouts of tests: a dead or slow broker is detected after 1.5 seconds; with Kafka's defaults after 9 and 30."""
+"""Settings of clusters in tests, with short timeouts: a dead or slow broker is detected after 1.5 seconds, with Kafka's defaults after 9
+and 30."""
 POLL_S: Final = 0.002
 
 
@@ -52,7 +53,7 @@ class ClusterBroker(InProcessBroker):
         super().__init__(directory, settings, faults=faults, clock=self.movable_clock)
         self.number = number
         self.incarnation_id: bytes | None = None
-        """The incarnation to start as; None for a new one."""
+        """The incarnation id with which the broker registers at its next start; None for a new random one."""
 
     def _environment(self) -> Environment:
         return replace(self._environment_of(self._clock), incarnation_id=self.incarnation_id)

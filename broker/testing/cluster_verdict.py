@@ -1,7 +1,5 @@
-"""Judges what clients saw of a whole cluster: the combined history of all brokers against the leaders' logs, and all replicas.
-
-A partition's contents are its leader's. Replicas of dead or paused brokers are not judged until the broker is back.
-"""
+"""Judges what clients saw of a whole cluster: compares the combined history of all brokers with the leaders' logs, and the replicas of a
+partition with each other. Replicas of dead or paused brokers are not judged until their broker runs again."""
 
 from __future__ import annotations
 
@@ -40,10 +38,10 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Judge what clients saw and what the logs contain, with the arguments of `assert_exactly_once`; return the anomalies and findings.
-
-    Raises RuntimeError for an incomplete history, TimeoutError for a partition without a leader.
-    """
+    """Compare what clients saw of all brokers with the leaders' logs of `topics` (None: all except internal ones). Return the anomalies,
+    the findings of the audit, and all stored records. `by` identifies records; `expected` are the identities that must be readable, each
+    once (None: any). With `audit`, also audit every replica. Raises RuntimeError for an incomplete history, TimeoutError for a partition
+    without a leader."""
     if not all(broker.history.complete for broker in cluster.brokers.values()):
         raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the logs alone")
     names = cluster.topic_names if topics is None else sorted(set(topics))

@@ -41,7 +41,7 @@ _WAIT_FOR_ADDRESS = (
 _GIVE_ADDRESS = f'printf %s "$1" > {_ADDRESS_FILE}.part && mv {_ADDRESS_FILE}.part {_ADDRESS_FILE}'
 _COUNTED = ("seen", "hits", "consumed")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""An HTTP client that ignores the environment's proxy, because a proxy cannot reach the admin port."""
+"""An HTTP client that ignores the proxy settings of the environment, because a proxy cannot reach the admin port."""
 
 
 class KafkaWaitStrategy(WaitStrategy):

@@ -22,9 +22,9 @@ class InProcessController(InProcessNode[ControllerNode]):
     ) -> None:
         super().__init__(layout.controller_directory, "controller")
         self.exit_codes: list[int] = []
-        """Exit codes with which the controller would have ended its process."""
+        """The exit codes with which the controller would have ended its process; in a test it ends only the controller."""
         self.port = 0
-        """The port; 0 before the first start."""
+        """The port that the controller listens on; 0 before the first start."""
         self.clock = MovableClock()
         self._layout, self._settings_of, self._environment_of = layout, settings_of, environment_of
 

@@ -12,18 +12,19 @@ from ottla.protocol.api_keys import ApiKey
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters since the broker's start; they start at 0 with each start. `requests` by API name ("Produce"), `messages_in` and `bytes_in`
-    by topic, as appended; `connections` that were accepted."""
+    """Counters of a broker, which start at 0 with each start of the broker. `requests` are counted by API name ("Produce"); `messages_in`
+    (records) and `bytes_in` by topic, as appended; `connections` are those that were accepted."""
 
     requests: Counter[str]
     messages_in: Counter[str]
     bytes_in: Counter[str]
     connections: int
     topic_ids: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
-    """The topic ids behind the names: a topic that was deleted and created again counts from 0."""
+    """The id of each counted topic, by name. If a topic was deleted and created again between two counts, the difference counts only the
+    new topic."""
 
     def __sub__(self, before: Counters) -> Counters:
-        """Return the differences of all counters to an earlier count; missing entries are 0."""
+        """Return what was counted since the earlier count `before`: the difference of each counter, without those that are 0."""
         same = {topic for topic, its_id in self.topic_ids.items() if before.topic_ids.get(topic) == its_id}
         return Counters(
             _difference(self.requests, before.requests),

@@ -11,7 +11,7 @@ from ottla.broker.testing.history import Send
 from ottla.protocol.error_codes import ErrorCode
 
 STEPS_MAX = 10
-"""Anomalies that are explained in full; the rest are counted."""
+"""The maximum number of anomalies that are explained in full; further ones are only counted. Anomalies of the same sends count as one."""
 ATTEMPTS_MAX = 8
 
 

@@ -23,7 +23,7 @@ from ottla.protocol.records.record import iter_records
 
 BYTES_MAX: Final = 256 << 20
 NO_REPLICA: Final = -1
-"""The replica id of consumers."""
+"""The replica id in the Fetch requests of consumers."""
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -31,7 +31,7 @@ KeyValue = tuple[bytes | None, bytes | None]
 @dataclass(frozen=True, slots=True)
 class Send:
     """One batch in one Produce request. `offset` is the base offset in the response, -1 after an error; `seen`: the client got the
-    response."""
+    response; `faults` names the fault rules that hit the request."""
 
     at_ms: int
     connection: int
@@ -51,7 +51,7 @@ class Send:
     late: bool = False
     """Whether the response was held back when this was recorded; then it is unknown whether the client got it, and `seen` is False."""
     number: int = 0
-    """Counts requests in the order in which they were handled."""
+    """The request's position in the order in which the broker handled requests; `History.sends` is in the order of the responses."""
 
     @property
     def acked(self) -> bool:
@@ -72,7 +72,7 @@ class Read:
     partition: int
     batches: tuple[tuple[BatchHeader, tuple[tuple[int, KeyValue], ...]], ...]
     aborted: tuple[tuple[int, int], ...]
-    """(producer id, first offset) of the aborted transactions in the response."""
+    """(producer id, first offset) of each aborted transaction that the response lists."""
 
 
 @dataclass(frozen=True, slots=True)

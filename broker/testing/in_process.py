@@ -64,7 +64,7 @@ class UnsyncedFiles(Files):
 
 
 TICK_MS = 100
-"""Step by which a virtual clock is advanced while its broker stops."""
+"""The step, in ms, by which a virtual clock is advanced while its broker stops, because the stop waits on that clock."""
 
 
 class InProcessBroker(NodeThread[Broker]):
@@ -91,7 +91,8 @@ class InProcessBroker(NodeThread[Broker]):
     ) -> None:
         self.settings = {**SMALL, **{name: as_text(value) for name, value in (settings or {}).items()}}
         self.exit_codes: list[int] = []
-        """Exit codes with which the broker would have ended its process (after a failed fsync)."""
+        """The exit codes with which the broker would have ended its process, for instance after a failed fsync; in a test it ends only the
+        broker."""
         self.script = Faults((parse_rule(rule) for rule in several(faults)), on_crash=self._crash)
         self.faults = FaultControl(self, self.script)
         self.topics = TopicControl(self)
@@ -107,7 +108,7 @@ class InProcessBroker(NodeThread[Broker]):
         self._read_only = False
         self._marks: Marks[PreopenedLogDir] | None = None
         self.files: Files = UnsyncedFiles() if data_dir is None else FILES
-        """The broker's files, used from the next start on."""
+        """The files that the broker uses from its next start on; a test may replace them."""
         self._tls, self._users, self._like = tls, users or {}, like or os.environ.get("OTTLA_LIKE")
         self._security: DevelopmentSecurity | None = None
         super().__init__(Path(tempfile.mkdtemp(prefix="ottla-") if data_dir is None else data_dir))

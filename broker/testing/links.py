@@ -18,12 +18,12 @@ from typing import Any, cast
 from ottla.broker.net.network import BoundAddress, MakeProtocol, Network, Sockets
 
 Way = tuple[int, int]
-"""A direction: from a node, to a node."""
+"""A direction of the link between two nodes: (id of the sending node, id of the receiving node)."""
 
 
 class Links:
-    """The network between the nodes of a cluster: which directions are blocked or delayed. `blocked` are the blocked directions, each a
-    pair: from a node, to a node."""
+    """The network between the nodes of a cluster in this process: which directions are blocked or delayed. `blocked` has the blocked
+    directions, each as (sending node, receiving node)."""
 
     def __init__(self) -> None:
         self.blocked: frozenset[Way] = frozenset()
@@ -32,8 +32,8 @@ class Links:
         self._networks: dict[int, LinkedNetwork] = {}
 
     def network(self, node: int) -> LinkedNetwork:
-        """Return a new network access for a node, whose connections obey these links. Make one for each event loop that the node runs
-        on."""
+        """Return a new network for a node, whose connections are blocked and delayed as this object says. Make one for each event loop that
+        the node runs on."""
         self._networks[node] = made = LinkedNetwork(self, node)
         return made
 
@@ -79,7 +79,7 @@ class LinkedNetwork:
         self._sockets: Network = Sockets()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.lanes: dict[Direction, None] = {}
-        """The directions of all connections that this node has opened."""
+        """Both directions of each connection that this node has opened, as the keys of a dict in the order of their creation."""
 
     def listen(self, host: str, port: int) -> BoundAddress:
         place = self._sockets.listen(host, port)
@@ -102,7 +102,7 @@ class LinkedNetwork:
         return relay.transport
 
     def look_again(self) -> None:
-        """Deliver the events that the changed links no longer block or delay; may be called on any thread."""
+        """Deliver what is not blocked or delayed any more, after the links have changed. May be called on any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._move_all)
 
@@ -129,7 +129,7 @@ class Direction:
         self.move()
 
     async def passed(self) -> None:
-        """Wait as long as an event that is sent now needs to arrive: until the delay is over and the direction is not blocked."""
+        """Wait until an event that is sent now would arrive: until the link's delay is over and the direction is not blocked."""
         arrived: asyncio.Future[None] = self._loop.create_future()
         self.carry(lambda: None if arrived.done() else arrived.set_result(None))
         await arrived

@@ -1,5 +1,5 @@
-"""Judges the recorded history of clients against the logs: `examine` returns what is wrong, `assert_exactly_once` raises it with an
-explanation."""
+"""Compares the recorded history of clients with the logs: `examine` returns the anomalies, `assert_exactly_once` raises an exception that
+explains them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AUDIT_NEEDS = ("pyarrow", "numpy", "duckdb", "sqlglot", "junitparser")
 
 
 class AssertionArguments(NamedTuple):
-    """The arguments of `assert_exactly_once` after `assertion_arguments` has checked them."""
+    """The checked arguments of `assert_exactly_once`, as `assertion_arguments` returns them."""
 
     topics: list[str] | None
     expected: list[Hashable] | None
@@ -32,7 +32,8 @@ class AssertionArguments(NamedTuple):
 
 
 class NotExactlyOnce(AssertionError):
-    """Records were duplicated, lost, reordered, or read although aborted. `anomalies` and `findings` have the details for programs."""
+    """Records were duplicated, lost or reordered, or were read although they were aborted. The text explains it; `anomalies` and `findings`
+    (of the log's audit) have the details for programs."""
 
     def __init__(self, anomalies: Sequence[Anomaly], findings: Sequence[str]) -> None:
         super().__init__(explain(anomalies, findings))
@@ -42,7 +43,7 @@ class NotExactlyOnce(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The result of `examine`: the anomalies of history and logs, the findings of the audit, and all judged records."""
+    """The result of comparing a history with the logs: the anomalies, the findings of the audit, and all records of the compared logs."""
 
     anomalies: list[Anomaly] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -58,8 +59,9 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Judge what clients saw and what the logs contain, and return the anomalies and findings; arguments as for `assert_exactly_once`.
-    Raises RuntimeError for an incomplete history."""
+    """Compare what clients saw (`history`) with the logs of `topics` (None: all except internal ones). Return the anomalies, the findings
+    of the audit, and all stored records. `by` identifies records; `expected` are the identities that must be readable, each once (None:
+    any). With `audit`, also audit the logs. Raises RuntimeError for an incomplete history, KeyError for an unknown topic."""
     if not history.complete:
         raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the log alone")
     wanted = None if topics is None else set(topics)
@@ -101,7 +103,7 @@ def assert_exactly_once(
     by: str | Identity = "value",
     audit: bool = True,
 ) -> None:
-    """Judge a broker's history and logs; raise NotExactlyOnce if anything is wrong.
+    """Compare the history of a broker's clients with the broker's logs; raise NotExactlyOnce if they show an anomaly.
 
     `topics`: only these. `expected`: identities that must be readable, each once. `by`: "value", "key" or a function. `audit`: also audit
     the log, if the extra `audit` is installed. Raises ValueError, TypeError and KeyError for invalid arguments, RuntimeError for an

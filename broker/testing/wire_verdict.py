@@ -74,11 +74,10 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Judge what clients saw and what the logs contain, and return the anomalies and findings; `topics` is by default what was written or
-    read through the gateway.
-
-    Raises RuntimeError for an incomplete history, KeyError for an unknown topic, and WireError (an OSError) if the cluster cannot be read.
-    """
+    """Compare what clients did through a gateway with the logs of `topics` (None: those that were written or read), which are read over the
+    wire. Return the anomalies, the findings of the audit, and all stored records. `by` identifies records; `expected` are the identities
+    that must be readable, each once (None: any). With `audit`, also audit the logs. Raises RuntimeError for an incomplete history, KeyError
+    for an unknown topic, and WireError (an OSError) if the cluster cannot be read."""
     if not history.complete:
         raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the log alone")
     sends, reads = list(history.sends), list(history.reads)  # before the logs: records sent meanwhile are then only in the logs

@@ -184,9 +184,9 @@ class Deployment(ABC):
     def examine(
         self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
     ) -> Examined:
-        """Compare what clients saw with the logs of `topics`; return the anomalies and all stored records. `by` identifies records;
-        `expected` are the identities that must be readable, each once (None: any). With `audit`, also audit the logs. Raises RuntimeError,
-        TimeoutError, OSError."""
+        """Compare what clients saw with the logs of `topics`; return the anomalies, the findings of the audit, and all stored records. `by`
+        identifies records; `expected` are the identities that must be readable, each once (None: any). With `audit`, also audit the logs.
+        Raises RuntimeError, TimeoutError, OSError."""
 
     @abstractmethod
     def stop(self) -> None:

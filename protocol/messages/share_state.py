@@ -25,7 +25,8 @@ class PartitionResult:
 
 @wire_struct
 class StateResult:
-    """The results of a topic: of an initialization, a write or a deletion."""
+    """The results for a topic's partitions in the responses to InitializeShareGroupState, WriteShareGroupState and
+    DeleteShareGroupState."""
 
     topic_id: bytes = uuid()
     partitions: list[PartitionResult] = array(PartitionResult)

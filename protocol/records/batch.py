@@ -46,7 +46,7 @@ _LEGACY = struct.Struct(">q4xI")
 _BEFORE_CRC = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
 _new_tuple = tuple.__new__
-"""Makes a named tuple without `_make`'s check of the number of fields, which the struct guarantees."""
+"""Makes a named tuple without the check of the number of fields that `_make` does; the `struct` format guarantees this number."""
 
 
 class BatchHeader(NamedTuple):

@@ -43,14 +43,15 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _SNAPPY_RATIO: Final = 64 / 3
-"""The highest ratio of raw snappy: an element of three bytes copies 64."""
+"""The highest compression ratio of raw snappy: an element of three bytes copies 64 bytes."""
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_BLOCK_BYTES: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 _LZ4_FAST: Final = 0
 
 _ZSTD_FIRST_RATIO: Final = 8
-"""Assumed ratio for a frame without a content size; eight times more is allocated at each further attempt."""
+"""The compression ratio that is assumed first for a frame without a content size. If the result does not fit, each further attempt
+allocates eight times more."""
 
 
 def codec_of(codec_id: int) -> Codec:

@@ -31,9 +31,10 @@ MARKER_BYTES: Final = 78
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _RECORD = struct.Struct(">BxxxBhhBhix")
-"""Length, attributes and deltas of 0; key and value with their lengths; no headers. Lengths are one-byte zigzag varints."""
+"""The layout of a marker's record: a length, attributes and deltas of 0, key and value with their lengths, no headers. The lengths are
+zigzag varints of one byte."""
 _BATCHES_REMEMBERED: Final = 16
-"""Cached marker batches. The markers of a transaction are made in one turn, so that few are needed at a time."""
+"""The number of cached marker batches. It is small, because all markers of a transaction are made in one turn of the event loop."""
 _CONTROL_BYTES_MAX: Final = 1 << 20
 """Limit for a control record's size; Kafka's are far smaller, and KRaft voter sets are the largest."""
 

@@ -26,10 +26,10 @@ MIN_RECORD_BYTES = 7
 """The size of an empty record: length, attributes, two deltas, two null lengths and a header count, one byte each."""
 
 RENUMBERED_GROWTH_BYTES = 8
-"""Growth of a record whose offset delta and length take five bytes instead of one."""
+"""The most bytes by which a record grows when it is renumbered: its offset delta and its length then take five bytes instead of one."""
 
 _SHARED_EVERY = 0xFFFF
-"""A mask: compiled code releases the GIL once in so many records, as the interpreter does by itself."""
+"""A mask of record indexes: compiled code releases the GIL every 65,536 records, as the interpreter does by itself."""
 
 _INT64_MAX = 2**63 - 1
 _UINT64_MAX = 2**64 - 1

@@ -21,7 +21,8 @@ from ottla.protocol.messages.k50_describe_user_scram_credentials import Describe
 from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 
 _RESOURCES: Final = {"topics": (2, 1), "brokers": (4, 2), "broker-loggers": (8, None), "client-metrics": (16, 7), "groups": (32, 8)}
-"""For each kind of resource: its number in the protocol, and the config source of settings made for it dynamically."""
+"""For each kind of resource: its number in the protocol (ConfigResource.Type), and the config source that DescribeConfigs returns for its
+dynamic settings (None: it has no other ones)."""
 _TYPES: Final = ("topics", "clients", "users", "brokers", "broker-loggers", "ips", "client-metrics", "groups")
 _SOURCES: Final = (
     "UNKNOWN",
@@ -39,7 +40,7 @@ _ITERATIONS: Final = 4096
 _CREDENTIAL: Final = re.compile(r"(?:iterations=(-?\d*),)?password=(.*)")
 
 Entities = list[tuple[str, str | None]]
-"""Entity types and names; an empty name means the default entity, None all entities of the type."""
+"""Entities as (type, name); the empty name means the default entity, None all entities of the type."""
 
 
 def parser() -> ToolParser:

@@ -60,7 +60,7 @@ class ToolParser(argparse.ArgumentParser):
         return options
 
     def one_of(self, options: argparse.Namespace, *actions: str) -> str:
-        """Return the one of the options `actions` that was given. Raises SystemExit if there are none or several."""
+        """Return which of the options `actions` was given. Raises SystemExit unless exactly one of them was."""
         given = [name for name in actions if getattr(options, name.replace("-", "_"))]
         if len(given) != 1:
             self.error(f"Command must include exactly one action: {', '.join(f'--{name}' for name in actions)}")
@@ -151,6 +151,7 @@ def comma_list(text: str) -> list[tuple[str, str]]:
 
 
 def columns(rows: Sequence[Sequence[Any]], widths: Sequence[int]) -> str:
-    """Format a table as Kafka's tools do: a line break before each row, and each column but those beyond `widths` padded to its width."""
+    """Format a table as Kafka's tools do: a line break before each row, and each column padded to its width in `widths`. Columns for which
+    `widths` has no width are not padded."""
     last = len(widths)
     return "".join("\n" + " ".join(f"{cell!s:<{widths[at]}}" if at < last else str(cell) for at, cell in enumerate(row)) for row in rows)
