@@ -33,7 +33,7 @@ class Meters(Generic[MeterT]):
         self.throttled = 0
         """The number of requests that were throttled."""
         self.waited_ms = 0
-        """The sum of all throttle times."""
+        """The sum of the throttle times of all throttled requests, in ms."""
         self._meters: LruCache[Sharers, MeterT] = LruCache(make, _name_bytes)
 
     def __bool__(self) -> bool:

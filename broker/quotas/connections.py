@@ -43,7 +43,7 @@ class ConnectionQuota:
         self._addresses: LruCache[str, Rate] = LruCache(lambda: Rate(windows), len)
         self._limits: Mapping[str | None, float] = {}
         self._free_ms: dict[str, int] = {}
-        """The time at which each listener accepts its next connection."""
+        """The earliest time (ms) at which each listener accepts its next connection, by listener name."""
 
     def __bool__(self) -> bool:
         """Return whether any quota on the connection rate of IP addresses is configured."""

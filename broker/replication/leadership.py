@@ -57,7 +57,7 @@ class Leadership:
         self._brokers = brokers
         self.lag_max_ms = lag_max_ms
         self.min_in_sync = 1
-        """min.insync.replicas of the topic."""
+        """The setting min.insync.replicas of the topic."""
         self.registration = sole_replica_registration(-1)
         self.followers: dict[int, Progress] = {}
         """All assigned replicas except this one, by node id."""

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 UNKNOWN_END: Final = -1
 NEVER: Final = -(2**62)
-"""A time in ms before every other. Kafka uses 0, but a monotonic clock that starts at boot may be close to 0."""
+"""A time in ms that is earlier than any time of the clock: the event has not happened yet. Kafka uses 0, but a monotonic clock that starts
+at boot may be close to 0."""
 
 
 class FollowerFetch(NamedTuple):

@@ -27,7 +27,8 @@ class Condition(Enum):
 
 ON_DISK: Final = Condition.ON_DISK
 REPLICATED: Final = Condition.REPLICATED
-"""Module-level aliases, because every append uses these members and looking up an enum member is slower."""
+"""Each member of `Condition` is also a constant of this module, because every append uses the members, and an attribute lookup on an enum
+class is slower."""
 
 
 class Purgatory(Generic[PendingT]):

@@ -30,15 +30,17 @@ from ottla.protocol.error_codes import ErrorCode
 
 NOTHING: Final = 0
 SYNC: Final = 1
-"""Effect: sync the log to disk."""
+"""An effect of a state change, one bit of a bit set: the caller must sync the log to disk."""
 COMMITTED: Final = 2
-"""Effect: the high watermark has moved."""
+"""An effect of a state change, one bit of a bit set: the high watermark has moved."""
 PROPOSE: Final = 4
-"""Effect: send `proposal` to the controller."""
+"""An effect of a state change, one bit of a bit set: the caller must send `Replica.proposal` to the controller."""
 LOW_WATERMARK: Final = 8
-"""Effect: another replica's log start offset has increased, so the low watermark may have moved."""
+"""An effect of a state change, one bit of a bit set: another replica's log start offset has increased, so the low watermark may have
+moved."""
 FETCH: Final = 16
-"""Effect: another leader epoch has begun. Restart the fetch, even if the leader is the same broker."""
+"""An effect of a state change, one bit of a bit set: another leader epoch has begun, so the caller must restart the fetch from the leader,
+even if the leader is the same broker."""
 
 
 class Replica:

@@ -43,7 +43,7 @@ class LoginModule(NamedTuple):
 class _Token(NamedTuple):
     kind: str
     text: str | None
-    """None for a number, as in Java's StreamTokenizer."""
+    """The token's text; None for a number, as in Java's StreamTokenizer."""
 
 
 def login_modules(text: str) -> list[LoginModule]:

@@ -23,7 +23,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
 }
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""Tags that Java converts to text: UTF8, Printable, Teletex, IA5, General, BMP. It does not convert Universal."""
+"""The DER tags of the string types that Java converts to text: UTF8String, PrintableString, TeletexString, IA5String, GeneralString and
+BMPString. Java does not convert a UniversalString."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _BLANKS: Final = " \r"
 

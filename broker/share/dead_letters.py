@@ -27,7 +27,7 @@ Content = tuple[bytes | None, bytes | None]
 
 
 class DeadLetters(NamedTuple):
-    """A range of offsets whose records were given up for the same cause, with the same delivery count."""
+    """A range of offsets whose records were rejected or delivered too often, all for the same cause and with the same delivery count."""
 
     first_offset: int
     last_offset: int
@@ -36,7 +36,8 @@ class DeadLetters(NamedTuple):
 
 
 class RecordSource(NamedTuple):
-    """The partition from which dead letters come, and the share group that gave their records up."""
+    """The partition and the share group of dead letters: members of the group rejected the records, or did not acknowledge them in any of
+    the allowed deliveries."""
 
     group_id: str
     topic: str
@@ -44,7 +45,8 @@ class RecordSource(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """Keys and values of records of the log, by offset. Dead letters up to `last_offset` without an entry have no key and no value."""
+    """Keys and values of records of the log, by offset. A dead letter up to `last_offset` whose offset is missing here gets no key and no
+    value."""
 
     contents: Mapping[int, Content]
     last_offset: int

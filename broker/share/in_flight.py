@@ -59,7 +59,7 @@ class InFlightState:
         self.member_id = member_id
         self.lock_deadline_ms = lock_deadline_ms
         self.change: object | None = None
-        """The update whose write this transition waits for."""
+        """The update whose write ends the pending transition of these records; None if no transition is pending."""
         self._before: tuple[RecordState, str, int] | None = None
         self._archived = False
 
@@ -88,10 +88,9 @@ class InFlightState:
         self.lock_deadline_ms = lock_deadline_ms
 
     def move(self, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
-        """Move the records to `state` at once, without an owner. Return False if `VALID_TRANSITIONS` forbids it or a transition is pending.
-
-        Records whose delivery count has reached the limit get the state `given_up` instead of AVAILABLE.
-        """
+        """Move the records to `state` at once, without an owner. Records whose delivery count has reached the limit get the state
+        `given_up` instead of AVAILABLE. Return False, and change nothing, if `VALID_TRANSITIONS` forbids the move or a transition is
+        pending."""
         if self.change is not None:
             return False
         if state is RecordState.AVAILABLE and self.delivery_count >= delivery_count_limit:

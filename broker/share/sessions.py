@@ -84,7 +84,7 @@ class ShareSessions:
         self.weight_bytes = 0
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._members: dict[str, int] = {}
-        """The number of sessions by group."""
+        """The number of share sessions by group id."""
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -25,16 +25,19 @@ class ShareSettings:
     read_committed: bool = False
     renew_acknowledge_enable: bool = True
     dead_letter_topic: str = ""
-    """The topic to which records that are given up are written (KIP-1191). Empty: there is none, or share.version does not allow it."""
+    """The dead letter queue (KIP-1191): the topic to which the broker writes records that were rejected or delivered too often. Empty if
+    the group has none, or share.version does not allow it."""
     copies_dead_letters: bool = False
     """Whether dead letters have the key and the value of their records."""
 
     @property
     def given_up(self) -> RecordState:
-        """The state of a record that is rejected, or was delivered too often."""
+        """The delivery state of a record that was rejected or delivered too often: ARCHIVING if the group has a dead letter queue,
+        otherwise ARCHIVED."""
         return RecordState.ARCHIVING if self.dead_letter_topic else RecordState.ARCHIVED
 
     @property
     def throttle_from(self) -> int:
-        """The delivery count from which fewer records are delivered together, so that one bad record does not archive its neighbours."""
+        """The delivery count from which fewer records are delivered together. A record that crashes the members is then archived without
+        the records that are delivered with it."""
         return max(2, -(-self.delivery_count_limit // 2))

@@ -27,7 +27,7 @@ from ottla.broker.share.settings import ShareSettings
 from ottla.protocol.error_codes import ErrorCode
 
 _LOCKS_AT_LEAST = 64
-"""The smallest number of lock entries at which outdated ones are removed."""
+"""The number of entries in `_locks` below which outdated entries are not removed."""
 
 
 class AcquiredRecords(NamedTuple):
@@ -66,16 +66,19 @@ class SharePartition:
         self.start_offset = 0
         self.end_offset = 0
         self.delivery_complete_count = 0
-        """Records at or above the start offset that are acknowledged or archived."""
+        """The number of records at or above the start offset that are acknowledged or archived."""
         self.in_flight = InFlight()
         self.may_have_available = False
         """Whether there may be available records in flight, so that the next fetch has to look for them."""
         self.dead_letters: list[DeadLetters] = []
-        """Records in the state ARCHIVING, which is persisted, whose dead letters are still to be written. The owner takes them."""
+        """Records in the persisted state ARCHIVING whose dead letters are still to be written. The caller removes them from this list and
+        writes the dead letters."""
         self._gap: tuple[int, int] | None = None
-        """The first offset that may have to be fetched again, and the end offset when the state was loaded: no later offset is missing."""
+        """The range in which the loaded state may lack records that were in flight when it was written: the first offset that may have to
+        be fetched again, and the end offset at the load. None if no offset is missing."""
         self._locks: list[tuple[int, int, int]] = []
-        """A heap of (deadline, first offset, last offset). An entry is outdated once its records have another deadline."""
+        """A heap of lock deadlines: (monotonic time in ms, first offset, last offset). An entry is outdated once its records have another
+        deadline."""
         self._max_locks = _LOCKS_AT_LEAST
 
     # --- persisted state ---------------------------------------------------------------------------------------------------------
@@ -196,8 +199,8 @@ class SharePartition:
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, now_ms: int) -> list[StateBatch]:
-        """Make records available whose locks have expired, or give them up at the delivery count limit. Return the state changes to
-        persist."""
+        """Make records available whose acquisition locks have expired. Records at the delivery count limit are archived instead, or become
+        ARCHIVING if the group has a dead letter queue. Return the state changes to persist."""
         expired: list[StateBatch] = []
         while self._locks and self._locks[0][0] <= now_ms:
             _, first, last = heapq.heappop(self._locks)

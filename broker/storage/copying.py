@@ -14,7 +14,8 @@ from typing import Final
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 _FICLONE: Final = 0x40049409
-"""`ioctl` of Linux: the target shares the source's blocks until one of them is written (btrfs, XFS, bcachefs, overlays of these)."""
+"""The request of Linux's `ioctl` that makes a reflink: the target shares the source's blocks until one of them is written (btrfs, XFS,
+bcachefs, and overlays of these)."""
 _CHUNK_BYTES: Final = 1 << 20
 _NO_COPY_FILE_RANGE: Final = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM}
 

@@ -35,7 +35,8 @@ MEASURED_FIRST: Final = ("__consumer_offsets-", "__share_group_state-")
 """Name prefixes of the logs whose records have offsets of other logs. They are measured before those logs, so that no offset in the copy is
 beyond the end of its log."""
 SETTLE_S: Final = 2.0
-"""Seconds for which a consistent copy is attempted. Even under load, milliseconds are enough."""
+"""The maximum time in seconds that is spent on measuring the logs again, because the metadata log or the transaction log has changed
+meanwhile. Even under load, milliseconds are enough."""
 ATTEMPTS: Final = 5
 """The maximum number of attempts: a copy is repeated if a file was removed meanwhile."""
 _DELETED: Final = ".deleted"
@@ -109,7 +110,7 @@ class _Node:
 
     path: Path
     small: dict[str, bytes]
-    """The files beside the partitions: checkpoints, meta.properties."""
+    """The contents, by name, of the files beside the partitions' directories: the checkpoints and meta.properties."""
     marker: tuple[int, int] | None
     """Inode and modification time (ns) of the clean-shutdown marker, None without one."""
     partitions: list[_Partition]

@@ -81,7 +81,8 @@ def _run_batch_work(log: PartitionLog, segment: Segment, header: BatchHeader, wo
 
 
 Cleaning = Generator[BlockingWork | None, None, int]
-"""Returns the offset up to which the log is clean now: the next pass's first dirty offset."""
+"""One cleaning pass over a log, in slices: a generator that yields None after a slice, or `BlockingWork` that the caller must run before
+the next slice. It returns the offset up to which the log is clean, which is the next pass's first dirty offset."""
 
 
 class Dirtiness(NamedTuple):

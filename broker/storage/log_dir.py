@@ -46,9 +46,9 @@ from ottla.protocol.error_codes import ErrorCode
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1
 CLOSE_THREADS: Final = 8
-"""Concurrent syncs in a clean shutdown: enough for the file system to batch their journal commits."""
+"""The maximum number of logs that are synced concurrently in a clean shutdown: enough for the file system to batch its journal commits."""
 CLOSE_AT_ONCE: Final = 64
-"""Logs whose syncs hold file descriptors at the same time in a clean shutdown."""
+"""The maximum number of logs whose syncs hold file descriptors at the same time in a clean shutdown."""
 
 _OF_A_PARTITION: Final = re.compile(r"[0-9]{20}[.-]|leader-epoch-checkpoint|partition\.metadata")
 

@@ -29,7 +29,7 @@ POSITIONS_REMEMBERED: Final = 32
 """The maximum number of cached byte positions: for the high watermark, the last stable offset, and a few readers that lag a little."""
 
 SMALLEST_BATCH: Final = LOG_OVERHEAD + 14
-"""The size of an empty message in the oldest format (Kafka's LegacyRecord.RECORD_OVERHEAD_V0)."""
+"""The smallest valid size of a batch in bytes: that of an empty message in the oldest format (Kafka's LegacyRecord.RECORD_OVERHEAD_V0)."""
 
 _LENGTH: Final = struct.Struct(">i")
 

@@ -64,7 +64,8 @@ class Marks(Generic[T]):
         self._lock = DirLock(self._root)
         self._copies: dict[Mark, Future[Path]] = {}
         self._discarded: dict[Mark, Path] = {}
-        """The replaced data directory, by the mark of the rewind. The mark's next copy takes its name."""
+        """The directory that was the data directory before a rewind, by the mark of the rewind. `copy_again` removes it and makes the
+        mark's next copy."""
         self._opened: dict[Mark, T] = {}
         self._made = 0
         self._pool = ThreadPoolExecutor(1, "ottla-marks")

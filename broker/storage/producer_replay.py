@@ -27,8 +27,9 @@ from ottla.protocol.records.errors import CorruptBatch, RecordsError
 logger = logging.getLogger(__name__)
 
 BATCHES_SEARCHED: Final = 2048
-"""Batches searched back from a producer's newest batch, once after a start: about what 400 producers have in flight. It takes 2 ms, or 50
-if batches are large and none is found. Older ones are not recognized, as in Kafka."""
+"""The maximum number of batches that `recall_window` reads, backwards from a producer's newest batch, to find the producer's earlier
+batches. It is about what 400 producers have in flight. Reading so many takes 2 ms, or 50 ms if batches are large and none is the
+producer's. A batch before these is not recognized as a duplicate, as in Kafka."""
 
 
 def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:

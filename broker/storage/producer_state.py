@@ -30,7 +30,8 @@ _FAR: Final = 2**30
 
 
 _new_tuple = tuple.__new__
-"""The constructor that a named tuple's own one calls after binding its arguments."""
+"""A faster way to make a named tuple from a tuple of its fields: the named tuple's own constructor calls `tuple.__new__` only after binding
+its arguments."""
 
 
 class Origin(Enum):

@@ -22,7 +22,8 @@ from ottla.broker.storage.snapshot_files import SnapshotFiles
 from ottla.protocol.schema import Buffer
 
 METADATA_LOG_CONFIG: Final = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=2**31 - 1)
-"""Retention removes nothing by itself, because only snapshots shorten this log; a batch may have any size."""
+"""The configuration of the metadata log. Retention removes nothing by itself, because only snapshots shorten this log; a batch may have any
+size."""
 
 _READ_BYTES: Final = 64 << 10
 _NO_EPOCH: Final = -1

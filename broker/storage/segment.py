@@ -33,9 +33,9 @@ READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 """Errors (errno) that show that a file cannot be opened for writing. It is then opened read-only, so that consumers can still be served."""
 INT32_MAX: Final = 2**31 - 1
 SCAN_BYTES: Final = 8 << 10
-"""Bytes per read while looking for a batch: two index intervals."""
+"""The number of bytes per read when the batch with a given offset is searched: two index intervals (index.interval.bytes)."""
 REPLAY_BYTES: Final = 256 << 10
-"""Bytes per read while walking a whole segment."""
+"""The number of bytes per read when all batches of a segment are read."""
 
 
 def any_header(data: bytes, at: int = 0) -> BatchHeader:

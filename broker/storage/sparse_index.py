@@ -19,7 +19,8 @@ from typing import ClassVar, Final
 from ottla.broker.storage.files import Files
 
 REWRITE: Final = -1
-"""A value of `_saved` instead of a number of bytes: the file has other contents and must be rewritten whole."""
+"""The value of `SparseIndex._saved`, which is otherwise the number of bytes that the file has in common with the entries in memory, if the
+file has other contents and must be rewritten whole."""
 
 
 class SparseIndex:

@@ -22,10 +22,10 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.streams_group import CopartitionGroup, Subtopology
 
 PartitionsOf = Callable[[str], int | None]
-"""Returns the number of partitions of an existing topic, else None."""
+"""A function that returns the number of partitions of a topic, or None if the topic does not exist."""
 
 Counts = dict[str, int]
-"""Numbers of partitions by topic."""
+"""The number of partitions of each topic, by topic name."""
 
 
 class IncorrectlyPartitioned(Exception):

@@ -33,7 +33,7 @@ class MemberSpec:
     process_id: str
     before: TaskSet = field(default_factory=TaskSet)
     offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """The changelog offset up to which the member reports to have a task's state, by (subtopology, partition)."""
+    """By (subtopology, partition), the changelog offset up to which the member says that it has the task's state on its disk."""
 
 
 class _Task(NamedTuple):

@@ -37,12 +37,14 @@ VALID_TRANSITIONS: dict[TxnState, frozenset[TxnState]] = {
     TxnState.DEAD: frozenset(),
     TxnState.PREPARE_EPOCH_FENCE: frozenset({TxnState.PREPARE_ABORT}),
 }
-"""The states that may follow each state. Settled -> PrepareAbort is the abort without partitions of transaction version 2."""
+"""The states that may follow each state. EMPTY, COMPLETE_COMMIT and COMPLETE_ABORT are followed by PREPARE_ABORT when a producer of
+transaction version 2 aborts a transaction that has no partitions."""
 
 assert set(VALID_TRANSITIONS) == set(TxnState), "every state has a row"
 
 PREPARED = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
-"""The states in which the outcome is decided and markers are still to be written. Requests get CONCURRENT_TRANSACTIONS meanwhile."""
+"""The states in which the outcome is decided and markers are still to be written. Until then, requests are rejected with
+CONCURRENT_TRANSACTIONS."""
 
 SETTLED = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 """The states without an open transaction: the transactional id may begin one, be initialised again, or expire."""
