@@ -27,7 +27,8 @@ from ottla.broker.telemetry.instances import ClientTelemetry
 
 
 class RuleIn(BaseModel):
-    """A fault rule: an action, and which requests it applies to. An omitted field matches everything. Text fields are shell patterns."""
+    """A fault rule: an action, and the conditions that select the requests to which it applies. An omitted condition is always met. Text
+    fields are shell patterns."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -100,8 +101,7 @@ class GatewayHealth(BaseModel):
     status: str
     cluster: list[str]
     brokers: dict[int, str]
-    """The gateway's address (`host:port`) at which clients reach each broker, by the broker's node id.
-    The gateway's status, the addresses of its cluster, its address for each broker, and the number of client connections."""
+    """The gateway's address (`host:port`) at which clients reach each broker, by the broker's node id."""
     connections: int
 
 
@@ -176,7 +176,7 @@ def _new_api(about: str) -> FastAPI:
 def _add_clock(api: FastAPI, clock: MovableClock) -> None:
     @api.get("/clock")
     async def clock_state() -> ClockState:
-        """The time of the clock."""
+        """The time of the broker's or gateway's clock, and by how much it was advanced."""
         return ClockState(now_ms=clock.now_ms(), ahead_ms=clock.ahead_ms)
 
     @api.post("/clock/advance")
@@ -213,12 +213,12 @@ def _add_telemetry(api: FastAPI, broker: Broker) -> None:
 def _add_faults(api: FastAPI, faults: Faults) -> None:
     @api.get("/faults")
     async def list_rules() -> list[RuleOut]:
-        """All rules, in the order in which they are evaluated."""
+        """All loaded fault rules, in the order in which they are evaluated."""
         return [RuleOut(**rule.to_json()) for rule in faults.rules]
 
     @api.post("/faults", status_code=201)
     async def add(rule: RuleIn) -> RuleOut:
-        """Load a rule."""
+        """Load a fault rule; it applies to requests from now on."""
         try:
             made = faults.add(make_rule(rule.model_dump(exclude_defaults=True)))
         except FaultSyntax as error:
@@ -229,28 +229,28 @@ def _add_faults(api: FastAPI, faults: Faults) -> None:
 
     @api.get("/faults/{name:path}")
     async def get(name: str) -> RuleOut:
-        """One rule."""
+        """The loaded fault rule of this name; 404 if there is none."""
         return RuleOut(**_known(faults, name).to_json())
 
     @api.delete("/faults/{name:path}", status_code=204)
     async def remove(name: str) -> None:
-        """Unload a rule and release what it holds."""
+        """Unload a fault rule, and release the requests, responses and coordinator steps that it holds."""
         _known(faults, name)
         faults.remove(name)
 
     @api.delete("/faults", status_code=204)
     async def reset() -> None:
-        """Unload all rules and release everything they hold."""
+        """Unload all fault rules, and release the requests, responses and coordinator steps that they hold."""
         faults.reset()
 
     @api.get("/held")
     async def held() -> list[HeldRequest]:
-        """Everything that rules hold, in order of arrival."""
+        """The requests, responses and coordinator steps that fault rules hold, in order of arrival."""
         return [HeldRequest(rule=each.rule.name, what=each.what) for each in faults.held]
 
     @api.post("/held/release")
     async def release(rule: Annotated[str | None, Query(description="release only what this rule holds")] = None) -> Released:
-        """Release the requests, responses and coordinator steps that rules hold."""
+        """Release the requests, responses and coordinator steps that fault rules hold."""
         if rule is not None:
             _known(faults, rule)
         return Released(released=faults.release(rule))

@@ -68,7 +68,8 @@ class SnapshotId:
 
 
 BOOTSTRAP_SNAPSHOT: Final = SnapshotId(0, 0)
-"""The snapshot that formatting writes: the quorum's voters, and since Kafka 4.4 the first records of the log. It is never served."""
+"""The snapshot that formatting writes: the quorum's voters, and since Kafka 4.4 the first records of the log. Other nodes never fetch
+it."""
 
 
 @dataclass(slots=True)

@@ -348,7 +348,7 @@ class GatewayConnection:
             self._watch_end()
 
     def _watch_end(self) -> None:
-        """Abort the closing transports once GATEWAY_STILL_MS pass in which no unsent byte was accepted."""
+        """Abort the closing transports when the peers have read none of their unsent bytes for GATEWAY_STILL_MS."""
         closing = self._closing()
         unsent = sum(side.unsent() for side in closing)
 

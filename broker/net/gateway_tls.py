@@ -16,8 +16,10 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class _Handshake(ssl.SSLObject):
-    """A handshake that reports its failure one call later if it has an alert to send, so that its caller sends the alert first. If there is
-    no later call, the client closes the connection, or the handshake times out.
+    """A TLS handshake that sends its alert before it reports its failure.
+
+    asyncio sends pending output only if the handshake asks for more data. A failed handshake with a pending alert does that once, and
+    reports the failure at the next call. If there is no next call, the client closes the connection, or the handshake times out.
     """
 
     outgoing: ssl.MemoryBIO

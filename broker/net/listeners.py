@@ -260,9 +260,8 @@ def _protocols(settings: BrokerSettings) -> dict[str, SecurityProtocol]:
 
 
 def _implied(settings: BrokerSettings) -> dict[str, SecurityProtocol]:
-    """Return PLAINTEXT for the controllers' listeners if listener.security.protocol.map is not set and no listener is secured, as
-    in Kafka.
-    """
+    """Return the security protocol of each controller listener, PLAINTEXT, if listener.security.protocol.map is not set and no listener is
+    secured, as in Kafka; otherwise nothing."""
     names = {name.upper() for name in settings.controller_listener_names}
     bound = {item.partition(":")[0].upper() for item in settings.listeners}
     if "listener.security.protocol.map" in settings.explicit or (names | bound) & _SECURED:

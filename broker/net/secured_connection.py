@@ -173,9 +173,8 @@ class TlsTransport:
         self._plain.pause_reading()
 
     def resume_reading(self) -> None:
-        """Deliver received data to the connection again. TLS delivers its decrypted data first; TCP is read again from the loop's next turn
-        on.
-        """
+        """Deliver received data to the connection again. TLS delivers its decrypted data first; TCP is read again from the next iteration
+        of the event loop on."""
         self._is_paused = False
         self._tls.resume_reading()
         asyncio.get_running_loop().call_soon(self._read_on)

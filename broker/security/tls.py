@@ -90,7 +90,8 @@ class _Handshake(ssl.SSLObject):
 
 
 class HandshakeContext(ssl.SSLContext):
-    """A context for one handshake that delegates to the listener's shared context and knows the transport, to which an alert is written."""
+    """A TLS context for one handshake. It passes the handshake to the listener's shared context, and knows the TCP transport, to which an
+    alert is written if the handshake fails."""
 
     shared: ssl.SSLContext
     plain: asyncio.Transport | None = None

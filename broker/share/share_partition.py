@@ -247,8 +247,8 @@ class SharePartition:
         return True
 
     def commit(self, update: StateUpdate) -> bool:
-        """Commit the update's transitions, add its dead letters to `dead_letters`, and remove settled records from the front (`trim`).
-        Return whether the start offset has moved."""
+        """Commit the update's transitions and add its dead letters to `dead_letters`. Then remove the records at the front whose delivery
+        state is final (`trim`). Return whether the start offset has moved."""
         for run in self._changing(update):
             run.state.commit()
             if run.state.state is RecordState.AVAILABLE:
@@ -341,8 +341,8 @@ class SharePartition:
         return archived
 
     def trim(self) -> bool:
-        """Remove settled records from the front of the records in flight, and move the start offset behind them. Return whether anything
-        has changed."""
+        """Remove the records at the front of the records in flight that are settled (their delivery state is final, and no write of it is
+        pending), and move the start offset behind them. Return whether anything has changed."""
         if not self._can_move_start():
             return False
         settled_to, terminal = self._settled_front()
@@ -369,10 +369,11 @@ class SharePartition:
         return True
 
     def _can_move_start(self) -> bool:
-        """Return whether the record at the start offset is settled; False while the start offset lies in the open gap.
+        """Return whether the record at the start offset is settled (its delivery state is final, and no write of it is pending); False
+        while the start offset lies in the open gap.
 
-        If the start offset is below the first batch and not in the gap, the log has no record there, and the first batch decides.
-        (Kafka does not move the start offset then.)
+        If the start offset is below the first batch and not in the gap, the log has no record there, and the first batch decides. (Kafka
+        does not move the start offset then.)
         """
         batch = self.in_flight.floor(self.start_offset)
         if batch is None:
@@ -383,8 +384,9 @@ class SharePartition:
         return run.state.is_settled
 
     def _settled_front(self) -> tuple[int | None, int]:
-        """Return the last settled offset before the first unsettled record or the open gap (None if there is none), and the number of
-        offsets from the start offset up to it, which `delivery_complete_count` includes."""
+        """Return the last offset of the settled records at the front (None if there are none), and the number of offsets from the start
+        offset up to it, which `delivery_complete_count` includes. A record is settled if its delivery state is final and no write of it is
+        pending; the front ends at the first other record or at the open gap."""
         settled_to, terminal = None, 0
         for batch in self.in_flight:
             if self.open_gap is not None and batch.last_offset >= self.open_gap:

@@ -9,7 +9,7 @@ from itertools import chain
 from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, StateBatch
 
 _Sorted = tuple[int, int, int, int]
-"""First offset, last offset, delivery count, delivery state: the order in which batches are compared."""
+"""A batch of delivery states as (first offset, last offset, delivery count, delivery state). Kafka compares batches in this order."""
 
 
 def combine(so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int, *, joins: bool = False) -> list[StateBatch]:

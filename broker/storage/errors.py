@@ -1,4 +1,4 @@
-"""Errors of storage that are not the answer to a request. The error that a client gets is `ottla.broker.core.rejected.Rejected`."""
+"""Errors of storage that are not sent to clients. For an error that a client gets, storage raises `ottla.broker.core.rejected.Rejected`."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Invariants: `pwrite` writes everything or raises; `pread` returns fewer bytes only at the end of the file; `write_atomic` leaves either the
 old or the new content under the final name, also after a power loss. Every failure is an `OSError`.
 
-A file with several hard links is shared with a fork (`ottla.broker.storage.fork`) or a backup and is never changed in place: `open`
-returns a descriptor that cannot write, and `own` replaces the directory entry by a copy first.
+A file with several hard links is shared with a fork (`ottla.broker.storage.fork`) or a backup and is never changed in place: `open` returns
+a descriptor that cannot write, and `break_hard_links` replaces the directory entry by a copy, which can then be written.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Files:
         return DirLock(directory)
 
     def open(self, path: Path) -> int:
-        """Open for reading and writing, creating the file if it does not exist. A file with several hard links is opened for
-        reading, because `own` must copy it before a write."""
+        """Open a file for reading and writing, and create it if it does not exist; return its descriptor. A file with several hard links is
+        opened only for reading, because `break_hard_links` must copy it before a write."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o644)
         if os.fstat(fd).st_nlink <= 1:
             return fd

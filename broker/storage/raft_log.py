@@ -97,7 +97,8 @@ class RaftLog:
         self.log.truncate_to(offset, now_ms)
 
     def restart_at_newest_snapshot(self, now_ms: int) -> bool:
-        """If the log ends before its newest snapshot, empty it, restart it at the snapshot's end and return True. Raises OSError."""
+        """If the log ends before its newest snapshot, empty it, restart it at the snapshot's end and return True; otherwise return False.
+        Raises OSError."""
         newest = self.snapshots.newest
         if newest is None or (newest.epoch, newest.end_offset) <= (self.last_epoch, self.end_offset):
             return False

@@ -17,8 +17,8 @@ def input_partitions(
 ) -> list[TopicPartition]:
     """Return the partitions that the tasks read, by topic. A deleted topic is left out.
 
-    A topic with fewer partitions than the subtopology has tasks is listed with those that it has. Without `only_existing`, as before Kafka
-    4.4, it is listed with as many of the lowest task numbers, even if they are not its partitions.
+    Task n of a subtopology reads partition n of each topic, if the topic has this partition. Without `only_existing`, as before Kafka 4.4,
+    a topic of k partitions is listed with the k lowest task numbers, even if some of these are not partitions of the topic.
     """
     found = []
     for subtopology_id, numbers in sorted_tasks(tasks):

@@ -118,9 +118,9 @@ class _Process:
 
 
 class _Quota:
-    """The greatest number of its previous tasks that a member keeps (`share`).
+    """Computes the `share`: the greatest number of previous tasks that a member may keep.
 
-    It is the number of tasks divided by the number of members, rounded up. A member that has reached the share is excluded from this
+    The share is the number of tasks divided by the number of members, rounded up. A member that has reached the share is excluded from this
     calculation together with its tasks.
     """
 

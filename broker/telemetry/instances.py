@@ -39,8 +39,8 @@ _ASK_AT_ONCE: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UN
 
 @dataclass(slots=True)
 class TelemetryInstance:
-    """One client instance and its metrics subscription, replaced when subscriptions change. Times are Unix times in ms, 0 before the first
-    request."""
+    """One client instance and its metrics subscription. When subscriptions change, a new object replaces this one. Times are Unix times in
+    ms, 0 before the first request."""
 
     pusher: Pusher
     subscription: ClientSubscription
@@ -153,9 +153,8 @@ class ClientTelemetry:
             raise self._refusal(error)
 
     def disconnected(self, connection: int) -> None:
-        """Handle the end of a connection: remove the instance that was created last on it, if the broker is like a release that does so
-        (`forgets_closed`).
-        """
+        """Handle the end of a connection: remove the client instance that was created last on it, if the imitated Kafka release does so
+        (`forgets_closed`)."""
         instance_id = self._made_on.pop(connection, None)
         if instance_id is not None and self._forgets_closed:
             self._drop(instance_id)
