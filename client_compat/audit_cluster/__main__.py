@@ -68,7 +68,8 @@ class Submitted:
 
 
 Disturbance = Callable[[str, subprocess.Popen[str]], None]
-"""Gets the URL of a running application's UI, and its process."""
+"""A callback that disturbs a running audit, for instance by killing an executor. Its arguments are the URL of the application's UI, and the
+spark-submit process."""
 
 
 def submit(  # noqa: PLR0917 # one program's arguments

@@ -1,6 +1,5 @@
 """Kills the JVM of a Spark executor while it runs tasks of the audit. The REST interface of the running application shows which executor
-does, and in which step.
-"""
+runs tasks of which step."""
 
 from __future__ import annotations
 

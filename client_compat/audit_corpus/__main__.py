@@ -115,7 +115,8 @@ def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], 
 
 @dataclass(frozen=True, slots=True)
 class CorpusScore:
-    """The audit's score over all logs of a run, as a campaign's outcome."""
+    """The audit's score over all logs of a run: the findings that it reported, missed or reported wrongly. Implements
+    `campaign.Outcome`."""
 
     score: Score
 
@@ -135,8 +136,8 @@ def main(
     planted_only: Annotated[bool, typer.Option("--planted-only", help="No brokers: the planted logs alone.")] = False,
     keep: Annotated[Path | None, typer.Option(help="Keep everything that was written, in this new directory.")] = None,
 ) -> None:
-    """Say what the audit finds, misses and finds wrongly, on planted logs and on those that brokers wrote. It has to find everything that
-    was planted, and nothing else."""
+    """Audit planted logs and logs that brokers wrote, and print what the audit reports, misses and reports wrongly. It must report
+    everything that was planted, and nothing else."""
     if unknown := set(workload or ()) - set(WORKLOADS):
         raise typer.BadParameter(f"there is no workload {', '.join(sorted(unknown))}", param_hint="--workload")
 

@@ -20,7 +20,8 @@ GIVEN_UP = re.compile(r"Couldn't find leader endpoint for partitions \w*\(([^)]*
 
 
 def own_faults(data_dir: Path, broker_log: Path) -> list[Expected]:
-    """Return the findings that the audit must report for the directory: decided transactions without a marker.
+    """Return the findings that the audit must report for the directory: a missing marker in each partition where a committed or aborted
+    transaction lacks its marker.
 
     Only partitions for which the broker logged an omitted marker count. Returns none without a broker log.
     """
@@ -45,7 +46,8 @@ def own_faults(data_dir: Path, broker_log: Path) -> list[Expected]:
 
 
 def _decisions(data_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield each completed transaction as the coordinator's two records: the decision and the completion."""
+    """Yield each completed transaction as two of the coordinator's records: the one with its outcome decided (PrepareCommit or
+    PrepareAbort), and the one with its completion."""
     last: dict[str, dict[str, Any]] = {}
     for row in _rows("transactions", data_dir):
         before = last.get(row["transactional_id"])

@@ -29,7 +29,7 @@ RETRY_S = 0.1
 NOT_YET = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CLEANED_S = 40.0
-"""Time limit for the log cleaner; exceeding it fails the run, not the audit."""
+"""How long, in seconds, a workload waits for the log cleaner. If the cleaner takes longer, the workload fails and nothing is audited."""
 
 
 class AnyBroker(Protocol):

@@ -120,7 +120,7 @@ class Site:
 
 
 Values = dict[str, float]
-"""Values by figure name."""
+"""The result of one measurement: a value for each figure, by the figure's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Benchmark:
     measure: Callable[[Site], Values]
     needs: frozenset[Ability] = frozenset()
     writes_bytes: int = 0
-    """Bytes written to disk, if that is a lot."""
+    """How many bytes the case writes to disk. If not 0, memory is allocated and freed before the case (see `memory.touch`)."""
 
     @property
     def of_cluster(self) -> bool:

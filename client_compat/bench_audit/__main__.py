@@ -33,10 +33,10 @@ from client_compat.support import program
 
 TIMEOUT_S = 3600
 SMALL_BYTES = 104 << 20
-"""109 MB: most of the audit's time is start-up."""
+"""The size of the small log in bytes (109 MB). In its audit, most of the time is start-up."""
 PR_SET_CHILD_SUBREAPER = 36
 DEEP_BYTES_MAX = 3 << 29
-"""kafka-dump-log's deep iteration takes minutes per gigabyte, so it does not read larger logs."""
+"""The size in bytes of the largest log that kafka-dump-log reads with deep iteration, which takes minutes per gigabyte."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Contender:
         subprocess.CalledProcessError."""
         ours = self.commands[0][0] == sys.executable
         started, before = time.perf_counter(), _cpu_of_children()
-        # Nobody waits for Spark's Python workers, so the system adds their time to no other process: they are sampled.
+        # No process waits for Spark's Python workers, so the kernel adds their CPU time to no parent process. Therefore it is sampled.
         with sampling() if self.name == "spark" else nullcontext(Sampled()) as sampled:
             running = [subprocess.Popen(c, stdout=subprocess.PIPE if ours else subprocess.DEVNULL, text=True) for c in self.commands]
             answers = [process.communicate(timeout=TIMEOUT_S)[0] for process in running]
@@ -177,7 +177,7 @@ def main(
     ] = False,
     segments: Annotated[int, typer.Option(help="Only plan an audit on Spark of so many segments of 1 GiB, 500 a partition.")] = 0,
 ) -> None:
-    """Measure the audit's reading beside kafka-dump-log's."""
+    """Measure how fast the audit reads logs, beside kafka-dump-log on the same logs."""
     console = Console(width=140)
     if segments:
         console.print(planning(planned(max(1, segments // 500), min(500, segments))))

@@ -25,7 +25,7 @@ from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.steps import AuditSpec
 
 RECORDS: Final = 10
-"""Records in a segment."""
+"""The number of records in each computed segment."""
 INDEX_BYTES: Final = 1 << 20
 SCHEME: Final = "formula"
 CORES: Final = 100

@@ -14,7 +14,7 @@ T0: Final = 1_700_000_000_000
 SEGMENT_BYTES: Final = 1 << 30
 INDEX_INTERVAL_BYTES: Final = 4096
 RECORDS_16K: Final = 150
-"""Records of 100 bytes in a batch of 16 KB."""
+"""The number of 100-byte records in a batch of 16 KB."""
 
 
 def big(root: Path, size_bytes: int, partitions: int = 2) -> int:

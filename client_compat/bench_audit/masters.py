@@ -27,7 +27,8 @@ WORKER: Final = "Python worker"
 JVM: Final = "JVM"
 DRIVER: Final = "driver"
 DAEMONS: Final = "org.apache.spark.deploy."
-"""The main classes of a cluster's master and workers, which run before and after the audit; that of a driver's JVM is SparkSubmit."""
+"""The beginning of the main class names of a cluster's master and workers, whose processes are not sampled because they run before and
+after the audit. A driver's JVM, which is sampled, has the main class SparkSubmit."""
 
 
 @dataclass(slots=True)

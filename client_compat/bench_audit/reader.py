@@ -42,7 +42,7 @@ def main(what: str, path: str) -> None:
 
         engine, master = ("duckdb", None) if what == "audit" else ("spark", f"local[{PROCESSES}]")
         verdict = audit([path], engine=engine, master=master, deep=False).directories[0]
-        # On Spark, the memory is that of the JVM and its workers, which are not this process's to measure
+        # With Spark, the memory is that of the JVM and its workers. This process cannot measure their peaks.
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if what == "audit" else 0
         print(json.dumps({"rows": verdict.batches, "peak_kib": peak, "violations": sum(r.violations for r in verdict.rules.values())}))
         return

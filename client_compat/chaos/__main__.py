@@ -15,7 +15,8 @@ from client_compat.support import program, small_disk
 from client_compat.support.campaign import Directory, Seed
 
 SETTINGS = {"replica.lag.time.max.ms": "4000"}
-"""Followers whose links are cut leave the ISR if that lasts longer, and stay in it otherwise."""
+"""Settings of the brokers. Links are cut for up to 7 s: a follower leaves the ISR if a cut is longer than this limit, and stays in it
+otherwise."""
 
 
 def main(

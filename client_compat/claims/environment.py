@@ -37,9 +37,9 @@ class ClaimEnvironment:
     stack: ExitStack = field(default_factory=ExitStack)
     """Context managers that end with the environment."""
     kinds: Sequence[Kind] = ALL_OTTLA
-    """The kinds of the cluster's brokers, for claims that need several."""
+    """The program (Apache Kafka or Ottla) of each broker of the cluster. Only claims about several brokers use the cluster."""
     controller: Kind = Kind.OTTLA
-    """The kind of their controller."""
+    """The program (Apache Kafka or Ottla) of the cluster's controller."""
     _clusters: list[Cluster] = field(default_factory=list)
     _clients: dict[str, Client] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)

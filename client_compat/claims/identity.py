@@ -12,7 +12,7 @@ from ottla.protocol.records.batch import BatchHeader
 UUID_BITS, PRODUCER_ID_BITS = 128, 63
 CLIENT = "confluent-kafka"
 FENCED = "kafka-python"
-"""The client of the claim about fencing: it reports the error under the broker's name."""
+"""The client with which the claim about fencing is tried, because it reports the broker's error by its Kafka name."""
 
 
 def headers(environment: ClaimEnvironment, topic: str, partition: int = 0) -> list[BatchHeader]:

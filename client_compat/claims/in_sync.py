@@ -23,9 +23,9 @@ from client_compat.support.reading import committed, read_with_confluent, wait_u
 from client_compat.support.stage import QUICK, QUIET
 
 END_S = 60.0
-"""Time limit for a client's calls while a coordinator moves."""
+"""Time limit, in seconds, for a client's calls while a coordinator moves to another broker."""
 MOVING = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE}
-"""Errors of a coordinator without a successor yet, or with one that is still loading."""
+"""Errors that brokers return while a coordinator moves: no broker is the coordinator yet, or the new one is still loading."""
 
 
 @claim(31, "acks=all means that every replica has the record", right=False)

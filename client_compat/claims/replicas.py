@@ -18,9 +18,10 @@ from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.spark_jobs.tables import Filters, read
 
 FOLLOWERS_TIMEOUT_MS = 300
-"""Much shorter than a broker's session: no replica leaves the ISR meanwhile."""
+"""How long a Produce request waits for paused followers, in ms. This is much shorter than a broker's session, so no replica leaves the ISR
+meanwhile."""
 FIND_COORDINATOR_VERSION = 3
-"""The last version with a single key."""
+"""The last version of FindCoordinator whose request has a single key."""
 
 
 @contextmanager

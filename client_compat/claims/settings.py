@@ -63,7 +63,8 @@ def acks(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _held_write(environment: ClaimEnvironment, setting: str) -> tuple[list[int | None], int, list[int | None]]:
-    """Write while the broker holds the request; return the acknowledged and stored offsets meanwhile, and those after its release."""
+    """Write one record while a fault rule holds the Produce request at the broker. Return the acknowledged offsets and the number of stored
+    records during the hold, and the acknowledged offsets after it."""
     topic = environment.topic()
     offsets: list[int | None] = []
 

@@ -23,9 +23,10 @@ from ottla.protocol.schema import decode
 from ottla.protocol.transaction_log import TRANSACTION_STATES, TransactionLogValue
 
 SCAN_MS = 11_000
-"""Longer than transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+"""By how much the broker's clock is advanced so that the coordinator aborts expired transactions, in ms. It is longer than
+transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 COSTS = {1: 50, 10: 20, 100: 10, 1000: 3}
-"""Numbers of transactions, by records in a transaction."""
+"""How many transactions are measured, by the number of records in each transaction."""
 STATES_KNOWN = ["PrepareCommit", "CompleteCommit"]
 
 

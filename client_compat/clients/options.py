@@ -13,7 +13,8 @@ from typing import Any, Literal, TypedDict, get_type_hints
 HERE = Path(__file__).parent
 GO, RUST = HERE / "go/internal/control/options.go", HERE / "rust/src/options.rs"
 _IN_ENVELOPE = frozenset({"timeout_ms", "client_id"})
-"""Options of every `open`, which the programs read with the handle."""
+"""Options of every `open` request. The programs read them together with the request's handle, so the generated structs do not contain
+them."""
 _INITIALISMS = frozenset({"id", "ms"})
 
 

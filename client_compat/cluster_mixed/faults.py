@@ -19,10 +19,11 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 
 DOWN_S = (0.0, 4.5)
-"""Downtimes shorter and longer than a broker's session."""
+"""The shortest and the longest time, in seconds, for which a node is down. A broker's session may or may not expire in this time."""
 STILL_S = (0.5, 6.0)
 CUT_OFF_S = (0.3, 1.5)
-"""Shortest and longest cut in seconds, shorter than a broker's session: no follower has left the ISR when the leader is killed."""
+"""The shortest and the longest time, in seconds, for which followers are cut off from their leader. It is shorter than a broker's session,
+so no follower has left the ISR when the leader is killed."""
 CUT_S = (0.5, 7.0)
 FULL_TIMEOUT_S = 60.0
 POLL_S = 0.1

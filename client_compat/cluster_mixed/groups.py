@@ -37,9 +37,9 @@ MISLED: Final = "aiokafka"
 SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS = 10_000, 1_000
 POLL_RECORDS, POLL_MS = 500, 300
 LOOK_EVERY = 10
-"""Polls between two checks of committed offsets."""
+"""A group member fetches and checks the group's committed offsets in every so many polls."""
 POLLS_MAX = 100
-"""Polls after which a member leaves and rejoins."""
+"""After so many polls, a group member leaves the group and joins again."""
 PAUSE_S = 0.2
 NOTHING: Final = -1
 _LOG = logging.getLogger("client_compat.groups")
@@ -69,7 +69,7 @@ class Group:
         self.given = [array("q") for _ in range(partitions)]
         """Checksums of the values, by partition and offset."""
         self.committed = [0] * partitions
-        """The highest offsets whose commits were acknowledged."""
+        """The highest offset of each partition whose commit was acknowledged to any member of the group."""
         self.commits = 0
         """Number of acknowledged commits, which grows as the group progresses."""
         self.verdict = GroupVerdict()
@@ -126,7 +126,7 @@ class Member:
     def __init__(self, group: Group, client: str, log: Path, bootstrap: str, topic: str, *, stop: threading.Event) -> None:
         self.name = f"{group.name} {client}"
         self.hung = 0
-        """Programs that were killed because a client's call did not return."""
+        """The number of client programs that were killed because a client's call did not return."""
         self.error: Exception | None = None
         self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._group, self._client, self._program_log, self._stop = group, client, log, stop

@@ -18,7 +18,7 @@ from ottla.protocol.records.batch import split_batches
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NOT_REPLICATED = "__cluster_metadata-0"
-"""Not compared: every node has a different part of it."""
+"""The directory of the metadata log. It is not compared, because every node has a different part of this log."""
 
 
 class Batch(NamedTuple):

@@ -61,7 +61,8 @@ class MixedRun:
     acks: AckVerdict = field(default_factory=AckVerdict)
     transactions: TxnVerdict = field(default_factory=TxnVerdict)
     groups: GroupVerdict | None = None
-    """None for a run with acks=1, which truncates records that readers have received."""
+    """The verdict on the consumer groups. None for a run with acks=1, because brokers then truncate records that groups have already
+    received."""
     replicas: ReplicasVerdict = field(default_factory=ReplicasVerdict)
     audit: Verdict | None = None
 

@@ -57,7 +57,7 @@ class TxnVerdict(Counted):
     torn: int = 0
     doubled: int = 0
     shown: int = 0
-    """Aborted transactions that readers received."""
+    """Aborted transactions whose records read_committed consumers received."""
     strange: int = 0
 
 
@@ -85,7 +85,7 @@ class TransactionalLoad:
         self.ended = 0
         """Number of transactions that ended as requested, which grows while the load is served."""
         self.hung = 0
-        """Programs that were killed because a client's call did not return."""
+        """The number of client programs that were killed because a client's call did not return."""
         self.error: Exception | None = None
         self.thread = threading.Thread(target=self._run, name=f"transactions-{client}", daemon=True)
         self._program_log, self._bootstrap, self._topic, self._partitions, self._stop = log, bootstrap, topic, partitions, stop

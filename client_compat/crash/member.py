@@ -25,7 +25,7 @@ from ottla.protocol.messages.share_partitions import AcknowledgementBatch, Share
 
 ACCEPT, RELEASE = 1, 2
 RELEASED_PART = 0.1
-"""How many of the acquired records are released, to be delivered again."""
+"""The share of the acquired records that the member releases, so that they are delivered again."""
 RETRY_S = 0.02
 FETCH_WAIT_MS = 50
 BEAT_S = 1.0
@@ -37,12 +37,13 @@ _SENDING_AWAY: Final = {
 }
 
 Offset = tuple[int, int]
-"""Partition and offset."""
+"""Names a record: (partition, offset)."""
 
 
 @dataclass(slots=True)
 class Delivery:
-    """A record that a member acquired: when the request was sent, and whether and when its acceptance was answered (0 if it was not)."""
+    """A record that a member acquired. `sent`: the time at which its ShareFetch request was sent. `accepts`: the member accepts the record
+    instead of releasing it. `accepted`: the time at which the broker answered the acceptance, 0 if it did not."""
 
     offset: Offset
     sent: float

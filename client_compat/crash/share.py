@@ -31,7 +31,7 @@ SET = 0
 OF_GROUP = 32
 SETTINGS = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "10"}
 PRODUCE_S = 0.01
-"""The pause between two batches, so that the members keep up."""
+"""The pause between two produced batches in seconds, so that the members keep up."""
 DRAIN_S = 60.0
 
 
@@ -46,9 +46,9 @@ class ShareVerdict(Counted):
     accepted: int = 0
     deliveries: int = 0
     lost: int = 0
-    """Never accepted."""
+    """The number of acknowledged records for which no member sent an acceptance, not even one that was not answered."""
     delivered_again: int = 0
-    """Delivered to a request that was sent after their acceptance had been answered."""
+    """The number of records that were delivered to a request although their acceptance had been answered before the request was sent."""
 
 
 class Producer:

@@ -26,7 +26,7 @@ RETRY_BACKOFF_MS = 50
 DELIVERY_TIMEOUT_MS = 90_000
 
 Row = tuple[int, bytes, bytes]
-"""Number, key, value."""
+"""A row of the input: (row number, key, value)."""
 
 
 @dataclass(frozen=True, slots=True)

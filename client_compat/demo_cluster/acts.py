@@ -24,15 +24,15 @@ from client_compat.support.load import CLIENTS, Load, RunningLoad, under
 from client_compat.support.verdict import AckVerdict, judge
 
 RATE_MAX = 150
-"""Records a second for each client."""
+"""The maximum number of records that each client sends a second."""
 FLUSH_S = 60.0
 SERVED_S = 60.0
 ALONE = 60
-"""Minimum number of acknowledgements that the leader of the second act gives alone before it dies."""
+"""Minimum number of records that the leader of the second act acknowledges while its followers are paused, before it is killed."""
 POLL_S = 0.02
 QUICK_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}
 LONG_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
-"""Longer than the time for which two brokers are paused, so that neither leaves the ISR."""
+"""Settings with a broker session that is longer than the time for which two brokers are paused, so that neither leaves the ISR."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Stage:
     load: RunningLoad
     pace: Pace
     dead: list[int] = field(default_factory=list)
-    """Brokers that are not restarted."""
+    """The ids of brokers that were killed and are not restarted."""
 
     def run_undisturbed(self, seconds: float | None = None) -> None:
         """Let the cluster run without new faults for `seconds` (None: for the time that `pace` specifies). Raises `RunFailed` if a client
@@ -122,7 +122,7 @@ class Act:
     config: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=lambda: QUICK_SESSION)
     stopped_first: int | None = None
-    """A broker that is stopped before anything is written."""
+    """The id of a broker that is stopped before anything is written; None if all brokers run."""
 
 
 def has_other_leader(broker: Node) -> Callable[[PartitionView], bool]:

@@ -26,7 +26,7 @@ from ottla.spark_jobs.verdict import Verdict
 
 SAMPLES_MAX = 8
 Value = tuple[int, int]
-"""Client and number."""
+"""Identifies a value of the load: (index of the client, number of the value)."""
 
 
 class Lost(NamedTuple):

@@ -18,12 +18,12 @@ from client_compat.demo_cluster.record import Event, Kind, PartitionView, Record
 from client_compat.support.load import NOT_TOLD
 
 REFRESHES = 8
-"""Updates a second."""
+"""How often the live view is updated, in updates per second."""
 EVENTS = 7
 WIDE = 140
-"""Columns that two tables beside each other need."""
+"""The minimum width of the terminal, in characters, for two tables beside each other."""
 PLAIN_MS = 2_000
-"""Interval of the plain lines."""
+"""The time between two plain lines, in ms."""
 STATE_STYLES = {State.SERVES: "green", State.FENCED: "yellow", State.STILL: "magenta", State.DEAD: "bold red"}
 EVENT_STYLES = {
     Kind.KILL: "bold red",

@@ -23,19 +23,19 @@ from ottla.spark_jobs.reports.html import template
 WIDTH: Final = 1000.0
 LEFT: Final = 128.0
 RIGHT: Final = 10.0
-"""Width beside the time axis, in units of the picture."""
+"""The free width to the right of the time axis, in units of the picture."""
 MARK: Final = 22.0
-"""Width of a numbered mark."""
+"""The width that an event's numbered mark takes, in units of the picture. Marks that would overlap are drawn in several rows."""
 TICKS_MAX: Final = 10
 STEPS_S: Final = (0.5, 1, 2, 5, 10, 20, 30, 60)
 LABEL_MIN: Final = 14.0
-"""Minimum width of a band that shows its leader's number."""
+"""The minimum width of a band in which its leader's number is shown, in units of the picture."""
 BARS: Final = 110
 CUT_AT: Final = 4
 BAR_LABEL: Final = 30.0
-"""Width of the number of a bar that is cut."""
+"""The width of the number above a bar that is cut because it is too high, in units of the picture."""
 SHOWN = frozenset({Kind.KILL, Kind.STOP, Kind.STILL, Kind.WOKEN, Kind.START, Kind.NOTE})
-"""Events that get a mark in the picture; leaders have their own band."""
+"""The kinds of events that get a mark in the picture. Changes of leaders have none, because a band of the picture shows the leaders."""
 
 
 @dataclass(frozen=True, slots=True)

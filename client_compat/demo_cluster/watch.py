@@ -51,7 +51,7 @@ class Watch:
     on_event: Callable[[Recording, Event], None] = lambda recording, event: None
     load: RunningLoad | None = None
     paused: set[int] = field(default_factory=set)
-    """Paused brokers."""
+    """The ids of the paused brokers, which get no requests."""
     _connections: dict[int, Client] = field(default_factory=dict)
     _ended: threading.Event = field(default_factory=threading.Event)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 HOUR = re.compile(rb'"hour":(\d+)')
 
 Counts = Counter[tuple[str, int]]
-"""Flights by carrier and hour."""
+"""Numbers of flights by (carrier, hour of scheduled departure)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ ASKED: Final = (*TOPICS, "a1", "b1", "nope", "__consumer_offsets")
 GROUPS: Final = ("g1", "g2", "g3", "")
 TRANSACTIONAL: Final = ("x1", "x2", "y")
 OF_NOBODY: Final[Mapping[str, bytes]] = {"nope": UNKNOWN_ID, "__consumer_offsets": b"\x08" * 16}
-"""The topic id to send for a topic name without a known id."""
+"""For topic names that have no known topic id: the id that a request names instead."""
 NO_ID: Final = bytes(16)
 
 

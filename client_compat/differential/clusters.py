@@ -23,7 +23,8 @@ from client_compat.kafka.cluster import Cluster, Kind, end
 
 BROKERS = 3
 Side = tuple[Cluster, Mapping[int, int] | None]
-"""A cluster, and the port of each of its brokers if clients reach them elsewhere."""
+"""One of the compared clusters. The second element has the port at which clients reach each broker, by id, if it is not the broker's own
+port."""
 
 
 def differential_of_clusters(

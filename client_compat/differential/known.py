@@ -170,7 +170,7 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     KnownDifference(REMOVED, "API_VERSIONS", r"api_keys\[[4-7]\]", ours="None"),
     KnownDifference(REMOVED, "API_VERSIONS", r"supported_features\[metadata\.version\]\.min_version", kafka="1"),
 )
-"""The deliberate differences from a release that Ottla is like."""
+"""The deliberate differences between Ottla with `--like RELEASE` and Apache Kafka of that release."""
 
 UNCHECKED = "A release with ZooKeeper creates any number of partitions in one request"
 WORDS = "A release with ZooKeeper words its errors in its own way"
@@ -182,7 +182,7 @@ UNCHECKED_MEMBER = "2.8 ignores an instance id that no member of the group has"
 MEMBERLESS = "3.0 to 3.2 let only members commit offsets of an empty group if the request has a member id"
 STRANGER = "A broker with ZooKeeper serves fetches of nodes that are no replicas"
 _LEFT = "twice-named|both-ways"
-"""Topics that Ottla does not delete, because a request names them twice."""
+"""A pattern for topics that a request to delete topics names twice, so that Ottla does not delete them."""
 _KIND_7 = "(every partition|none|one|no such), of kind 7"
 KNOWN_OF_ZOOKEEPER: tuple[KnownDifference, ...] = (
     *KNOWN_OF_OLDER,
@@ -232,7 +232,7 @@ KNOWN_OF_ZOOKEEPER: tuple[KnownDifference, ...] = (
     KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[cleanup\.policy\]\.value", kafka="(delete,)?compact(,compact)+"),
     KnownDifference(REMOVED, "API_VERSIONS", r"api_keys\[(56|67)\]", ours="None"),
 )
-"""The deliberate differences from a release with ZooKeeper."""
+"""The deliberate differences between Ottla with `--like RELEASE` and Apache Kafka of a release that still runs with ZooKeeper."""
 
 KNOWN_OF_CLUSTERS: tuple[KnownDifference, ...] = (
     KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),

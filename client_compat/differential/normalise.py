@@ -27,7 +27,7 @@ DROPPED = frozenset({"throttle_time_ms"})
 ADDRESSES = {"host": "<host>", "port": "<port>", "cluster_id": "<cluster>", "log_dir": "<dir>", "client_host": "<client>"}
 AMOUNTS = frozenset({"total_bytes", "usable_bytes"})
 SETS = frozenset({"isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr", "subscribed_topic_names"})
-"""Lists of broker ids and names whose order is not defined."""
+"""The names of fields that are lists of broker ids or names. Kafka does not define their order, so they are sorted."""
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
 WORDED = frozenset(
     {
@@ -77,7 +77,7 @@ SORT_KEYS = (
     "user_endpoint",
 )
 UNORDERED = frozenset({("TopicData", "partitions")})
-"""Further fields that are sorted: the partitions of a transaction."""
+"""Further lists that are sorted, as (struct, field): the partitions of a transaction."""
 _ZERO_ID = bytes(16)
 NOT_GIVEN = (-1, 0, _ZERO_ID)
 

@@ -35,9 +35,9 @@ from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegation
 from ottla.protocol.messages.k41_describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
 
 ROOT: Final = "root"
-"""The super user (`super.users`)."""
+"""The name of the super user (`super.users`)."""
 USERS: Final = ("ann", "bob", "eve")
-"""The ordinary users."""
+"""The names of the ordinary users."""
 CASES: Final = 30
 MINUTE_MS: Final = 60_000
 TOPIC, DELEGATION_TOKEN, USER = 2, 6, 7

@@ -42,7 +42,7 @@ from ottla.protocol.messages.k03_metadata import MetadataResponse, MetadataRespo
 CLOSED_IN_S: Final = 60.0
 """Time within which the gateway must close a connection after a response that it rejects."""
 PASSES_IN_S: Final = 0.3
-"""How long the client reads a connection on which the gateway may forward the false response."""
+"""How long, in seconds, the client reads from a connection on which the gateway is allowed to forward the false response."""
 UNANSWERED_MAX: Final = 200
 """Maximum number of connections that the cluster keeps open without answering on them."""
 FOLLOWED: Final = 3

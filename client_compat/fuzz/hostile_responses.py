@@ -32,7 +32,7 @@ CHUNK: Final = bytes(1024 * 1024)
 FIRST_NODE: Final = 5_000
 """Node ids of false responses begin here, so that none takes the place of a good broker."""
 CLOSED_PORT: Final = 1
-"""Nothing listens here."""
+"""A port on which nothing listens."""
 METADATA: Final = (MetadataRequest([]), 12)
 
 

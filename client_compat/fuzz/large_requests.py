@@ -60,7 +60,8 @@ AUTHENTICATED = (GUEST, ADMIN)
 PASSWORD = "secret"
 PIPELINED: Final = 12
 SMALLEST: Final = 50
-"""A request with so few elements is not rejected because of its size."""
+"""The number of elements down to which a rejected request is made smaller. A request with so few elements is not rejected because of its
+size."""
 GOAL_MS: Final = 20.0
 TURN_MAX_MS: Final = 50.0
 P99_MAX_MS: Final = 100.0

@@ -38,11 +38,13 @@ STOP_TIMEOUT_S = 60.0
 """Time limit of a stop: a broker first gives up its leaderships."""
 POLL_S = 0.1
 FETCH_WAITS_S = 0.7
-"""Longer than replica.fetch.wait.max.ms: then the last fetch of a paused follower is answered, and no other comes."""
+"""How long a test's own Fetch waits, in seconds. It is longer than replica.fetch.wait.max.ms: when it is answered, the last Fetch of a
+paused follower was answered before, and no other one comes."""
 OTTLA = (sys.executable, "-m", "ottla")
 METADATA_VERSION = 12
 BETWEEN = "BETWEEN"
-"""The listener for links that can be cut."""
+"""The name of the brokers' separate listener for each other, with which links between brokers can be cut while clients still reach the
+brokers."""
 CLEAN_EXITS = (0, 143)
 """Exit codes of a node after SIGTERM; a JVM returns 143."""
 
@@ -61,7 +63,7 @@ COMMON: Mapping[str, str] = {
     "replica.high.watermark.checkpoint.interval.ms": "200",
     "auto.create.topics.enable": "false",
 }
-"""Common settings of every node. Preferred leaders are elected two seconds after a broker is back."""
+"""Common settings of every node. They make the controller elect preferred leaders two seconds after a broker is back."""
 
 
 class Kind(StrEnum):

@@ -25,7 +25,7 @@ STABLE_TIMEOUT_S = 45.0
 COMMIT_S = 20.0
 TURN_MS = 400
 MORE = 1_000_000
-"""More records than exist, so that a poll ends only by its timeout."""
+"""A number of records that no topic has, so that a poll for so many ends only by its timeout."""
 OFFSET_FETCH_VERSION = 7
 
 Assignments = list[set[Partition]]

@@ -19,7 +19,8 @@ from client_compat.matrix.clients import library_of
 
 PLAIN_CHARS = 240
 COMPARED = (OURS, GATEWAY)
-"""The brokers on which a client has to report what it reports on Apache Kafka, which is one of the newest release."""
+"""The brokers on which a client must report the same as on Apache Kafka. Ottla as an older release is not among them, because the matrix
+runs Apache Kafka only in its newest release."""
 JUDGED = (*COMPARED, *OLDER)
 """The brokers whose cells can fail a run."""
 _VOLATILE = re.compile(

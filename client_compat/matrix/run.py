@@ -34,7 +34,8 @@ FAILURES = (*PLAIN, ProtocolError, OSError, LookupError, TypeError, ValueError)
 """Errors that fail a cell; the last three result from a program's malformed answer."""
 
 SLOW_S, SLOW_FAILURES_MAX = 20.0, 3
-"""After this number of timeouts, a client's remaining cells on a peer broker are skipped."""
+"""If SLOW_FAILURES_MAX cells of a client on a peer broker have each failed after more than SLOW_S seconds, the client's remaining cells on
+this broker are skipped."""
 
 OnCell = Callable[[Cell], None]
 

@@ -1,7 +1,8 @@
-"""`python -m client_compat.release.every_python [PYTEST'S ARGUMENTS]`: the tests on every CPython that is here, but for this one's version.
+"""`python -m client_compat.release.every_python [PYTEST'S ARGUMENTS]`: runs the tests on every installed CPython that Ottla supports,
+except the version that runs this program.
 
-Each gets an environment of its own beside `.venv` (`.venv-3.12`), with every extra and the same pinned packages, made once and again when
-these change. The exit code is 0 where all tests passed on all of them.
+Each CPython gets an environment of its own beside `.venv` (such as `.venv-3.12`) with every extra and the same pinned packages. It is
+created once, and updated when these packages change. The exit code is 1 if tests failed on any version, else 0.
 """
 
 from __future__ import annotations

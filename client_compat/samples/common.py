@@ -14,11 +14,11 @@ from typing import Final, TypeVar
 from client_compat.samples.mistakes import Role, names
 
 CHUNK_RECORDS: Final = 20
-"""Records in one transaction."""
+"""The number of records in one transaction."""
 
 Item = TypeVar("Item")
 Record = tuple[bytes, bytes]
-"""Key and value."""
+"""A record to write: (key, value)."""
 
 
 @dataclass(frozen=True, slots=True)

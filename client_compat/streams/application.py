@@ -12,7 +12,7 @@ from client_compat.support.java import JVM_OPTIONS
 MAIN_CLASS = "ottla.streams.Counts"
 PROTOCOLS = ("classic", "streams")
 CLOSE_TIMEOUT_S = 90.0
-"""Longer than the application's own timeout for its threads."""
+"""How long, in seconds, the application may take to end. This is longer than the application's own timeout for its threads."""
 LOG_TAIL_CHARS = 3_000
 LOG_OPTIONS = tuple(
     f"-Dorg.slf4j.simpleLogger.{name}"

@@ -31,7 +31,7 @@ LOG_TAIL_BYTES = 2_000
 
 
 class BrokerFailed(RuntimeError):
-    """The broker's process ended, or never listened. The message has the end of its output."""
+    """The broker's process ended unexpectedly, or did not listen in time. The message has the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)

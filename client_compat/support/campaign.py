@@ -55,7 +55,7 @@ class Expectations:
 
     experiments: int
     surprises: Sequence[str]
-    """Names of those with another result."""
+    """The names of the experiments whose result is not the expected one."""
 
     @property
     def good(self) -> bool:

@@ -109,7 +109,7 @@ class _End(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._full = False
         self._early: list[bytes] = []
-        """Data that was received while reading was paused."""
+        """Data that this end received although its reading was paused."""
         self.other: _End | None = None
         self.way: Way | None = None
 

@@ -29,7 +29,7 @@ from client_compat.support.producers import Feed, Item, send_with_aiokafka, send
 from client_compat.support.workers import SPAWN, Workers, log_to
 
 CLIENTS = ("aiokafka", "confluent-kafka")
-"""The clients that every machine has."""
+"""The client libraries that every machine has, because they need no further toolchain."""
 PADDING = b"." * 80
 BACKOFF_MS = 20
 DELIVERY_TIMEOUT_MS = 120_000

@@ -6,9 +6,10 @@ OFFSET_BITS = 48
 NOT_ACKED = -1
 REFUSED = -2
 SOMEWHERE = -3
-"""Acknowledged as a duplicate, so that the client does not know the position."""
+"""The code for a record that was acknowledged as a duplicate, so that the client does not know its position."""
 GIVEN_UP = -4
-"""Given up without a response, with a client that could not continue: it may be stored, once."""
+"""The code for a record that was given up without a response, because its client could not continue and was replaced. The record may be
+stored, once."""
 
 
 def place(partition: int, offset: int) -> int:

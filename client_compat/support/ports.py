@@ -19,7 +19,7 @@ LAST_PORT = 32_000
 ATTEMPTS_MAX = 200
 CLAIMS = Path(tempfile.gettempdir()) / f"ottla-ports-{os.getuid()}"
 _claimed: list[int] = []
-"""Open files that hold the locks."""
+"""Open files that this process has locked, one for each claimed port. The locks last until the process ends."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:

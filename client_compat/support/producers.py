@@ -25,7 +25,7 @@ LOST_S = 5.0
 BATCH_RECORDS = 100
 PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 Item = tuple[int, bytes | None, bytes]
-"""Number, key, value. The number is the feed's own name of the record."""
+"""A record to send: (number, key, value). The number identifies the record in the feed."""
 
 
 class Feed(ABC):

@@ -40,12 +40,12 @@ class AckVerdict(Counted):
     unanswered: int = 0
     foreign: int = 0
     given_up: int = 0
-    """Given up without a response, with a client that could not continue; not a broker's fault."""
+    """The number of values that a client gave up without a response, because it could not continue. This is not a broker's fault."""
     excused: int = 0
-    """Duplicated by the client itself, under two epochs of its producer id; not a broker's fault."""
+    """The number of values that a client itself stored twice, under two epochs of its producer id. This is not a broker's fault."""
     doubles: list[Double] = field(default_factory=list)
     losses: list[tuple[str, int, int]] = field(default_factory=list)
-    """Lost values: client, number, and the acknowledged position."""
+    """The acknowledged values that are not in the log: (client, number, acknowledged position)."""
 
     def excuse(self, double: Double) -> None:
         """Count the value as duplicated by its client, not by the broker."""

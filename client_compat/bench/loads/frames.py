@@ -1,4 +1,5 @@
-"""Produce frames built before the measurement, and a plain socket that exchanges them, to keep the client's share small.
+"""Produce requests that are encoded before the measurement, and a plain socket that exchanges them, so that the client itself takes little
+of the measured time.
 
 Rule: only the last response is decoded. The broker checks sequence numbers, so if it had rejected one batch, it would reject all later
 ones.

@@ -308,4 +308,5 @@ def _answer(peer: socket.socket, request: bytes = b"") -> Any:
 CONNECTIONS, GROUPS = Idle(held={connections: 1}), Idle(held={groups: 1})
 PRODUCER_IDS, PARTITIONS = Idle(stored={producer_ids: 1}), Idle(stored={partitions: 1})
 EVERYTHING = Idle({partitions: 2, producer_ids: 20}, {connections: 1, groups: 0.2})
-"""For 5,000 connections: 1,000 groups, 10,000 partitions and 100,000 producer ids."""
+"""All kinds of idle objects together. With a `count` of 5,000, these are 5,000 connections, 1,000 groups, 10,000 partitions and 100,000
+producer ids."""

@@ -67,7 +67,8 @@ def missing(name: str) -> str | None:
 
 
 WITHOUT_FAULTS = "without-faults"
-"""Measured only on request, because it is Ottla again."""
+"""The name of the peer that is Ottla without its fault engine. It is measured only if `--peer` names it, because it is compared only with
+Ottla itself."""
 
 PEERS: dict[str, Peer] = {
     peer.name: peer

@@ -28,4 +28,4 @@ CLUSTER_SETTINGS = {
     "leader.imbalance.check.interval.seconds": "300",
     "replica.high.watermark.checkpoint.interval.ms": "5000",
 }
-"""Settings of every node of a cluster, of either kind."""
+"""Settings of every node of a cluster, whether the node is Ottla or Apache Kafka."""

@@ -15,7 +15,8 @@ from client_compat.support.brokers import BrokerProcess
 PACKAGES = ("ottla", "broker", "protocol")
 DISPATCHER = Path("broker") / "api" / "dispatch.py"
 QUESTION = "self._faults.active or "
-"""The check occurs twice: before a Produce of the fast lane, and before every other request."""
+"""The source text of the dispatcher's check for loaded fault rules, which `make` removes. It occurs twice: in the path of simple Produce
+requests, and in the path of all other requests."""
 _SOURCE = Path(__file__).parents[3]
 
 

@@ -51,7 +51,8 @@ PRODUCER: Mapping[str, Any] = {
     "max_request_bytes": "kafka.max.request.size",
     "partitioner": ("partitioner", {"default": "java", "murmur2": "java"}),
 }
-"""The Java client's default partitioner is murmur2, so both names select it."""
+"""The connector's setting for each option of `producer.open` (see `control.settings`). The partitioners `default` and `murmur2` both select
+the Java client's default partitioner, which is murmur2."""
 CONSUMER: Mapping[str, Any] = {
     "client_id": "kafka.client.id",
     "group": "kafka.group.id",

@@ -25,7 +25,8 @@ FIRST: Placement = ((1, 2, 3),)
 OLD_RECORDS = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
 COORDINATORS: Placement = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))
 SHARE_COORDINATORS: Placement = [COORDINATORS[n % 3] for n in range(50)]
-"""One for each of share.coordinator.state.topic.num.partitions, which Apache Kafka does not take from an existing topic."""
+"""The replicas of each partition of `__share_group_state`. It has as many partitions as the default of
+share.coordinator.state.topic.num.partitions, because Apache Kafka uses this setting even if the existing topic has another number."""
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 DEBUGGING = -2
 """The replica id of a debugging consumer, which reads beyond the high watermark."""

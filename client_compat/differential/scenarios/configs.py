@@ -18,7 +18,7 @@ from ottla.protocol.schema import Message
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TURNS = count(1)
-"""Counts the changes, so that each last change sets a different value."""
+"""A counter for `then`, which sets a setting to a new value each time and waits until the broker reports this value."""
 
 
 def then(probe: Probe, label: str, request: Message, version: int | None = None) -> Any:

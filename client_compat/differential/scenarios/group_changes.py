@@ -43,7 +43,7 @@ LONGEST_MS = "15000"
 NO_USER_DATA = b"\xff\xff\xff\xff"
 EPOCH_KEY = b"\x00\x03"
 HASH = slice(-8, None)
-"""The end of the group epoch record: a hash of the topic ids, which differ between the brokers."""
+"""The last eight bytes of a group epoch record: a hash of the topic ids, which differ between the brokers."""
 
 TIMES = re.compile(rb"\x00\x00\x01[\x90-\xff].{4}", re.DOTALL)
 """Matches an 8-byte timestamp of the present."""

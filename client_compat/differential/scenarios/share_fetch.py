@@ -201,7 +201,8 @@ _ACKNOWLEDGED: dict[str, list[Any]] = {
     "several ranges": [(23, 23, [RELEASE]), (25, 26, [ACCEPT]), (28, 28, [REJECT])],
 }
 _RELEASED = {"records of each type", "released as a range", "over two batches", "several ranges"}
-"""Apache Kafka writes a release before a fetch of the same request can acquire the records again, so the fetch has to wait for it."""
+"""The labels of requests that release records. Apache Kafka persists a release before a fetch of the same request can acquire the records
+again, so these fetches must wait for records."""
 
 
 def renewals(probe: Probe) -> None:

@@ -35,7 +35,7 @@ LATEST_VERSION = 2
 SLOW: dict[str, Any] = {"max_wait_ms": 1_000, "min_bytes": 1}
 """A fetch that waits for records. Apache Kafka may find released records only at the end of the wait."""
 Given = tuple[int, int, list[int]]
-"""First offset, last offset and types of an acknowledgement."""
+"""An acknowledgement of a range of records: (first offset, last offset, acknowledgement types)."""
 
 
 def configure(probe: Probe, group: str, settings: Mapping[str, str]) -> bool:

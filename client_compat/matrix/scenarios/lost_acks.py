@@ -9,7 +9,8 @@ from client_compat.matrix.scenario import ScenarioContext, expect, same, scenari
 from ottla.protocol.api_keys import ApiKey
 
 COUNT, ROUND, SIZE = 600, 50, 100
-"""Records are sent in rounds, because a client may put everything into one request; the batches of a round are in flight together."""
+"""COUNT records of SIZE bytes are sent in rounds of ROUND records: a client might put all records into one request, but the batches of a
+round are in flight together."""
 BATCH_BYTES = 2_000
 
 

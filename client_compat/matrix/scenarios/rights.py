@@ -17,10 +17,12 @@ from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, s
 from client_compat.matrix.scenarios.security import COUNT, PASSWORD, scenario, user
 
 TIMEOUT_S = 20.0
-"""Clients may cache an error: librdkafka retries after `topic.metadata.refresh.interval` or its backoff."""
+"""How long, in seconds, a change of permissions may take to show. Clients may cache an error: librdkafka retries after
+`topic.metadata.refresh.interval` or its backoff."""
 POLL_MS = 3_000
 FETCH_MS = 6_000
-"""A Fetch that was authorized before the change may still be pending; no client here uses a longer wait."""
+"""How long a client polls after a change of permissions, in ms. A Fetch that was authorized before the change may still be pending, but no
+client here lets a Fetch wait longer."""
 
 
 def _guest(context: ScenarioContext, name: str) -> Client:

@@ -24,9 +24,10 @@ RENEWALS = 3
 SECURED = frozenset({"java", "java-2.8", "aiokafka", "confluent-kafka", "kafka-python", "franz-go", "sarama", "kafkajs"})
 """The clients whose programs support certificates and users."""
 CERTIFIED = SECURED - {"java-2.8"}
-"""java-2.8 requires a password for a PEM key file, and this key has none."""
+"""The clients whose programs can authenticate by certificate. java-2.8 cannot, because it requires a password for a PEM key file, and the
+key here has none."""
 OWN_TOKENS = frozenset({"java", "java-2.8"})
-"""These clients create their own unsigned tokens."""
+"""The clients that create their own unsigned OAUTHBEARER tokens."""
 
 
 def scenario(promise: str, *, clients: frozenset[str] = SECURED, quick: bool = False) -> Callable[[Run], Run]:

@@ -8,7 +8,8 @@ from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, s
 from client_compat.matrix.truth import TruthFailed
 
 NO_AUTO_CREATION = {"auto.create.topics.enable": "false"}
-"""Otherwise a client that requests the metadata of a topic during its deletion would create the topic again."""
+"""The broker setting that disables topic creation by Metadata requests. Otherwise a client that requests the metadata of a topic during its
+deletion would create the topic again."""
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 
 

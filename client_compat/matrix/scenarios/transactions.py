@@ -16,7 +16,8 @@ ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 FENCED = {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
 """The errors with which a broker reports a newer producer; a client may have its own error for it."""
 EXPIRY_S = 30.0
-"""Apache Kafka checks for expired transactions every ten seconds."""
+"""How long, in seconds, a scenario waits for the marker of an expired transaction. Apache Kafka checks for expired transactions every ten
+seconds."""
 
 
 def _transact(producer: Producer, topic: str, records: list[Record], *, keep: bool = True) -> None:

@@ -34,7 +34,8 @@ SETTINGS: Mapping[str, Any] = {
     "partitioner": ("partitioner", {"default": OWN_DEFAULT, "murmur2": OWN_DEFAULT, "last": _last}),
     "serializer": ("value_serializer", {"json": compact_json}),
 }
-"""aiokafka's default partitioner is murmur2, so both names select it. Before 0.8 there is no zstd."""
+"""aiokafka's setting for each option of `producer.open` (see `control.settings`). The partitioners `default` and `murmur2` both select
+aiokafka's default partitioner, which is murmur2. Before version 0.8, aiokafka has no zstd."""
 
 
 class Producer:

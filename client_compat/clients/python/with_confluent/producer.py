@@ -35,7 +35,7 @@ SETTINGS: Mapping[str, Any] = {
 }
 KIB = 1024
 ROOM_POLL_S = 0.1
-"""Time to serve callbacks before a record is retried after a full queue."""
+"""How long callbacks are served, in seconds, before a record is sent again that librdkafka rejected because its queue was full."""
 
 
 class Producer:

@@ -55,7 +55,8 @@ SETTINGS: Mapping[str, Any] = {
     "partitioner": ("partitioner", {"default": DefaultPartitioner, "murmur2": DefaultPartitioner, "last": Last}),
     "serializer": ("value_serializer", {"json": CompactJson}),
 }
-"""kafka-python's default partitioner is murmur2, so both names select it."""
+"""kafka-python's setting for each option of `producer.open` (see `control.settings`). The partitioners `default` and `murmur2` both select
+kafka-python's default partitioner, which is murmur2."""
 
 
 class Producer:
