@@ -3,8 +3,8 @@
 Invariants, as in Kafka:
 * A client that is not authorized learns nothing: authorization is checked before existence.
 * A resource that is named by id is looked up first, because ACLs refer to names.
-* `quietly` suppresses the audit log. It is used for resources that are silently omitted from a response, and if another
-  permission may suffice.
+* With `quietly`, a denial is not written to the audit log. Callers use it for resources that the response silently omits, and for checks
+  after which another permission may still suffice.
 
 Source: KAFKA AuthHelper.
 """
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 NOBODY: Final[frozenset[str]] = frozenset()
-"""The result of `denied` if the client may perform the operation on all names."""
+"""The result of `denied` if the client may perform the operation on all names: no name is denied."""
 NOT_REQUESTED: Final = -0x80000000
-"""The value of authorized operations that were not requested (KIP-430)."""
+"""The value of a response's authorized operations if the request does not ask for them (KIP-430)."""
 TOPIC_OPERATIONS: Final = bits(SUPPORTED[Resource.TOPIC])
 GROUP_OPERATIONS: Final = bits(SUPPORTED[Resource.GROUP])
 CLUSTER_OPERATIONS: Final = bits(SUPPORTED[Resource.CLUSTER])

@@ -91,7 +91,7 @@ class Authorizer:
 
     @property
     def version(self) -> int:
-        """The number of different ACL mappings that `acls` has returned so far. A change makes earlier decisions invalid."""
+        """A number that increases when the ACLs change. A decision that a caller has cached is valid only while the number is the same."""
         self._refresh()
         return self._version
 

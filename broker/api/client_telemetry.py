@@ -46,8 +46,8 @@ def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None
 
 
 def telemetry_and_pusher(ctx: Context[ClusterServices]) -> tuple[ClientTelemetry, Pusher]:
-    """Return the broker's client metrics, and the sender of the request (`Pusher`). When the sender's connection closes, its client
-    instance (KIP-714) is removed.
+    """Return the broker's client metrics, and a description of the client that sent the request (`Pusher`). When that client's connection
+    closes, its client instance (KIP-714) is removed.
     """
     telemetry, peer = ctx.services.telemetry, ctx.peer
     assert telemetry is not None, "the telemetry routes exist only with client metrics enabled"

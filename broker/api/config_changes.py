@@ -34,7 +34,9 @@ from ottla.protocol.messages.k44_incremental_alter_configs import IncrementalAlt
 Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
 
 _UNANSWERED: Final = Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
-"""The result of a change that the controller's response omits. Such a response would be a bug: it has a result for each resource."""
+"""The result of a change that the controller's response omits. Such a response would be a bug, because the controller returns a result for
+each resource.
+"""
 
 
 async def decide_changes(
@@ -43,7 +45,8 @@ async def decide_changes(
     """Decide the `changes` that `request` asks a controller for. Return their results, in order, once the changes are durable: one for each
     resource (a resource that is named twice is rejected with one result, KAFKA ControllerApis), and one for each change of loggers.
 
-    Every change is authorized, but the result of a malformed change is the error in its form, because Kafka checks the form first.
+    Every change is authorized. Nevertheless the result of a malformed change, such as one of an unknown resource type, is the error about
+    its form, because Kafka checks the form first.
     """
     denials = {index: denial for index, change in enumerate(changes) if (denial := _denial(ctx, change)) is not None}
     settled = _with_levels(ctx, request, changes, {**denials, **cluster_configs.form_errors(changes)})
@@ -66,11 +69,11 @@ async def decide_changes(
 async def forward_changes(
     ctx: Context[ClusterServices], request: Request, changes: Sequence[AlterResource]
 ) -> list[AlterConfigsResourceResponse]:
-    """Change the settings that `request` asks a broker for, and forward to the controller what the controller decides. Return one result
-    per change, in order, once all are durable.
+    """Handle a broker's request to change settings: change this broker's logger levels, and forward the changes that the controller
+    decides. Return one result per change, in order, once all are durable.
 
-    The broker changes its logger levels itself, and validates its own settings before it forwards them. As of Kafka 4.4, it also authorizes
-    changes of broker settings; before, only the controller did, so an invalid value was reported to clients that were not authorized.
+    The broker validates its own settings before it forwards them. As of Kafka 4.4, it also authorizes changes of broker settings; before,
+    only the controller did, so an invalid value was reported to clients that were not authorized.
     """
     services = ctx.services
     authorized = {index for index, change in enumerate(changes) if is_of_loggers(change)}

@@ -56,7 +56,7 @@ class Peer:
     local_port: int
     listener: Listener
     number: int = 0
-    """The connection's number, counted from 1 since the broker's start."""
+    """The number of the client's connection, counted from 1 since the broker's start."""
     port: int = 0
     """The client's port."""
     client_software_name: str = ""
@@ -68,14 +68,15 @@ class Peer:
     by_token: bool = False
     """Whether the client authenticated with a delegation token. Such a client cannot obtain further tokens."""
     has_to_log_in: bool = False
-    """Whether the listener requires authentication and the client is not authenticated yet."""
+    """Whether the client must still authenticate: the listener requires authentication, and the client has not authenticated yet."""
     is_forwarded: bool = False
     """Whether a broker forwarded this client's request. The controller then relies on the broker's checks of the client's connection."""
     is_closed: bool = False
     """Whether the connection was closed. A handler can stop then, because nobody receives its response."""
     on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)
-    """Callbacks that run when the connection is closed, by a key with which they can be removed. For example, a pending request registers
-    its own cancellation."""
+    """Callbacks that run when the client's connection is closed. For example, a pending request registers its own cancellation. The key is
+    any object by which the callback can be removed again.
+    """
 
     def closed(self) -> None:
         """Run the `on_closed` callbacks after the connection was closed. Drop the reference to the connection, so that no
@@ -113,7 +114,7 @@ class Sent:
     """The bytes of records that were sent in Fetch and ShareFetch responses since the broker's start, by topic."""
 
     by_topic: dict[str | bytes, int] = field(default_factory=dict)
-    """By topic name, or by topic id if the request named the id."""
+    """The bytes sent for each topic since the broker's start. The key is the topic's name, or its id if the fetch request named the id."""
     of_deleted: int = 0
 
     @property

@@ -61,7 +61,9 @@ class Api(Generic[RequestT]):
         self.key: Final = ApiKey(request.API_KEY)
         self.handlers: Final[dict[ListenerType, Handler]] = {}
         self.requires: Final[dict[ListenerType, Operation]] = {}
-        """By listener, the operation on the cluster that every request requires. Without an entry, the handler authorizes the request."""
+        """By listener, the operation on the cluster (such as ALTER) that the client must be authorized for in every request. Without an
+        entry, the handler authorizes the request.
+        """
         self._request = request
         self._forwarded = forwarded
         self._throttled = throttled
@@ -73,24 +75,24 @@ class Api(Generic[RequestT]):
     def on_broker(
         self, *, requires: Operation | None = None
     ) -> Callable[[TypedHandler[Services, RequestT, ResponseT]], TypedHandler[Services, RequestT, ResponseT]]:
-        """Return a decorator that registers the handler for brokers' listeners. With `requires`, every request requires this operation on
-        the cluster.
+        """Return a decorator that registers the handler for brokers' listeners. With `requires`, a request is rejected unless the client
+        may perform this operation on the cluster.
         """
         return partial(self._serve, ListenerType.BROKER, requires)
 
     def on_controller(
         self, *, requires: Operation | None = None
     ) -> Callable[[TypedHandler[ControllerServices, RequestT, ResponseT]], TypedHandler[ControllerServices, RequestT, ResponseT]]:
-        """Return a decorator that registers the handler for controllers' listeners. With `requires`, every request requires this operation
-        on the cluster.
+        """Return a decorator that registers the handler for controllers' listeners. With `requires`, a request is rejected unless the
+        client may perform this operation on the cluster.
         """
         return partial(self._serve, ListenerType.CONTROLLER, requires)
 
     def on_both(
         self, *, requires: Operation | None = None
     ) -> Callable[[TypedHandler[AnyServices, RequestT, ResponseT]], TypedHandler[AnyServices, RequestT, ResponseT]]:
-        """Return a decorator that registers the handler for both kinds of listeners. With `requires`, every request requires this operation
-        on the cluster.
+        """Return a decorator that registers the handler for both kinds of listeners. With `requires`, a request is rejected unless the
+        client may perform this operation on the cluster.
         """
         return partial(self._serve, ListenerType.BROKER | ListenerType.CONTROLLER, requires)
 

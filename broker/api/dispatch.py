@@ -79,11 +79,13 @@ class Dispatcher:
         self._compute = compute
         self._tasks: set[asyncio.Task[Reply]] = set()
         self._counts: dict[int, int] = {}
-        """The number of requests by API key * 256 + version, without those that the Produce fast path answered."""
+        """The number of requests since the start, without those that the Produce fast path answered. The key is API key * 256 + version."""
         self.budget: Budget | None = None
-        """The memory budget of all connections. The bytes of large requests are added to it while they wait or are handled."""
+        """The memory budget that all connections share, None without one. The bytes of a large request count towards it while the request
+        waits or is handled.
+        """
         self.throttling: Throttling | None = None
-        """Set while client quotas are configured."""
+        """The object that applies client quotas to requests; None while no client quota is configured."""
 
     @property
     def requests(self) -> dict[tuple[int, int], int]:

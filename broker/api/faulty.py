@@ -1,9 +1,10 @@
 """Scripted faults as interceptors: they delay, drop or duplicate requests and responses, or change the handler's result.
 
 Rules:
-* A held request is handled when it is released, even if its connection is closed, like a request that was late on the network.
+* A request that a fault rule delays is handled when the delay ends, even if its connection is closed, like a request that was late on the
+  network.
 * A delay ends by a timer of the broker (or gateway) or by a user's release, and at the latest when the broker stops.
-* Later requests of the same connection wait meanwhile, as behind any pending request.
+* Later requests of the same connection wait until the delay ends, as behind any pending request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls a handler with the interceptors of fault rules and observers around it. Imported only if there are any."""
+"""Calls a handler with the interceptors of fault rules and observers around it. This module is imported only while there are any."""
 
 from __future__ import annotations
 

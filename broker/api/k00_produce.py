@@ -75,22 +75,22 @@ Buffer = bytes | bytearray | memoryview
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT, _MAGIC_AT, ATTRIBUTES_AT = 8, MAGIC_END - 1, CRC_START + 1
-"""The positions of a batch's length, its magic, and the lower byte of its attributes."""
+"""The offsets in bytes, from the beginning of a record batch, of its length, its magic, and the lower byte of its attributes."""
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 
 REDIRECTED_SINCE = 10
-"""From this version on responses name the new leader."""
+"""The first Produce version whose responses name the new leader of a partition that has moved (KIP-951)."""
 
 BY_ID_SINCE = 13
-"""From this version on requests name topics by id."""
+"""The first Produce version whose requests name topics by id."""
 
 ABORTABLE_SINCE = 11
-"""From this version on producers understand TRANSACTION_ABORTABLE."""
+"""The first Produce version whose clients know the error TRANSACTION_ABORTABLE."""
 
 ADDING_SINCE = 12
-"""From this version on producers use transaction version 2: a write adds the partition to the transaction."""
+"""The first Produce version in which producers use transaction version 2: a write adds the partition to the transaction (KIP-890)."""
 
 _RETRIED = frozenset(
     {
@@ -109,16 +109,20 @@ _WITHOUT_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Errors of an append whose responses lack the log start offset, as in Kafka (ReplicaManager.appendRecordsToLeader)."""
+"""Errors with which a partition's response has no log start offset (-1), as in Kafka (ReplicaManager.appendRecordsToLeader)."""
 
 _ACKS = frozenset({-1, 0, 1})
 _NOTHING: Verdicts = {}
 _NOBODY = LeaderIdAndEpoch()
-"""The leader in responses that name none (-1). The object is shared: `_redirected` replaces it and does not change it."""
+"""The value of `current_leader` in responses that name no leader (id and epoch -1). All these responses share the object, which must not be
+changed.
+"""
 
 
 Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
-"""Pending conditions of a request, each with the part of the response that depends on it."""
+"""The acknowledgements for which a Produce response waits: a future for each (done when the batch is replicated or synced), and the
+partition's part of the response.
+"""
 
 
 @API.on_broker()
@@ -332,7 +336,9 @@ def unverified_error(version: int, rejected: Rejected) -> Rejected:
 
 
 class _Late(NamedTuple):
-    """A batch that is checked on a thread before it is appended, and the place of its result in the response (`answers[position]`)."""
+    """A large batch, which is checked on a thread before it is appended. Its result is stored in `answers[position]`, a place in the
+    response.
+    """
 
     answers: list[PartitionProduceResponse]
     position: int

@@ -58,11 +58,11 @@ _ItemT = TypeVar("_ItemT")
 API = Api(FetchRequest, array_limits={"topics.partitions": 30_000, "forgotten_topics_data.partitions": 100_000})
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-"""Errors of partitions that were not read. Their list of aborted transactions is empty instead of null, as in Kafka."""
+"""Errors of unreadable partitions. With them the list of aborted transactions is empty instead of null, as in Kafka."""
 
 _ISOLATIONS = {0, 1}
 _SAME_LOG, _NOBODY, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
-"""Defaults of responses, shared by all of them: making three objects for each partition takes a twentieth of a small fetch."""
+"""Default values that all responses share: making three objects for each partition takes a twentieth of a small fetch's time."""
 _NOTHING: Final[frozenset[TopicKey]] = frozenset()
 
 _REDIRECTING = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
@@ -79,9 +79,9 @@ ZSTD_SINCE: Final = 10
 
 
 _BATCH: Final = 50
-"""The number of partitions that a large fetch reads before it yields to other requests. At 10 us each, a batch takes 0.5 ms."""
+"""The number of partitions that a very large fetch reads before other requests run: at 10 us per partition, 0.5 ms."""
 _LIST_BATCH: Final = 2_000
-"""The number of partitions of a large fetch that are listed, or added to the response, in one turn. Each takes about 1 us."""
+"""The number of partitions that a very large fetch lists, or adds to the response, in one event loop turn. Each takes about 1 us."""
 
 
 class _Requester(NamedTuple):
@@ -109,8 +109,8 @@ class _Read:
     def __init__(self) -> None:
         self.results: list[tuple[CachedPartition, PartitionData]] = []
         self.unwatched: list[tuple[CachedPartition, Partition]] = []
-        """Partitions that are not watched for changes yet (not quiet, or without a session). They will be watched if the fetch waits, or
-        before other requests run while a fetch of many partitions is read in several event loop turns."""
+        """Partitions that are not watched for changes yet, because the next read may differ without a change, or there is no session. They
+        will be watched if the fetch waits, or before other requests run while a very large fetch is read in several turns."""
         self.for_followers: list[tuple[Partition, int]] = []
         self.bytes = 0
         self.must_answer = False

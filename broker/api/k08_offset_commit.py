@@ -36,7 +36,7 @@ API = Api(OffsetCommitRequest, splits=(Split("topics.partitions", "topics.partit
 BY_ID_SINCE = 10
 
 Known = list[TopicImage | None]
-"""The topics of a request in order; None for an unknown topic."""
+"""The topics that a request names, in the order of the request; None for an unknown topic."""
 
 
 @API.on_broker()

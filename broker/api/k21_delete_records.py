@@ -45,7 +45,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Deletion:
-    """The deletion in one partition. `reached` is done when all replicas have deleted the records; None if they already have."""
+    """The deletion in one partition, with its result for the response. `reached` is done when all replicas have deleted the records; it is
+    None if they already have, or if the deletion was rejected.
+    """
 
     result: DeleteRecordsPartitionResult
     partition: Partition | None = None

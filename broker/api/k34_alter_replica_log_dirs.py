@@ -30,7 +30,9 @@ API = Api(AlterReplicaLogDirsRequest, splits=(Split("dirs.topics.partitions", "r
 
 _NAME_BYTES_MAX: Final = 255
 _SUFFIX_BYTES: Final = len("-.-future") + 32
-"""The length of the suffix of a future directory's name, with the unique id in it."""
+"""A future replica's directory is called `<topic>-<partition>.<unique id>-future`. This is the length of that name without topic and
+partition; the whole name may have at most _NAME_BYTES_MAX characters.
+"""
 
 
 @API.on_broker()

@@ -1,4 +1,4 @@
-"""FetchSnapshot (key 59), versions 0-1: a part of a snapshot of the metadata (KIP-630)."""
+"""FetchSnapshot (key 59), versions 0-1: returns a part of a snapshot of the metadata log (KIP-630)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """BrokerHeartbeat (key 63), versions 0-2: keeps a broker's registration alive, and returns the broker's state (KIP-631).
 
-Promise: a heartbeat counts from its arrival, however many decisions are queued before it, so that a busy controller fences no broker.
+Promise: a heartbeat extends the broker's session when it arrives, even if other decisions of the controller are queued before it. So no
+broker is fenced because the controller is busy.
 """
 
 from __future__ import annotations

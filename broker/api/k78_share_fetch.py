@@ -57,10 +57,10 @@ API = Api(
 _ACQUIRE_MODES = {0, 1}
 _RECORD_LIMIT = 1
 _SESSION = "share session"
-"""The key of the callback that ends the session with its connection."""
+"""The key, in the connection's `on_closed` callbacks, of the callback that ends the connection's share session."""
 
 Named = list[tuple[TopicPartition, str | None]]
-"""Partitions with their topics' names; None for an unknown topic id."""
+"""Partitions (topic id and index), each with its topic's name; the name is None for an unknown topic id."""
 
 
 @API.on_broker()
@@ -195,8 +195,8 @@ class _Response:
         self._leaders: list[int] = []
 
     def make(self, fetched: Results, acknowledged: Acknowledgements) -> ShareFetchResponse:
-        """Return the response. It has all acknowledgement results, each fetch result with records or an error, and each one that is the
-        first of its partition in the session or follows an error.
+        """Return the response. It has all acknowledgement results. Of the fetch results it has those with records or an error, and those of
+        partitions that are new in the session or whose previous result was an error.
 
         The response to a session's first request has all fetch results. The session's last request also releases the records that the
         member still holds.

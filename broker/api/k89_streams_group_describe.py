@@ -33,7 +33,7 @@ from ottla.protocol.messages.streams_group import Endpoint, KeyValue, TaskIds, T
 
 _NOT_REQUESTED, _NOT_STORED = 0, 1
 _ASSIGNOR = "sticky"
-"""The only value that `group.streams.assignors` can have."""
+"""The name of the assignor in the response. It is the only value that the setting `group.streams.assignors` can have."""
 API = Api(StreamsGroupDescribeRequest, splits=(Split("group_ids", "groups"),))
 
 

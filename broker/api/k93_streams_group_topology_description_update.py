@@ -1,5 +1,5 @@
 """StreamsGroupTopologyDescriptionUpdate (key 93), version 0: stores the description of a streams group's topology (KIP-1331). Only a broker
-that is like Kafka 4.4 serves it.
+that imitates Kafka 4.4 serves it.
 
 Promise: the response is that of a Kafka broker without `group.streams.topology.description.plugin.class`, because no Java class can be
 loaded here. It is UNSUPPORTED_VERSION, after the feature and the client's authorization were checked. No heartbeat asks a client for a

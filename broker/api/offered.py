@@ -24,9 +24,9 @@ from ottla.broker.releases.table import ReleaseTable
 from ottla.protocol.api_keys import ApiKey
 
 WITHOUT_EFFECT: Final = "without effect"
-"""Stands for the value of a setting that is accepted and changes nothing."""
+"""The value by which lists of settings mark a setting that is accepted without an effect."""
 COLUMN: Final = "unserved"
-"""The column of `unserved_counts` in a list of releases."""
+"""The name of the column with the result of `unserved_counts`, in the list of releases that `ottla releases` prints."""
 
 
 def unserved(like: Likeness) -> Iterator[Change]:

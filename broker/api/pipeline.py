@@ -54,15 +54,19 @@ class Call:
     detach: Callable[[Awaitable[Message | None]], object]
     subject: Subject = field(init=False)
     rules: list[FaultRule] = field(default_factory=list)
-    """The fault rules that hit the request."""
+    """The fault rules that take effect on this request. (A rule that matches a request may still leave it alone, for example after it was
+    applied `times` times.)
+    """
     candidates: list[FaultRule] = field(default_factory=list)
-    """The fault rules that match the request, and hit it only if its response has what they change."""
+    """The fault rules that match the request and change the response, if the response contains what they change."""
     seen: bool = True
-    """Whether a response will be sent completely and at once."""
+    """Whether the client will get the whole response, without a delay: no fault rule delays, cuts or drops it."""
     late: bool = False
-    """Whether a response will be delayed."""
+    """Whether fault rules will delay the response."""
     response_bytes: int | None = None
-    """The size of the response that the carrier received, so that observers need not encode it."""
+    """The size in bytes of the response, if the carrier (a gateway) received it already encoded; observers then need not encode the
+    response to get its size. Otherwise None.
+    """
 
     def __post_init__(self) -> None:
         header, name_of = self.request.header, self.carrier.topic_name
@@ -70,8 +74,9 @@ class Call:
 
 
 Handle = Callable[[], Answer]
-"""Calls the next interceptor or, after the last one, the handler. Returns a response, an awaitable of it, or None; raises what the handler
-raises."""
+"""A function that calls the next interceptor or, after the last one, the request's handler. It returns a response, an awaitable of one, or
+None, and raises what the handler raises.
+"""
 Interceptor = Callable[[Call, Handle], Answer]
 
 

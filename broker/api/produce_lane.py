@@ -38,42 +38,47 @@ if TYPE_CHECKING:
 
 _KEY: Final = int(ApiKey.PRODUCE)
 _FIRST_VERSION: Final = 9
-"""The first version with compact fields."""
+"""The first Produce version with compact strings and arrays, and tagged fields."""
 _BY_ID_SINCE: Final = 13
 _LAST_VERSION: Final = 13
 _ONE: Final = 2
-"""The length of a compact array with one element: lengths are stored plus one."""
+"""The encoded length of a compact array with one element; the encoding adds 1 to a length."""
 
 _HEAD: Final = struct.Struct(">ihhih")
-"""Size, key, version, correlation id, and the length of the client id that follows."""
+"""The beginning of a request: frame size, API key, version, correlation id, and the length of the client id that follows."""
 _ID_AT: Final = _HEAD.size
 _BODY: Final = struct.Struct(">BBhiB")
-"""The header's tags (none), the length of the transactional id that follows, acks, timeout, topics."""
+"""The fields of a Produce request between client id and topic: the header's tagged fields (none), the length of the transactional id, acks,
+timeout in ms, and the number of topics. If there is a transactional id, the fields after it are read again, behind the id.
+"""
 _SHORT: Final = 0x7F
-"""The largest value of a one-byte varint."""
+"""The largest value of an unsigned varint that takes one byte."""
 _PARTITION: Final = struct.Struct(">BiB")
-"""Partitions, index, and the first byte of the records' length."""
+"""The fields of a Produce request after the topic: the number of partitions, the partition's index, and the first byte of the records'
+length.
+"""
 _SIZE_BYTES: Final = 4
 _ID_BYTES: Final = 16
 _PRODUCER: Final = struct.Struct(">43xqhi")
-"""Producer id, producer epoch and base sequence of a batch."""
+"""The fields producer id, producer epoch and base sequence of a record batch, which begin at byte 43 of the batch."""
 _NO_TAGS: Final = b"\0\0\0"
-"""The empty tagged fields of the partition, the topic and the request."""
+"""The end of a Produce request: the empty tagged fields of the partition, the topic and the request."""
 
 _ANSWER_HEAD: Final = struct.Struct(">iiBB")
-"""Size, correlation id, no tags, topics."""
+"""The beginning of a Produce response: frame size, correlation id, the header's tagged fields (none), and the number of topics."""
 _ANSWER: Final = struct.Struct(">BihqqqBBBBiB")
-"""Partitions, index, error, base offset, append time, log start offset, no record errors, no message, no tags of either, throttle
-time, no tags.
+"""The fields of a Produce response after the topic: number of partitions, index, error code, base offset, log append time, log start
+offset, record errors (none), error message (none), the tagged fields of partition and topic (none), throttle time in ms, and the response's
+tagged fields (none).
 """
 _THROTTLE_TIME: Final = struct.Struct(">iB")
-"""The last fields of the answer."""
+"""The last fields of a Produce response: throttle time in ms, and the response's tagged fields (none)."""
 _ANSWER_BYTES: Final = _ANSWER_HEAD.size + _ANSWER.size - _SIZE_BYTES
 
 
 class ProduceLane:
-    """The fast path of all connections. `max_bytes` is the size of the largest request (socket.request.max.bytes), `spent_ns` the clock
-    that measures the time a request takes, `newest` the last version that is served.
+    """The Produce fast path; one object for all connections. `max_bytes` is the size of the largest request (socket.request.max.bytes),
+    `spent_ns` the clock that measures the time a request takes, `newest` the last version that is served.
     """
 
     __slots__ = ("_authorizer", "_max_bytes", "_newest", "_partitions", "_spent_ns", "_verification", "answered")
@@ -95,7 +100,7 @@ class ProduceLane:
         self._max_bytes = max_bytes
         self._newest = newest
         self.answered = [0] * (_LAST_VERSION + 1)
-        """The number of requests by version since the start."""
+        """The number of Produce requests that the fast path has answered since the start; the index is the request's version."""
 
     def answer_with_quotas(self, peer: Peer, data: bytes, at: int, throttling: Throttling) -> tuple[list[Buffer], int] | None:
         """Handle the frame at `data[at]` and return what `answer` returns, but charge the request to the client's quotas. The response has
@@ -128,7 +133,7 @@ class ProduceLane:
             pos = at + _HEAD.size + max(id_size, 0)
             no_tags, name_size, acks, _, topics = _BODY.unpack_from(data, pos)
             transactional_id = None
-            if name_size:  # the fields after the id are shifted by its length
+            if name_size:  # a transactional id shifts the fields after it
                 transactional_id = data[pos + 2 : pos + 1 + name_size]
                 pos += name_size - 1
                 acks, _, topics = _BODY.unpack_from(data, pos)[2:]
@@ -144,7 +149,7 @@ class ProduceLane:
                 if records_size > 0x3FFF:
                     records_size += (data[pos] << 14) - 0x4000
                     pos += 1
-                    if records_size > 0x1FFFFF:  # more than one read returns
+                    if records_size > 0x1FFFFF:  # more bytes than one read of the socket returns, so the frame cannot be complete
                         return None
             is_transactional = data[pos + ATTRIBUTES_AT] & TRANSACTIONAL != 0
         except (struct.error, IndexError):  # an incomplete or invalid frame

@@ -15,7 +15,7 @@ class Action(Enum):
 
 
 CLOSE: Final = Action.CLOSE
-"""Close the connection after all earlier requests are answered."""
+"""The reply that closes the connection, after the responses to all earlier requests are sent."""
 
 
 class FinalResponse(list[Buffer]):

@@ -20,7 +20,7 @@ from ottla.broker.releases.likeness import Likeness, default_likeness
 from ottla.protocol.schema import Message
 
 Answer: TypeAlias = Message | Awaitable[Message | None] | None
-"""A handler's result; None if the request gets no response."""
+"""A handler's result: the response, an awaitable of it, or None if the request gets no response (Produce with acks=0)."""
 Handler: TypeAlias = Callable[[Context[NodeServices], Message], Answer]
 FORWARDABLE: Final = frozenset(api.key for api in APIS if api.forwarded is not Forwarded.NEVER)
 """The APIs that a controller accepts in an Envelope (KAFKA ApiKeys.forwardable)."""

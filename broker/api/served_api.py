@@ -32,16 +32,16 @@ class Split(NamedTuple):
     """How a request with many elements is handled in parts (`ottla.broker.api.request_parts`)."""
 
     request_path: str
-    """The path of the request's elements: `topics.partitions`."""
+    """The path of the request's array of elements that are divided into parts, such as `topics.partitions`."""
     response_path: str
-    """The path of their results in the response."""
+    """The path of the elements' results in the response, such as `responses.partitions`."""
     keys: Sequence[str] = ()
     """For each array on the path, the names of the fields that identify an element, such as `name topic_id` (empty if the elements are
     plain values). Given only if a request with duplicate elements differs from one without."""
 
 
 class ServedApi(NamedTuple):
-    """One API. Versions are inclusive. `advertised_min` is below `min_version` only for Produce (`k00_produce` has the reason)."""
+    """One served API; versions are inclusive. `advertised_min` is below `min_version` only for Produce (`k00_produce` has the reason)."""
 
     key: ApiKey
     min_version: int
@@ -50,14 +50,18 @@ class ServedApi(NamedTuple):
     listeners: ListenerType
     forwarded: Forwarded = Forwarded.NEVER
     throttled: bool = True
-    """Whether a request counts against the client's quota; not if only other nodes send it (KAFKA ApiKeys.clusterAction)."""
+    """Whether requests count against the client's request quota. False for an API that only other nodes use (KAFKA ApiKeys.clusterAction).
+    """
     needs_telemetry: bool = False
     """Whether the API is served only with `client.telemetry.enable`."""
     splits: Sequence[Split] = ()
-    """How a large request is split; the first that applies is used, because older versions may have their elements elsewhere."""
+    """The ways to split a large request into parts. The first one whose array the request has is used, because older versions may have
+    their elements in another array. Empty: requests are not split.
+    """
     array_limits: Mapping[str, int] = {}
-    """The maximum sizes of arrays that are handled in one step; of a request that is split, the maximum for one element. Kafka's controller
-    accepts 10,000 records in one request (MAX_RECORDS_PER_USER_OP).
+    """By path, the maximum number of elements in an array of a request; in a request that is split into parts, the maximum for one element
+    of the outermost array. A request with more elements closes its connection, because handling it in one step would block the event loop.
+    (Kafka's controller accepts 10,000 records in one request, MAX_RECORDS_PER_USER_OP.)
     """
 
     @property

@@ -55,16 +55,16 @@ class NodeServices:
     topics: Catalog
     """The cluster's metadata."""
     features: Callable[[], Features]
-    """Returns the current features of the cluster."""
+    """A function that returns the current features of the cluster."""
     broker_configs: BrokerConfigs
-    """The settings of nodes."""
+    """This node's settings in all layers: static, dynamic and default."""
     random_bytes: Callable[[int], bytes]
     stop_at_once: Callable[[BaseException], None]
-    """Ends the process at once after a failed fsync, without any further response."""
+    """A function that ends the process at once, without any further response. It is called with the error of a failed fsync."""
     authorizer: Authorizer | None = None
-    """None if every request is authorized."""
+    """The authorizer of requests; None if every request is allowed."""
     quotas: Quotas | None = None
-    """Created when the first quota is configured."""
+    """The quotas of this node; None until the first quota is configured."""
 
 
 @dataclass(kw_only=True)
@@ -75,10 +75,10 @@ class ClusterServices(NodeServices):
     cluster: ClusterView
     topic_maker: TopicMaker
     forwarding: Forwarding
-    """Forwards requests to the controller."""
+    """The object that forwards clients' requests to the controller."""
     traffic: Traffic = field(default_factory=Traffic)
     telemetry: ClientTelemetry | None = None
-    """Client metrics (KIP-714); None without `client.telemetry.enable`."""
+    """The metrics that clients push (KIP-714); None without `client.telemetry.enable`."""
 
 
 @dataclass(kw_only=True)
@@ -105,7 +105,7 @@ class CoordinationServices(ShareGroupServices):
 
     groups: GroupService
     streams_topics: StreamsTopics
-    """Creates the internal topics of streams groups."""
+    """The object that creates the internal topics of streams groups."""
     txns: TxnService
     txn_verification: TxnVerification
     markers: LocalMarkers
@@ -128,11 +128,11 @@ class ControllerServices(NodeServices):
     listener_type = ListenerType.CONTROLLER
     controller: QuorumController
     compute: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
-    """Runs long computations on a thread; None where no Envelope arrives."""
+    """A function that runs a long computation on a thread. None on a standalone node, whose controller gets no Envelopes."""
 
     @property
     def active(self) -> ActiveController:
-        """The active controller, which runs decisions."""
+        """The active controller, which decides requests and writes the resulting records to the metadata log."""
         return self.controller.active
 
     @property

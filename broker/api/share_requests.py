@@ -27,9 +27,11 @@ from ottla.protocol.messages.node_endpoint import NodeEndpoint
 from ottla.protocol.messages.share_partitions import AcknowledgementBatch, LeaderIdAndEpoch
 
 RENEW_SINCE: Final = 2
-"""The first version with renewed locks (KIP-1222) and acquire modes (KIP-1206)."""
+"""The first version of ShareFetch and ShareAcknowledge in which acquisition locks can be renewed (KIP-1222); it also has acquire modes
+(KIP-1206).
+"""
 _MEMBER_ID_CHARS: Final = 36
-"""A member id is a UUID as text."""
+"""The length of a member id in characters: a UUID as text."""
 _REDIRECTING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 Request = ShareFetchRequest | ShareAcknowledgeRequest

@@ -37,7 +37,7 @@ from ottla.protocol.schema import Message
 
 _OLD_HEADER_BYTES: Final = 4
 _HEADER_BYTES: Final = 5
-"""The size of a response header, which does not count against the quota. The response's size prefix of four bytes does."""
+"""The size of a response header, which does not count against the consumer's byte quota. The response's 4-byte size prefix does count."""
 _FETCHES: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 _NOT_THROTTLED: Final = frozenset(api.key for api in APIS if not api.throttled)
 

@@ -17,7 +17,7 @@ from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.protocol.error_codes import ErrorCode
 
 NO_TIME: Final = -1
-"""The value of time fields in a response that was rejected before a decision."""
+"""The value of the time fields in the response to a request that was rejected before the controller decided it."""
 
 
 def check_token_requests_allowed(peer: Peer) -> None:
