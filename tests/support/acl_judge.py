@@ -34,7 +34,8 @@ TIMEOUT_S = 60
 PRINCIPALS = ("User:ann", "User:bob", "User:CN=ann,OU=x:y", "Group:ann", "User:Ann", EVERYBODY)
 HOSTS = ("127.0.0.1", "10.0.0.1", "0:0:0:0:0:0:0:1", WILDCARD)
 NAMES = ("a", "ab", "abc", "abd", "b", "ba", "kafka-cluster", "a.b", "A", "é", "éa", WILDCARD, "*a", "zz")
-"""No name sorts before `*`: with an ACL for `!a`, Kafka loops for ever when it checks `!b` (StandardAuthorizerData.checkSection)."""
+"""The resource names in the random cases. None of them sorts before `*`, because with an ACL for `!a`, Kafka loops for ever when it checks
+`!b` (StandardAuthorizerData.checkSection)."""
 OPERATIONS = tuple(operation for operation in Operation if operation is not Operation.ANY)
 RESOURCES = tuple(resource for resource in Resource if resource is not Resource.ANY)
 _AUDIT = re.compile(r"\bPrincipal = ")
@@ -60,7 +61,7 @@ class AclCase(NamedTuple):
 
 
 def random_acl_case(random: Random, acls: int, queries: int) -> AclCase:
-    """Make a case with few names, principals and operations, so that often several ACLs match."""
+    """Make a random case with few names, principals and operations, so that often several ACLs match a question."""
     operations = random.sample(OPERATIONS, random.randint(2, len(OPERATIONS)))
     resources = random.sample(RESOURCES, random.randint(1, 3))
 

@@ -32,7 +32,7 @@ READING: Final = frozenset(
 AT_BROKERS: Final = tuple(key for key in broker_routes() if key not in READING)
 AT_CONTROLLERS: Final = tuple(key for key in controller_routes() if key not in READING)
 _SERVED: Final = {key: route.max_version for routes in (controller_routes(), broker_routes()) for key, route in routes.items()}
-"""The last served version of each API."""
+"""The highest version of each API that a controller or a broker of this project serves."""
 
 _NAMES: Final = (TOPIC, TOPIC, "", "1", "g", "a/b", "new", "*", "kafka-cluster", "User:ann", "ann", "user", "metadata.version")
 _SETTINGS: Final = ("retention.ms", "cleanup.policy", "log.retention.ms", "interval.ms", "consumer.session.timeout.ms", "root", "no.such")

@@ -19,7 +19,7 @@ OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf
 TIMEOUT_S = 120
 
 TOPICS = (1, 2, 3)
-"""Topic numbers. Only the first two exist: the third was deleted or never created."""
+"""The topic numbers in the random steps. The topics 1 and 2 exist; topic 3 was deleted or never created."""
 PARTITIONS = [(topic, partition) for topic in TOPICS for partition in range(3)]
 
 Place = tuple[int, int]
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 def random_step(random: Random) -> Step:
-    """Make a step with few partitions and epochs, so that the rules interact."""
+    """Make a random step with few partitions and epochs, so that several rules of the reconciliation apply at once."""
     epoch = random.randint(1, 4)
     places = random.sample(PARTITIONS, len(PARTITIONS))
     mine, waived = random.randint(0, 4), random.choice((0, 0, 1, 2))

@@ -148,7 +148,7 @@ class BrokerCluster:
             await settle()
 
     async def stall(self, ms: int) -> None:
-        """Let `ms` pass during which no node runs, as if the event loop were blocked."""
+        """Advance all clocks by `ms` without running any node, as if the event loop were blocked for so long."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, TimelessLoop)
         loop.stalled_ms += ms

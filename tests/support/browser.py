@@ -17,7 +17,7 @@ CHROMIUM, DRIVER = "chromium", "chromedriver"
 CSS, ID = "css selector", "id"
 """Locator strategies, under WebDriver's names."""
 ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
-"""Without Chromium's sandbox, which does not work as root and in containers."""
+"""Chromium's command-line arguments. Its sandbox is off, because it does not work as root and in containers."""
 
 
 @contextmanager

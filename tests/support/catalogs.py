@@ -1,5 +1,5 @@
-"""A catalog (look-ups in the metadata image) that applies the records that the controller's decisions return, without a log, for tests of
-these decisions."""
+"""A catalog (look-ups in the metadata image) without a log, for tests of the controller's decisions: it applies the records that a decision
+returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Drives one classic group as the runtime does: it applies decisions, and collects each pending response under the request's number."""
+"""Drives one classic group as the broker's runtime does: it applies the group's decisions, and stores the response to each request under
+the request's number when the group sends it."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ class GroupDriver:
         return errors
 
     def pass_ms(self, delta_ms: int) -> None:
-        """Advance the time; the group is woken at each of its deadlines, as the runtime does."""
+        """Advance the time by `delta_ms`. At each deadline on the way, the group handles its timeouts, as in the broker."""
         end = self.mono_ms + delta_ms
         while (deadline := self.group.next_deadline()) is not None and deadline <= end:
             self.mono_ms = max(self.mono_ms, deadline)
@@ -120,7 +121,7 @@ class GroupDriver:
         return members
 
     def settle(self) -> None:
-        """Send a SyncGroup for every member, the leader's last; the leader assigns each member its own name."""
+        """Send a SyncGroup for every member, the leader's last. The leader's SyncGroup assigns each member its own name (as bytes)."""
         members = [member.member_id for member in self.group.members]
         leader = self.group.leader_id
         for member_id in sorted(members, key=lambda one: one == leader):

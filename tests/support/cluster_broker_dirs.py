@@ -24,7 +24,7 @@ TopicPartition = tuple[str, int]
 
 
 class NotedFetchers:
-    """A stand-in for the replica fetchers that only records each partition's leader."""
+    """A stand-in for the replica fetchers. It starts no fetcher, and only records the leader of each partition."""
 
     def __init__(self) -> None:
         self.leaders: dict[TopicPartition, int] = {}
@@ -69,7 +69,7 @@ class ClusterBrokerDir:
         return found is not None and (index is None or index in found.partitions)
 
     async def publish(self, *records: MetadataRecord) -> None:
-        """Publish these records as one batch."""
+        """Publish these metadata records as one batch: the broker's services apply them."""
         base = self._loader.published.provenance.offset + 1
         for published in self._loader.load([MetadataBatch(base, base + max(len(records), 1) - 1, 1, 0, records)]):
             await self.publisher.publish(published)

@@ -89,7 +89,7 @@ class Producer:
 
 
 async def sent(cluster: BrokerCluster, at: int, request: Message, version: int) -> Callable[[], Any]:
-    """Send a request; the result is a function that returns the response, or None while there is none."""
+    """Send a request to the broker `at` without waiting. Return a function that returns the response, or None as long as there is none."""
     asking = asyncio.ensure_future(cluster.asking(at, request, version))
     await settle()
     return lambda: asking.result() if asking.done() else None

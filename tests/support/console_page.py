@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
 
 TIMEOUT_S = 60
-"""Timeout of a wait: long enough that even a busy machine exceeds it only if something hangs."""
+"""The time limit of each wait, in seconds: so long that even a busy machine exceeds it only if something hangs."""
 LARGE, SMALL = 1280, 390
 PICTURES = "OTTLA_CONSOLE_PICTURES"
-"""Environment variable with a directory for screenshots; without it none are made."""
+"""The environment variable that names a directory for screenshots. Without it, no screenshots are made."""
 READABLE = 4.5
-"""The minimum contrast of text (WCAG 2, level AA)."""
+"""The minimum contrast ratio of text (WCAG 2, level AA)."""
 CONTRAST = """
     const linear = v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
     const parts = c => c.match(/[\\d.]+/g).map(Number);

@@ -32,7 +32,7 @@ def topic_id(name: str) -> bytes:
 
 
 class FakeTopics:
-    """A TopicsView (the groups' view of topics) that tests can change."""
+    """A stand-in for a `TopicsView`, through which group coordinators see the topics. Tests can change its topics."""
 
     def __init__(self, **partitions: int) -> None:
         self.version = 1
@@ -77,9 +77,9 @@ class GroupsDriver:
         self.replies: dict[int, JoinGroupResult | SyncGroupResult] = {}
         self.refuses_writes = False
         self.resolves = True
-        """Whether regular expressions are resolved right after the request that plans it; otherwise `resolve` does it."""
+        """Whether regular expressions are resolved right after the request that makes this necessary. If False, a test calls `resolve`."""
         self.last_request_key = 0
-        """The number of the latest JoinGroup or SyncGroup, for `replies`."""
+        """The key in `replies` for the response to the latest JoinGroup or SyncGroup."""
 
     @property
     def now(self) -> Now:
@@ -179,7 +179,7 @@ class GroupsDriver:
     # --- time and the log -----------------------------------------------------------------------------------------------------
 
     def pass_ms(self, delta_ms: int) -> None:
-        """Advance the time; the group is woken at each of its deadlines."""
+        """Advance the time by `delta_ms`. At each deadline on the way, the group handles its timeouts, as in the broker."""
         end = self.mono_ms + delta_ms
         while (deadline := self.machine.next_deadline("g")) is not None and deadline <= end:
             self.mono_ms = max(self.mono_ms, deadline)
@@ -201,7 +201,7 @@ class GroupsDriver:
         self.machine.on_loaded(self.now)
 
     def take(self, records: Sequence[GroupRecord], replies: Sequence[Reply]) -> None:
-        """Append and apply the records of an operation, and send its replies."""
+        """Append and apply the records of an operation, and store its replies to earlier requests in `replies`."""
         if self.refuses_writes and records:
             self.machine.on_write_failed("g", self.now)
             raise Rejected(ErrorCode.NOT_COORDINATOR)

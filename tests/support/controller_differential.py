@@ -58,7 +58,8 @@ UNORDERED = (
     UserScramCredentialRecord,
     RemoveUserScramCredentialRecord,
 )
-"""Adjacent records of these kinds come in the order of a hash table."""
+"""Kinds of records that Kafka writes in the order of a hash table. Adjacent records of one of these kinds are compared without regard to
+their order."""
 MESSAGES = ("error_message",)
 UNCOMPARED = ()
 

@@ -30,7 +30,7 @@ FEATURES = {
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
 }
-"""Features that a broker of Kafka 4.4 supports."""
+"""The features that a broker of Kafka 4.4 supports, with their lowest and highest level."""
 RACKS = (None, "a", "b", "b", "c")
 
 
@@ -284,4 +284,4 @@ KINDS_OF_BROKERS: dict[Making, int] = {
     rebalance: 3,
     elect_uncleanly: 3,
 }
-"""Relative frequency of each kind."""
+"""The kinds of steps about brokers, with their relative frequency."""

@@ -116,7 +116,7 @@ def stand_in_tag(root: Path = ROOT) -> str:
 
 
 def build_images(client: docker.DockerClient) -> dict[str, Any]:
-    """Build both targets of the Dockerfile as `ottla` and `ottla-audit`; return the built images.
+    """Build both targets of the Dockerfile, with the tags `ottla` and `ottla-audit`; return the built images by tag.
 
     Raises ImageNotFound without a base image, RuntimeError with the end of the log if a build fails.
     """

@@ -11,7 +11,7 @@ from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatRes
 
 
 def exchange_of(request: Any, response: Any, *, version: int = 4, client: str = "me", took_ms: float = 1.5, **others: Any) -> Exchange:
-    """Make an exchange (a request with its response, as a broker's observers get it): a request of 40 bytes on connection 7. `others` are
+    """Make an exchange (a request with its response, as a broker's observers get it) of a request of 40 bytes on connection 7. `others` are
     further fields of the exchange."""
     subject = subject_of(ApiKey(request.API_KEY), client, 7, request, lambda _: None)
     return Exchange(

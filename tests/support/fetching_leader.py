@@ -126,7 +126,7 @@ class FetchingLeader:
 
     @property
     def dirty(self) -> Counter[int]:
-        """Return, for each session, how many partitions its next request will read."""
+        """Return, by session id, how many partitions the session's next request will read: those that may have changed."""
         return Counter({session.session_id: len(session.dirty) for session in self.sessions})
 
     def state(self) -> list[object]:

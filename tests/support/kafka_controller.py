@@ -39,7 +39,8 @@ NODE_ID = 3000
 START_MS = 1_000_000
 SESSION_MS = 9_000
 FIRST_OFFSET = 1
-"""The offset of the first record: a leader's first record is a control record, which the controller ignores."""
+"""The offset of the first record that Kafka's controller applies. Offset 0 has the leader's first record, which is a control record and
+ignored."""
 RESPONSE_TIMEOUT_S = 60
 JVM_OPTIONS = (
     "-Xmx512m",
@@ -106,9 +107,10 @@ class Known:
     end_offset: int = FIRST_OFFSET
     now_ms: int = START_MS
     contacts: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Time of the last heartbeat by broker and epoch, until the broker is fenced for missing heartbeats."""
+    """The time in ms of the last heartbeat, by broker id and broker epoch. An entry is removed when the broker is fenced for missing
+    heartbeats."""
     cleared: set[bytes] = field(default_factory=set)
-    """Topics that had eligible leader replicas when these were cleared."""
+    """The ids of topics whose eligible leader replicas were cleared although there were some."""
 
     def learn(self, order: Order, answer: Answer) -> None:
         """Update the state with the result of an order (a request, a clock advance or a timer)."""

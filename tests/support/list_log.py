@@ -15,7 +15,7 @@ class Entry(NamedTuple):
 
 
 class ListLog:
-    """A replica's log in a list: `entries[i]` is at offset `log_start_offset + i`."""
+    """A stand-in for a replica's log that holds single records in a list: `entries[i]` is at offset `log_start_offset + i`."""
 
     def __init__(self, *epochs: int, start: int = 0, high_watermark: int = 0) -> None:
         """Make a log with one record of each of `epochs`, in this order."""

@@ -83,7 +83,7 @@ class LogHarness:
         return self.log
 
     def crash(self, *, now_ms: int = NOW_MS) -> PartitionLog:
-        """Open the log again as after SIGKILL, and return it: nothing that is not written yet is saved."""
+        """Open the log again as after SIGKILL, and return it. What was not written to its files is lost."""
         old = self.log
         old.release()
         return self.open(clean=False, recovery_point=old.recovery_point, log_start=old.log_start_offset, now_ms=now_ms)

@@ -58,7 +58,8 @@ def _value(type_: Any, name: str, version: int, depth: int) -> st.SearchStrategy
 
 
 _NEVER_BEFORE_1970 = {"transaction_start_time_ms", "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"}
-"""Times that a library rejects if they are negative, although Kafka sends -1 for none."""
+"""The names of fields with a time that may not be negative: one of the libraries rejects negative times, although Kafka sends -1 for
+none."""
 
 
 def _number(fmt: str, name: str) -> st.SearchStrategy[Any]:

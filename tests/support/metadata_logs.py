@@ -44,7 +44,8 @@ NODES = range(4)
 NAMES = ("a", "b", "c.d", "__consumer_offsets")
 USERS = ("ann", "bob")
 BEGINNING = 4
-"""Number of records that each log begins with: the levels of two features, and a permanent credential for each mechanism."""
+"""Number of records with which each log begins: the levels of two features, and a credential for each SCRAM mechanism that is never
+removed."""
 
 
 class LogOfMetadata:
@@ -54,7 +55,7 @@ class LogOfMetadata:
         self.random = random.Random(seed)
         self.topics: dict[str, bytes] = {}
         self.partitions: dict[tuple[bytes, int], int] = {}
-        """Number of replicas of each partition."""
+        """The number of replicas of each partition, by topic id and partition index."""
         self.brokers: dict[int, int] = {}
         self.acls: list[bytes] = []
 

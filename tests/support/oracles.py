@@ -26,7 +26,8 @@ _EARLIER_NAMES = {
     ("TxnOffsetCommitRequest", "generation_id_or_member_epoch"): "generation_id",
     ("StreamsGroupHeartbeatResponse", "acceptable_recovery_lag_legacy"): "acceptable_recovery_lag",
 }
-"""Fields that Kafka renamed after the libraries were generated."""
+"""The earlier names, which the libraries use, of fields that Kafka renamed after the libraries were generated: (message class, field) to
+earlier name."""
 
 
 class Oracle(Protocol):

@@ -26,7 +26,7 @@ TABLES: Final = ROOT / "broker" / "releases" / "tables"
 
 
 def write(tables: dict[str, ReleaseTable], directory: Path = TABLES) -> None:
-    """Write the tables of Kafka's releases to files in `directory`, by release."""
+    """Write each release's table to a file in `directory`. `tables`: by release."""
     for release, text in to_files(tables).items():
         (directory / f"{release}.json").write_text(text)
 

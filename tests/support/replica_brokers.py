@@ -83,7 +83,7 @@ class ControllerInMemory:
 
 
 class ReplicaBroker:
-    """A broker, and its replica of the partition. The disk outlives the broker."""
+    """A broker, and its replica of the partition. Its disk (in memory) is kept when the broker crashes or restarts."""
 
     def __init__(self, node: int, cluster: Cluster) -> None:
         self.node = node
@@ -252,7 +252,8 @@ class Cluster:
         return waiting()
 
     async def send(self, node: int, request: Message, version: int) -> Callable[[], Any]:
-        """Send a request; the result is a function that returns the response, or None while there is none."""
+        """Send a request to the broker `node` without waiting. Return a function that returns the response, or None as long as there is
+        none."""
         client = MemoryClient()
         endpoint = self.brokers[node].endpoint
         await self.network.connect(endpoint.host, endpoint.port, lambda: client)
@@ -261,7 +262,8 @@ class Cluster:
         return lambda: decode_response(request.API_KEY, version, client.frames[0])[1] if client.frames else None
 
     async def produce(self, node: int, *values: bytes, acks: int = 1, **batch: Any) -> Callable[[], Any]:
-        """Send one batch; the result is a function that returns the partition's response, or None while there is none."""
+        """Send one batch to the broker `node` without waiting. Return a function that returns the partition's response, or None as long as
+        there is none."""
         data = build_batch([SimpleRecord(None, value, self.clock.now_ms()) for value in values], **batch)
         topic = TopicProduceData(topic_id=TOPIC_ID, partition_data=[PartitionProduceData(0, data)])
         waiting = await self.send(node, ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[topic]), 13)

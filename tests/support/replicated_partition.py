@@ -85,7 +85,7 @@ class Controller:
 
 
 class Broker:
-    """A running broker of the simulation; its log outlives it."""
+    """A running broker of the simulation. Its log is kept when the broker crashes."""
 
     def __init__(self, node: int, log: ListLog, epoch: int) -> None:
         self.node = node
@@ -96,9 +96,9 @@ class Broker:
         self.follower: Follower | None = None
         self.registration: Registration | None = None
         self.seen = 0
-        """Number of the controller's records that this broker has applied."""
+        """How many of the controller's records this broker has applied."""
         self.led_to = 0
-        """The high watermark at the last check, while this broker is the leader."""
+        """If this broker is the leader: its high watermark at the last check, below which it may not fall."""
 
 
 class ReplicatedPartition:
@@ -113,7 +113,7 @@ class ReplicatedPartition:
         self.running: dict[int, Broker] = {}
         self.network: list[partial[None]] = []
         self.committed: list[Entry] = []
-        """Everything that a leader's high watermark has passed."""
+        """The committed records: all that any leader's high watermark has passed. No later leader may lack one of them."""
         self.written = 0
         for node in NODES:
             self.controller.register(node)

@@ -25,7 +25,7 @@ _WITHOUT_EFFECT: Final = "A broker checks, stores and describes them, because to
 
 
 def page() -> str:
-    """Return the text of docs/settings.md."""
+    """Return the text of docs/settings.md, generated from the tables of settings."""
     own, stored = BROKER_KEYS.values(), STORED_SETTINGS.values()
     sections = (
         _section("Of a broker", "", [key for key in own if not key.member]),

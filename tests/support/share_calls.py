@@ -30,7 +30,7 @@ GROUP = 32
 SHARE = 2
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 Given = tuple[int, int, list[int]]
-"""First offset, last offset, and the types of an acknowledgement."""
+"""An acknowledgement of a range of records: (first offset, last offset, acknowledgement types)."""
 
 
 def configure(client: Client, group_id: str, **settings: str) -> None:

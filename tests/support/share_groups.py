@@ -29,7 +29,7 @@ class ShareDriver:
         self.mono_ms = 0
         self.log: list[tuple[bytes, bytes | None]] = []
         self.last = Initialization(0, {})
-        """What the last heartbeat asks the share coordinator to initialize."""
+        """The share partitions that the response to the last heartbeat asks to initialize at the share coordinator."""
 
     @property
     def now(self) -> Now:
@@ -67,7 +67,7 @@ class ShareDriver:
         return self.beat(member_id, 0, topic_names=frozenset(topics), **changes)
 
     def initialized(self) -> None:
-        """Report that the share coordinator has initialized the partitions that the last heartbeat asked to initialize."""
+        """Tell the group coordinator that the share coordinator has initialized the partitions in `last`."""
         partitions: dict[bytes, frozenset[int]] = {}
         for topic_id, partition in self.last.start_offsets:
             partitions[topic_id] = partitions.get(topic_id, frozenset()) | {partition}

@@ -56,22 +56,25 @@ class SharedPartition:
         self.aborted: set[Fetched] = set()
         self.coordinator = ShareStateCoordinator(self.random.choice([0, 3, 500]), lambda topic_id, index: True)
         self.appended = 0
-        """The number of records that the coordinator has written."""
+        """The number of records that the share coordinator has written to its log."""
         for record in self.coordinator.initialize(KEY, 0, 0, 0).records:
             self._append(record)
         self.writes: list[Write] = []
         self.repeated: list[WrittenState] = []
-        """Writes of this leader whose responses were lost. It repeats them, maybe after later ones."""
+        """Writes of share state that succeeded, but whose responses the present leader did not get. The leader sends them again, maybe
+        after later writes."""
         self.owners: dict[int, tuple[str, int]] = {}
-        """Member and deadline of each record that was acquired and is not acknowledged, released or expired."""
+        """The records that a member has acquired, by offset: the member's id, and the time at which its acquisition lock expires. A record
+        is removed when it is acknowledged or released, or when the lock expires."""
         self.pending: dict[int, AcknowledgeType | None] = {}
-        """Records whose acknowledgement or release is under way; None for a release with the session."""
+        """The records whose acknowledgement or release is being persisted, by offset. None: the record is released because the member's
+        session ended."""
         self.counts: dict[int, int] = {}
-        """The deliveries of each record that this leader knows of."""
+        """The number of deliveries of each record, by offset, as far as the present leader knows of them."""
         self.settled: dict[int, AcknowledgeType] = {}
-        """Records that were accepted or rejected, and this is persisted. Members get no response before that."""
+        """The records, by offset, whose acceptance or rejection is persisted. Members get a response only after that."""
         self.given_up: set[int] = set()
-        """Records that were archived because they were delivered too often."""
+        """The offsets of records that were archived because they were delivered too often."""
         self.violations: list[str] = []
         """The rules that the share partition broke."""
         self.partition = self._elected()
@@ -258,7 +261,8 @@ class SharedPartition:
         self._begin(update, member, {})
 
     def crash(self) -> None:
-        """Elect another leader. Writes that are under way may have reached the log."""
+        """Let another broker become the leader, as after a crash. Writes of share state that are under way may or may not have reached the
+        log."""
         for write in self.writes:
             if self.random.random() < 0.5:
                 break

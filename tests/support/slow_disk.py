@@ -8,7 +8,7 @@ from ottla.broker.storage.files import Files
 
 
 class SlowDisk(Files):
-    """Files whose data syncs, after `arm`, wait until the test releases them; with `error` they fail then."""
+    """A disk whose data syncs block after `arm` until the test releases them. If `error` is set, they then fail with it."""
 
     def __init__(self) -> None:
         self.gate = threading.Semaphore(1000)

@@ -44,13 +44,14 @@ _FORGOTTEN_MS: Final = FORGOTTEN_HOURS * 3_600_000
 GROWTH: Final = 0.05
 FEW: Final = 5
 BY_CHANCE: Final = {"files": 20, "KiB of files": 30, "segments": 10, "open segments": 10, "KiB of memory": 5_120}
-"""Objects that may exist or not at the end of a day: a restart may close a segment a moment before or after its last record. Resident
-memory also has what the allocators keep, and Python's table of interned strings: 0.9 MiB, allocated anew whenever the names of files have
-filled it. What is in use counts: Python's blocks and malloc's bytes have no allowance."""
+"""How much more of each kind a node may hold at the end of a day by chance: a restart may close a segment a moment before or after its last
+record. Resident memory has an allowance too, because it also has what the allocators keep, and Python's table of interned strings: 0.9 MiB,
+allocated anew whenever the names of files have filled it. Python's blocks and malloc's bytes, which count memory in use, have no allowance.
+"""
 METADATA: Final = "__cluster_metadata-0"
 REST_STEPS, REST_STEP = 6, timedelta(minutes=10)
 KEPT_TOPICS: Final = 3
-"""Topics that exist at a time beside EVENTS and TABLE."""
+"""The number of temporary topics that exist at the same time, beside the permanent topics EVENTS and TABLE."""
 EVENTS, TABLE, PARTITIONS = "events", "table", 3
 SETTINGS: Final[Mapping[str, str | float]] = {
     "replica.fetch.backoff.ms": 20,  # a jump of the clocks is a timeout of every pending fetch

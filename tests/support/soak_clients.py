@@ -33,7 +33,8 @@ RETRY_S: Final = 0.02
 TIMEOUT_S: Final = 60.0
 SESSION_MS: Final = 30_000
 PRODUCE_VERSION, COMMIT_VERSION, TXN_COMMIT_VERSION = 12, 9, 5
-"""The newest versions that name topics; later ones have topic ids. Transactions add their partitions with the first request (KIP-890)."""
+"""The newest versions of Produce, OffsetCommit and TxnOffsetCommit that name topics; later ones have topic ids. With these versions, the
+first request of a transaction to a partition or group adds it to the transaction (KIP-890)."""
 RECORDS, RECORD_BYTES = 20, 200
 
 

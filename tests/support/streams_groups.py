@@ -116,7 +116,7 @@ class StreamsDriver:
         raise AssertionError(f"the heartbeat was accepted: {answer}")
 
     def pass_ms(self, delta_ms: int) -> None:
-        """Advance the time by `delta_ms`, and process the groups' deadlines that are reached."""
+        """Advance the time by `delta_ms`. At each deadline on the way, the groups handle their timeouts, as in the broker."""
         self.mono_ms += delta_ms
         self.take(self.machine.expire_members("g", self.now).records)
 

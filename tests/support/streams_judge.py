@@ -60,7 +60,7 @@ def random_group(random: Random) -> Group:
 
 
 def random_application(random: Random) -> Application:
-    """Make a topology with few topics, so that its rules interact."""
+    """Make a random topology with few topics, so that several rules about topologies apply at once."""
     existing = {topic: random.choice((1, 2, 2, 3)) for topic in TOPICS if random.random() < 0.95}
     existing |= {topic: random.randint(1, 3) for topic in (*INTERNAL, "s0-changelog") if random.random() < 0.1}
     fixed = {topic: random.choice((0, 0, 0, 2, 3)) for topic in INTERNAL}

@@ -31,7 +31,8 @@ WITH_TOKENS: Final = {
     "connections.max.idle.ms": "-1",
     "connection.failed.authentication.delay.ms": "0",
 }
-"""Settings for a clock that is advanced by days, or not at all."""
+"""Settings of a broker with delegation tokens. Idle connections are not closed, because tests advance the clock by days, and a failed
+authentication is answered without delay, because in other tests the clock does not advance at all."""
 
 
 def proof_of(token_id: str) -> bytes:

@@ -27,7 +27,7 @@ from tests.support.running_broker import RunningBroker
 T = TypeVar("T")
 TIMEOUT_MS = 60_000
 LAST_BY_NAME = 12
-"""The last version of Produce and Fetch (here) with topic names."""
+"""The last versions of Produce and Fetch that name topics. In this module, both requests use this version."""
 
 
 async def _done(answer: T | asyncio.Future[T]) -> T:

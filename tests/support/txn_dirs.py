@@ -33,7 +33,7 @@ SETTINGS = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partit
 
 
 def now(answer: T | asyncio.Future[T]) -> T:
-    """Return the result of `answer`, which must be done without waiting."""
+    """Return `answer`, or the result of the future `answer`, which must be done already."""
     return answer.result() if isinstance(answer, asyncio.Future) else answer
 
 

@@ -14,7 +14,7 @@ from ottla.broker.verification.verification import Verification
 
 LIMITS = RunLimits(timeout_s=30, restarts=3, late_ms=400)
 PRODUCED, READ = 20, 40
-"""Numbers of records, large enough that the work has a middle."""
+"""Numbers of records that a program under test produces and reads: enough that a fault can hit it in the middle of its work."""
 
 
 def program(mode: str, *flags: str, **changes: Any) -> Program:

@@ -38,15 +38,16 @@ from tests.support.verified_program import PARTITIONS, PAUSE_S, Link, Refused, W
 GROUP = os.environ.get("OTTLA_GROUP", "members")
 SESSION_MS = 6_000
 TIMEOUT_S = 10
-"""Timeout of a request: a rebalance takes a while."""
+"""Timeout of a request in seconds. It is long, because a rebalance delays responses."""
 TAKEN = 10
-"""Records in one step."""
+"""Maximum number of records that a member processes in one step."""
 LOST = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
-"""Errors after which a member joins again."""
+"""Errors which say that the member has lost its membership or generation, so that it must join again."""
 
 BeginAt = Callable[[int], int]
 Take = Callable[[int, int, int, list[bytes]], None]
-"""Arguments: partition, the offset before the step, the offset after it, and the step's values."""
+"""A function that processes some records of a partition. Its arguments: the partition, the offset before these records, the offset after
+them, and their values."""
 
 
 @dataclass

@@ -34,9 +34,10 @@ from ottla.protocol.records.record import SimpleRecord, build_batch, iter_record
 PARTITIONS = 2
 BATCH_RECORDS = 2
 TIMEOUT_S = 0.25
-"""Timeout of a request of programs that may send it again, so a late response of a busy machine does no harm."""
+"""Timeout of a request in seconds, for programs that may send a request again: a late response of a busy machine does no harm to them."""
 WAIT_S = 10
-"""Timeout of programs to which a second request does harm. They send again only when the connection breaks; see `--timeout`."""
+"""Timeout of a request in seconds, for programs to which sending a request again does harm. They send it again only when the connection
+breaks; see `--timeout`."""
 TRIES = 500
 PAUSE_S = 0.01
 PRODUCE_BY_NAME, FETCH_BY_NAME = 12, 12

@@ -50,10 +50,10 @@ class FakeLeader:
         self.start = start
         self.end = max((read_header(each).last_offset + 1 for each in batches), default=start)
         self.answers = list(answers)
-        """Errors of the first fetches' responses."""
+        """The error codes with which the leader answers the first fetches, one after the other."""
         self.fetched_offsets: list[int] = []
         self.refused: dict[int, ErrorCode] = {}
-        """Errors by requested offset."""
+        """The error code with which the leader answers a fetch of an offset, by this offset."""
 
     def fetch(self, _partition: tuple[str, int], offset: int, max_bytes: int) -> PartitionData:
         self.fetched_offsets.append(offset)
