@@ -31,7 +31,8 @@ from ottla.protocol.error_codes import ErrorCode
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _RUNNING: Final = 3
 _AT_ONCE: Final = 200
-"""The number of partitions, groups or offsets that are read before the event loop can run other callbacks; it takes a few milliseconds."""
+"""The number of partitions, groups or offsets that are read before the event loop can run other callbacks. Reading that many takes a few
+milliseconds."""
 T = TypeVar("T")
 _TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
 _SHARE_GROUPS: Final = "kafka_server_group_coordinator_metrics_share_group_count"

@@ -27,9 +27,9 @@ from ottla.protocol.schema import (
 )
 
 NO_LEADER: Final = -1
-"""`leader` of a partition without a leader."""
+"""The value of the field `leader` if the partition has no leader."""
 LEADER_UNCHANGED: Final = -2
-"""`PartitionChangeRecord.leader` of a change that keeps the leader and the leader epoch."""
+"""The value of `PartitionChangeRecord.leader` in a change that keeps the leader and the leader epoch."""
 RECOVERY_STATE_UNCHANGED: Final = -1
 
 

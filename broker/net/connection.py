@@ -1,5 +1,5 @@
-"""The asyncio protocol of one client connection, the shell of its session. It moves bytes between a transport and a `session.Session`,
-which decides when to read, write and close."""
+"""The asyncio protocol of one client connection. It moves bytes between a transport and a `session.Session`, which decides when to read,
+write and close."""
 
 from __future__ import annotations
 

@@ -16,10 +16,9 @@ _SALT_BITS = 128
 
 
 class Credentials:
-    """The SCRAM credentials that a broker accepts: of the users and delegation tokens in the newest metadata, which `image` returns, and of
-    `users`, additional user names with passwords, which are salted with `random_bits(n)`. Without `token_secret` no delegation token is
-    valid.
-    """
+    """The SCRAM credentials that a broker accepts. They are those of the users and delegation tokens in the newest metadata, which `image`
+    returns, and those of `users`, further user names with their passwords, which are salted with `random_bits(n)`. Without `token_secret`
+    no delegation token is valid."""
 
     def __init__(
         self,
@@ -48,7 +47,8 @@ class Credentials:
         )
 
     def _make(self, kind: ScramKind, name: str) -> Credential:
-        """Salt a user's password, which takes milliseconds, at the first login and not at the start."""
+        """Return the credential of one of the further `users`: salt the password. This takes milliseconds, so it is done at the user's
+        first login and not at the broker's start."""
         found = self._made[kind.name, name] = self._salted(kind, self._users[name])
         return found
 

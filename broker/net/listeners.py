@@ -165,9 +165,8 @@ def _between(settings: BrokerSettings, name: str, setting: str, mechanism_settin
 
 
 def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
-    """Raise SettingsError unless `listeners` contains all of controller.listener.names, and listeners besides those exactly if the node is
-    a broker, too.
-    """
+    """Raise SettingsError unless `listeners` contains every listener that controller.listener.names names. Also raise it if a broker has no
+    other listener, or a node that is only a controller has one."""
     own, names = _controller_names(settings), {listener.name for listener in listeners}
     roles = ",".join(settings.process_roles)
     if missing := sorted(own - names):

@@ -149,9 +149,8 @@ def _next(tokens: Tokens, answered: bytes | None) -> bytes | None:
 
 
 def _on_a_thread(work: Callable[[], bytes | None]) -> asyncio.Future[bytes | None]:
-    """Run `work` on a separate thread that a stopping broker does not wait for: it may contact a KDC that does not respond, or
-    need a long computation.
-    """
+    """Run `work` on a separate thread that a stopping broker does not wait for: the work may contact a KDC that does not respond, or need a
+    long computation."""
     done: Future[bytes | None] = Future()
     done.set_running_or_notify_cancel()  # it cannot be cancelled
 

@@ -1,5 +1,5 @@
 """The requests and responses of one client connection: splits bytes into frames, keeps responses in order, and decides when to pause
-reading and when to close. No I/O, no event loop, no clock: its shell, `connection.Connection`, has these.
+reading and when to close. No I/O, no event loop, no clock: these belong to the asyncio protocol around it, `connection.Connection`.
 
 Rules:
 * Requests are handled in order, each after the response to the previous one is ready. So a request never sees a state older than an earlier
@@ -53,7 +53,8 @@ class ByteBudget:
         self.used = 0
 
     def is_exhausted(self) -> bool:
-        """Return whether the connections hold at least `limit` bytes. The rest of a frame that begins now is then not read yet."""
+        """Return whether all connections together hold at least `limit` bytes. While they do, a connection does not read the rest of a
+        frame that begins now."""
         return self.used >= self.limit
 
 

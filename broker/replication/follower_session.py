@@ -19,7 +19,7 @@ INITIAL_EPOCH: Final = 0
 _INT32_MAX: Final = 2**31 - 1
 
 PartitionKey = tuple[bytes, int]
-"""Topic id and partition index."""
+"""The key of a partition: its topic id and its index in the topic."""
 
 
 class FollowerSession:

@@ -38,7 +38,7 @@ class Purgatory(Generic[PendingT]):
 
     def __init__(self) -> None:
         self.queues: dict[Condition, deque[tuple[int, PendingT]]] = {}
-        """The non-empty queues: pairs of an append's last offset and its pending acknowledgement."""
+        """The pending acknowledgements of each condition, in pairs with the last offset of their append; an empty queue is removed."""
 
     def add(self, condition: Condition, last_offset: int, pending: PendingT) -> None:
         """Add a pending acknowledgement, which waits until the condition holds for the record at `last_offset`."""

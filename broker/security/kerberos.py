@@ -25,7 +25,7 @@ from ottla.protocol.kerberos import NoKey, error_text
 _FRAMED: Final = b"\x60"
 _NO_PROTECTION: Final = 1
 _OFFER: Final = bytes((_NO_PROTECTION, 1, 0, 0))
-"""The offer of security layers, with the JDK's value for the buffer size that a layer would have."""
+"""The server's offer of security layers (RFC 4752): none. The last three bytes are the maximum message size that the JDK sends."""
 _CHOICE_BYTES: Final = 4
 
 

@@ -44,7 +44,7 @@ class Bearer(NamedTuple):
 
 
 ValidateToken = Callable[[str], Bearer]
-"""Validates a token. Raises BadToken or InvalidSaslMessage."""
+"""A function that validates a token and returns its user and its expiry time. Raises BadToken or InvalidSaslMessage."""
 
 
 class OAuthBearer:

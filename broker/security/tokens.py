@@ -18,7 +18,7 @@ from ottla.broker.core import limits
 
 @lru_cache(limits.TOKEN_HMACS)
 def token_hmac(secret: str, token_id: str) -> bytes:
-    """Return the 64 bytes of a token's HMAC."""
+    """Return the HMAC of a delegation token: 64 bytes, computed from the token's id with the nodes' shared `secret`."""
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 

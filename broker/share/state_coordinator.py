@@ -28,7 +28,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.share_log import LoggedBatch, ShareSnapshotValue, ShareUpdateValue
 
 _UNCHANGED = -1
-"""A start offset or an epoch that a write leaves as it is."""
+"""The value of a start offset or an epoch in a request or record that does not change it."""
 
 
 class ShareState(NamedTuple):

@@ -19,7 +19,8 @@ def live_name(topic: str, partition: int) -> str:
 
 
 def parse_live(name: str) -> tuple[str, int] | None:
-    """Return (topic, partition) of a live partition's directory; None for any other name."""
+    """Return the (topic, partition) that a directory of this name contains. Return None for any other name, such as that of a deleted,
+    stray or future partition."""
     match = _LIVE.fullmatch(name)
     if match is None or match["topic"] in {".", ".."} or int(match["partition"]) > 2**31 - 1:
         return None

@@ -37,9 +37,9 @@ _LENGTH: Final = struct.Struct(">i")
 T = TypeVar("T")
 Work = Callable[[], TimestampOffset | None]
 Search = Generator[Work, Work, T]
-"""A search for a timestamp in steps. It yields the search of each batch that would hold the event loop for too long, and is sent a function
-that returns the result, or raises the error, of that work. The log may change meanwhile: afterwards the search looks up its position again.
-"""
+"""A search for a timestamp, as a generator. If searching a batch would block the event loop for too long, the generator yields this work.
+The caller does the work, for instance on a thread, and sends a function that returns the result of the work or raises its error. The log
+may change meanwhile, so the generator then looks up its position again."""
 
 
 def finish(search: Generator[Work, Work, T]) -> T:
@@ -210,9 +210,10 @@ def _first_in(data: bytes, header: BatchHeader, oldest: int, newest: int, from_o
 def _found_in(  # noqa: PLR0917 # the first two are one batch
     data: bytes, header: BatchHeader, oldest: int, newest: int, from_offset: int, max_bytes: int
 ) -> TimestampOffset | None:
-    """Search a batch that decompresses to at most `max_bytes`. Raises `RecordsError`, BatchTooLarge for a larger batch.
+    """Return the first record of the batch `data` at or after `from_offset` with a timestamp in [oldest, newest], None if there is none.
+    Raises `RecordsError`, and BatchTooLarge for a batch that decompresses to more than `max_bytes`.
 
-    The compiled walker searches, because a batch can have a million records.
+    Compiled code searches the records, because a batch can have a million.
     """
     append_time = header.max_timestamp if header.is_log_append_time else None
     if append_time is not None:

@@ -45,8 +45,8 @@ class Mark:
     directory: Path
     now_ms: int
     histories: Sequence[tuple[int, int, int]]
-    """The length of each broker's recorded history at the mark: the numbers of sends, reads and transaction ends (`History.length`). A
-    rewind drops what was recorded later. Empty if no history is recorded."""
+    """How much each broker had recorded at the mark of what its clients did: the numbers of sends, reads and transaction ends
+    (`testing.history.History.length`). A rewind drops what was recorded later. Empty if nothing is recorded."""
     incarnations: Mapping[int, bytes]
     """The incarnation id of each cluster broker, by node id."""
 

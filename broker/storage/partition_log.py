@@ -57,7 +57,7 @@ from ottla.protocol.records.errors import RecordsError
 __all__ = ["AppendInfo", "Isolation", "Origin", "PartitionLog", "ReadResult", "TimestampOffset"]
 
 SNAPSHOT_EVERY_BYTES: Final = 32 << 20
-"""A flush after this many bytes also saves the producers, so that a restart replays at most the unflushed data and this much."""
+"""A flush after this many bytes also saves a producer snapshot, so that a restart replays at most this much and the unflushed data."""
 
 
 class PartitionLog:

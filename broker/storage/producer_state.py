@@ -20,7 +20,7 @@ from ottla.protocol.records.control import ControlType, Marker
 from ottla.protocol.records.sequence import decrement_sequence, increment_sequence
 
 BATCHES_REMEMBERED: Final = 5
-"""Batches per producer that are recognized when they are sent again, the deduplication window
+"""The number of a producer's newest batches that are recognized as duplicates when they are sent again: the deduplication window
 (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 32767
@@ -318,8 +318,9 @@ class ProducerState:
     def apply_marker(self, batch: BatchHeader, marker: Marker, offset: int) -> CompletedTxn | None:
         """Apply a marker that was written at `offset`. Return the transaction that it completes, if one was open.
 
-        It also removes the producer's guard. Exception: with transaction version 2, a guard with the marker's epoch belongs to the next
-        transaction, which the producer may begin before the previous one's markers are written (Kafka's UnifiedLog.updateProducers).
+        The marker also removes the producer's `VerificationGuard`. Exception: with transaction version 2, a guard with the marker's epoch
+        belongs to the next transaction, which the producer may begin before the previous one's markers are written (Kafka's
+        UnifiedLog.updateProducers).
         """
         guard = self._guards.get(batch.producer_id)
         if guard is not None and not (guard.supports_epoch_bump and guard.epoch == batch.producer_epoch):

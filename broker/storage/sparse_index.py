@@ -19,8 +19,8 @@ from typing import ClassVar, Final
 from ottla.broker.storage.files import Files
 
 REWRITE: Final = -1
-"""The value of `SparseIndex._saved`, which is otherwise the number of bytes that the file has in common with the entries in memory, if the
-file has other contents and must be rewritten whole."""
+"""The value of `SparseIndex._saved` if the index file must be rewritten whole, because it has more than the entries in memory. Otherwise
+`_saved` is the number of bytes of these entries that the file has."""
 
 
 class SparseIndex:

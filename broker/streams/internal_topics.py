@@ -75,7 +75,7 @@ class ConfiguredSubtopology:
 
 
 Subtopologies = Mapping[str, ConfiguredSubtopology]
-"""Subtopologies by id, sorted."""
+"""The subtopologies of a topology by id, in the order of their ids."""
 
 
 @dataclass(frozen=True, slots=True)

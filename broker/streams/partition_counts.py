@@ -143,7 +143,8 @@ def _equal(counts: Iterable[int], shown: Mapping[str, int]) -> int:
 
 
 def _names(group: CopartitionGroup, sources: Sequence[str], repartition: Sequence[str]) -> list[str]:
-    """Return the topics of a copartition group, which lists indexes. Raises Rejected(UNKNOWN_SERVER_ERROR), as Kafka, for a wrong index."""
+    """Return the names of a copartition group's topics. The group has their indexes in `sources` and `repartition`. Raises
+    Rejected(UNKNOWN_SERVER_ERROR), as Kafka does, for an index out of range."""
     for indexes, topics in ((group.source_topics, sources), (group.repartition_source_topics, repartition)):
         if not all(0 <= index < len(topics) for index in indexes):
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -53,9 +53,9 @@ def assign(
 ) -> dict[str, TaskSet]:
     """Return each member's tasks. `by_offsets` selects the rules of Kafka 4.4.
 
-    By these rules, members that report a changelog offset of a task's state are candidates for the task like those that had it as a standby
-    task. Among equally loaded candidates, the latter come first, then the higher offset. Equally loaded processes are ordered as in Kafka
-    4.4.
+    By these rules, a member is also a candidate for a task if it reports a changelog offset of the task's state, and not only if it had the
+    task as a standby task. Among equally loaded candidates, those that had the standby task come first, then those with a higher offset.
+    Equally loaded processes are ordered as in Kafka 4.4.
     """
     if not members:
         return {}

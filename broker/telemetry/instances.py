@@ -32,7 +32,8 @@ from ottla.protocol.records.compression import Codec, codec_of, decompress
 from ottla.protocol.records.errors import RecordsError
 
 COMPRESSION_TYPES: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
-"""The accepted compression types in responses, best first. Uncompressed metrics are accepted, too."""
+"""The compression types of metrics that the broker offers to clients, in the order of preference. Uncompressed metrics are accepted,
+too."""
 _RESERVED: Final = frozenset({ZERO_ID, METADATA_TOPIC_ID})
 _ASK_AT_ONCE: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 
@@ -118,7 +119,7 @@ class ClientTelemetry:
         self._instances: OrderedDict[bytes, TelemetryInstance] = OrderedDict()
         self._held_bytes = 0
         self._made_on: dict[int, bytes] = {}
-        """The last instance that was created on each connection, by the connection's number."""
+        """The id of the client instance that was created last on each connection, by the connection's number."""
 
     def __len__(self) -> int:
         return len(self._instances)

@@ -82,8 +82,8 @@ def _plain(value: Any) -> str:
 
 
 def _check(schema: Any, names: dict[str, int], inside: tuple[str, ...]) -> int:
-    """Check that untrusted bytes can be decoded with this type. Return how many values a decoder makes out of zero bytes: the value itself
-    and its fields; 0 if a value of this type always takes at least one byte. Raises SchemaRefused.
+    """Check that decoding untrusted bytes with this type is safe. Return how many values a decoder makes out of zero bytes: the value
+    itself and its fields; 0 if a value of this type always takes at least one byte. Raises SchemaRefused.
 
     `names` holds the results of the named types that were checked before; `inside` has the names of the enclosing types.
     """

@@ -77,7 +77,8 @@ class ClusterEvent(BaseModel):
 
 
 class ClusterPage(BaseModel):
-    """The cluster as this broker knows it."""
+    """The data of the console's cluster view: brokers, controllers and recent events, according to the metadata that this broker has
+    read."""
 
     cluster_id: str
     node_id: int
