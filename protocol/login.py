@@ -28,7 +28,7 @@ Ask = Callable[[bytes], bytes]
 """A function that sends a token to the server and returns the server's token."""
 
 Tokens = Generator[bytes, bytes, None]
-"""Generates the tokens of one authentication, and is sent the server's response to each. Raises NotTrusted."""
+"""A generator of one authentication: it yields each token to send, and receives the server's response to it. Raises NotTrusted."""
 
 
 class NotTrusted(Exception):

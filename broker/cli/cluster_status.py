@@ -104,8 +104,8 @@ def status(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
 def status_of(
     described: DescribeClusterResponse, quorum_response: DescribeQuorumResponse | None, topics: Sequence[MetadataResponseTopic]
 ) -> ClusterStatus:
-    """Return the status of a cluster, computed from its responses. `quorum_response` is None if the cluster does not serve DescribeQuorum.
-    Raises `CliError` if it has an error code."""
+    """Return the status of a cluster, computed from the brokers' responses. `quorum_response` is None if the cluster does not serve
+    DescribeQuorum. Raises `CliError` if the quorum response has an error code."""
     quorum = None
     if quorum_response is not None:
         check(quorum_response.error_code, "describing the quorum", quorum_response.error_message)

@@ -150,7 +150,7 @@ def reset(admin: Admin = ADMIN) -> None:
 @app.command("check")
 @command
 def check(admin: Admin = ADMIN) -> None:
-    """Exit with 1 unless every rule has used up its hits."""
+    """Exit with code 1 if a rule took effect less often than its `times`, or never if it has no `times`."""
     left = [rule for rule in ask(admin, "GET", "/faults") if not rule["consumed"]]
     if left:
         raise CliError("not consumed: " + ", ".join(f"{rule['name']} ({rule['hits']} of {rule.get('times', 'any')} hit)" for rule in left))

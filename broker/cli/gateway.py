@@ -146,24 +146,24 @@ def _add_log_options(made: argparse.ArgumentParser, prefix: str) -> None:
 
 
 def gateway() -> None:
-    """Stand between programs and any Kafka cluster: clients connect to the gateway, stay there, and meet the faults that you script
-    (`ottla gateway --help` lists the options)."""
+    """Run a proxy in front of any Kafka cluster that injects faults into the requests of its clients (`ottla gateway --help` lists the
+    options)."""
     raise SystemExit(main(["--help"]))
 
 
 def tap() -> None:
-    """Show the requests of programs and their results as they pass: a gateway whose log is standard output (`ottla tap --help` lists the
+    """Run a proxy in front of any Kafka cluster that prints the requests of its clients with their results (`ottla tap --help` lists the
     options)."""
     raise SystemExit(tap_main(["--help"]))
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a gateway until it is stopped; return the process's exit code."""
+    """Run `ottla gateway` until it is stopped; return the process's exit code."""
     return _run("gateway", parser().parse_args(argv))
 
 
 def tap_main(argv: Sequence[str]) -> int:
-    """Run a gateway that logs to standard output until it is stopped; return the process's exit code."""
+    """Run `ottla tap`, a gateway that logs requests to standard output, until it is stopped; return the process's exit code."""
     return _run("tap", tap_parser().parse_args(argv))
 
 

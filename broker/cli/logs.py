@@ -10,7 +10,8 @@ from ottla.broker.core.peer_log import PEERS, PeerLines
 
 
 def log_to_stderr(level: str) -> None:
-    """Log to standard error from this level on (debug, info, warning, error), with a limit on the lines about peers."""
+    """Log to standard error from this level on (debug, info, warning, error). Lines about peers, such as invalid requests, are limited in
+    number."""
     logging.basicConfig(
         level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
     )

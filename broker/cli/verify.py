@@ -153,9 +153,10 @@ def _write_junit(results: Sequence[Result], name: str, path: Path, failure: str 
 @contextmanager
 def ended_by_signals() -> Iterator[Sequence[int]]:
     """Let SIGINT, SIGTERM and SIGHUP (unless ignored, as by nohup) end the verification, so that no process, directory or topic is left
-    behind. Yield the signals that have arrived.
+    behind. Yield a list to which each signal that arrives is added.
 
-    A signal that arrives during the audit is raised inside DuckDB, which replaces the exception by an error of its own.
+    The list is needed because a signal that arrives during the audit is raised inside DuckDB, which replaces the exception by an error of
+    its own.
     """
     received: list[int] = []
 

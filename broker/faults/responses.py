@@ -35,10 +35,12 @@ _SAME: Final[tuple[tuple[str, ...], ...]] = (
     ("resource_type",),
     ("topic_id",),
 )
-"""Groups of field names that mean the same in a request and its response; the first group found in a struct identifies the struct."""
+"""Groups of field names that mean the same in a request and its response. A struct of the response repeats a struct of the request if, for
+both, the first of these groups of which the struct has a field is the same."""
 
 Wanted = Callable[[str | None, int | None], bool]
-"""Returns whether the error applies to this topic and partition; either is None if the response does not name it."""
+"""A function that returns whether a rule applies to a topic and partition of a response; either is None if the response does not name
+it."""
 
 _ELEMENTS: Final[Mapping[ApiKey, tuple[str, Callable[[Any], Iterable[dict[str, object]]]]]] = {
     ApiKey.CREATE_ACLS: ("results", lambda request: [{} for _ in request.creations]),

@@ -38,7 +38,7 @@ _COORDINATOR_GROUP: Final = 0
 _COORDINATOR_TRANSACTION: Final = 1
 
 TopicName = Callable[[bytes], str | None]
-"""Returns the name for a topic id, or None if there is no such topic."""
+"""A function that returns the name of the topic with this id, or None if there is no such topic."""
 
 
 @dataclass(slots=True)

@@ -62,8 +62,8 @@ class Fault:
 
 
 def draw_faults(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tuple[str, ...] = ()) -> list[Fault]:
-    """Draw random faults between the times `begin_ms` and `end_ms`. Runs differ in the number of faults and in their kinds, which always
-    include `sure`."""
+    """Draw random faults between the times `begin_ms` and `end_ms` of a run with `nodes` brokers. Each fault is of one of a few kinds: one
+    to five that are drawn for the run, and those in `sure`."""
     kinds = [*random.sample(KINDS, random.randint(1, 5)), *sure]
     every_ms = random.choice([400, 1_200, 3_000])
     faults = []

@@ -112,7 +112,8 @@ class SimProducer(SimClient):
         return SimBatch(tp, sequence, tuple(records))
 
     async def send_all(self, batches: list[SimBatch], *, first_lost: bool = False) -> list[ErrorCode]:
-        """Send batches of one partition without waiting between them; return the error of each."""
+        """Send batches of one partition without waiting between them; return the error of each. With `first_lost`, the first batch does not
+        arrive."""
         tp = batches[0].tp
         leader = await self.leader_of(tp)
         errors = await asyncio.gather(*(self._send(leader, batch, lost=first_lost and batch is batches[0]) for batch in batches))
@@ -126,8 +127,8 @@ class SimProducer(SimClient):
         return errors
 
     def look_at(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
-        """Add a violation if the broker must not return this error for the batch. `is_first` is true if all batches before it are
-        acknowledged."""
+        """Check the error that a broker returned for the batch; if no broker may return it, add a violation. `is_first` is true if all
+        batches before it are acknowledged."""
         out_of_order = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first
         if not (error.retriable or out_of_order or error is UNKNOWN):
             self.history.wrong.append(

@@ -186,8 +186,8 @@ class InProcessCluster(ClusterNodes):
         broker.resume(partial(self.clock.catch_up, broker))
 
     def restart(self, n: int, *, kill: bool = False) -> None:
-        """Stop (or kill) a broker unless it is dead, start it on the same directory and port, and return when it is unfenced. After a kill
-        that takes until the controller has fenced the old process (`broker.session.timeout.ms`)."""
+        """Stop (or kill) a broker unless it is dead, start it on the same directory and port, and return when it is unfenced. After a kill,
+        this takes until the controller has fenced the old process (`broker.session.timeout.ms`)."""
         broker = self.broker(n)
         if kill and broker.running:
             broker.kill()

@@ -101,7 +101,7 @@ def _marked(request: pytest.FixtureRequest, kind: type) -> dict[str, Any]:
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[..., InProcessBroker]) -> InProcessBroker:
-    """A broker for this test, configured by its marker `ottla`, which records its history."""
+    """A broker for this test, which records what clients do. The test's marker `ottla` configures the broker."""
     from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # only for tests with a broker
 
     return ottla_broker_factory(**_marked(request, InProcessBroker))
@@ -109,7 +109,8 @@ def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[
 
 @pytest.fixture
 def ottla_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCluster]:
-    """A cluster for this test, of three brokers or as its marker `ottla` says (`brokers=5`), which records its history."""
+    """A cluster for this test, which records what clients do. The test's marker `ottla` configures it; by default it has three brokers
+    (`brokers=5`: five)."""
     from ottla.broker.testing.cluster import InProcessCluster  # noqa: PLC0415 # only for tests with a cluster
 
     cluster = InProcessCluster(**{"data_dir": tmp_path_factory.mktemp("ottla") / "data", **_marked(request, InProcessCluster)}).record()
@@ -131,8 +132,8 @@ def ottla_gateway_to() -> str:
 
 @pytest.fixture
 def ottla_gateway(request: pytest.FixtureRequest) -> Iterator[InProcessGateway]:
-    """A gateway for this test in front of the cluster of `ottla_gateway_to`, or as its marker `ottla` says (`to="localhost:9092"`), which
-    records its history."""
+    """A gateway for this test, which records what clients do. The cluster behind it is the one that the test's marker `ottla` names
+    (`to="localhost:9092"`), otherwise that of the fixture `ottla_gateway_to`."""
     from ottla.broker.testing.in_process_gateway import InProcessGateway  # noqa: PLC0415 # only for tests with a gateway
 
     options = _marked(request, InProcessGateway)
@@ -184,7 +185,7 @@ def _ottla_seeded(
 
 @pytest.fixture
 def ottla_seeded_broker(_ottla_seeded: tuple[InProcessBroker, Mark]) -> InProcessBroker:
-    """A broker that `ottla_seed` has filled, once a session (of each pytest-xdist worker); every test finds it as it was then."""
+    """A broker that `ottla_seed` has filled once a session (of each pytest-xdist worker). Before each test it is rewound to that state."""
     broker, mark = _ottla_seeded
     broker.rewind(mark)
     broker.faults.reset()

@@ -15,7 +15,8 @@ class KeyValue:
 
 @wire_struct
 class TopicInfo:
-    """An internal topic. With 0 partitions or replicas the coordinator chooses the number."""
+    """An internal topic of a Kafka Streams application. If `partitions` or `replication_factor` is 0, the coordinator chooses the
+    number."""
 
     name: str = string()
     partitions: int = int32()
@@ -25,7 +26,7 @@ class TopicInfo:
 
 @wire_struct
 class CopartitionGroup:
-    """Topics that must have the same number of partitions, as indexes into the lists of their subtopology."""
+    """Topics that must have the same number of partitions, each as an index into one of the topic lists of their subtopology."""
 
     source_topics: list[int] = array(int16)
     source_topic_regex: list[int] = array(int16)

@@ -37,7 +37,8 @@ _OF_THE_JVM: Final = frozenset(
         "DEBUG",
     )
 )
-"""Variables that both images exclude, and those that the JVM's start scripts read."""
+"""Variables that are not settings of the broker: those that Apache's and Confluent's images exclude, and those that the JVM's start scripts
+read."""
 _OF_THE_IMAGE: Final = frozenset(
     _PREFIX + name
     for name in (

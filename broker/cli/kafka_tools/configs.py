@@ -21,8 +21,8 @@ from ottla.protocol.messages.k50_describe_user_scram_credentials import Describe
 from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 
 _RESOURCES: Final = {"topics": (2, 1), "brokers": (4, 2), "broker-loggers": (8, None), "client-metrics": (16, 7), "groups": (32, 8)}
-"""For each kind of resource: its number in the protocol (ConfigResource.Type), and the config source that DescribeConfigs returns for its
-dynamic settings (None: it has no other ones)."""
+"""For each kind of resource: its number in the protocol (ConfigResource.Type), and the config source of its dynamic settings in
+DescribeConfigs responses. None: all settings of the resource are printed, whatever their source."""
 _TYPES: Final = ("topics", "clients", "users", "brokers", "broker-loggers", "ips", "client-metrics", "groups")
 _SOURCES: Final = (
     "UNKNOWN",
