@@ -172,8 +172,8 @@ class Deployment(ABC):
 
     @abstractmethod
     def restart_broken(self) -> bool:
-        """Restart the broker if a fault rule crashed it, and return whether it did. Only a single broker of this process can be crashed by
-        a rule."""
+        """If a fault rule has crashed the broker, restart it and return True, otherwise return False. Fault rules can crash only a single
+        broker of this process."""
 
     @abstractmethod
     def settle(self) -> None:
