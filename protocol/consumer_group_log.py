@@ -160,7 +160,7 @@ class AssignedTopic:
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
-    """A member's target assignment."""
+    """The value of the record in `__consumer_offsets` with a member's target assignment."""
 
     topic_partitions: list[AssignedTopic] = array(AssignedTopic)
 

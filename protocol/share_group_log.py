@@ -71,7 +71,7 @@ class ShareGroupStatePartitionMetadataKey(Message, versions="15"):
 
 @wire_struct
 class ShareGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """A share group member's metadata and subscription."""
+    """The value of the record in `__consumer_offsets` with a share group member's metadata and subscription."""
 
     rack_id: str | None = string(nullable="0+")
     client_id: str = string()
@@ -97,14 +97,14 @@ class ShareGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0
 
 @wire_struct
 class ShareGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
-    """A member's target assignment."""
+    """The value of the record in `__consumer_offsets` with a share group member's target assignment."""
 
     topic_partitions: list[AssignedTopic] = array(AssignedTopic)
 
 
 @wire_struct
 class ShareGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    """A member's current assignment."""
+    """The value of the record in `__consumer_offsets` with a share group member's current assignment."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

@@ -83,7 +83,7 @@ class StreamsGroupMetadataValue(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class StreamsGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """A streams group member's metadata."""
+    """The value of the record in `__consumer_offsets` with the metadata of a streams group's member."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")
@@ -106,7 +106,7 @@ class StreamsGroupTargetAssignmentMetadataValue(Message, versions="0", flexible=
 
 @wire_struct
 class StreamsGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
-    """A member's target assignment."""
+    """The value of the record in `__consumer_offsets` with the target assignment of a streams group's member."""
 
     active_tasks: list[TaskIds] = array(TaskIds)
     standby_tasks: list[TaskIds] = array(TaskIds)
@@ -141,7 +141,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="
 
 @wire_struct
 class StreamsGroupTopologyValue(Message, versions="0", flexible="0+"):
-    """A group's topology."""
+    """The value of the record in `__consumer_offsets` with the topology of a streams group."""
 
     epoch: int = int32()
     subtopologies: list[Subtopology] = array(Subtopology)

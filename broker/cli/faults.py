@@ -221,7 +221,7 @@ def rewind(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = 
 @marks.command("remove")
 @command
 def remove_mark(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = ADMIN) -> None:
-    """Forget a mark."""
+    """Delete a mark and the state that was saved with it."""
     ask(admin, "DELETE", f"/marks/{urllib.parse.quote(name, safe='')}")
 
 

@@ -69,8 +69,8 @@ def subject_of(api: ApiKey, client_id: str | None, connection: int, body: Any, t
 
 @cache
 def names_in(api: ApiKey) -> frozenset[str]:
-    """Return which of the fields `transactional_id`, `group` and `topic` a request of this API can name; all for an API without
-    messages."""
+    """Return which of the fields `transactional_id`, `group` and `topic` a request of this API can name; all three for an API without a
+    message class in this project."""
     if api is ApiKey.FIND_COORDINATOR:
         return frozenset({"transactional_id", "group"})
     try:

@@ -20,8 +20,6 @@ _PORTS = range(1, 65_536)
 
 
 class Address(NamedTuple):
-    """A host and a port."""
-
     host: str
     port: int
 

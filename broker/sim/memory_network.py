@@ -58,7 +58,7 @@ class MemoryServer:
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end of a connection. Bytes that the other end has not read yet count as its write buffer."""
+    """One end of a connection. Bytes that this end has written and the other end has not read yet count as this end's write buffer."""
 
     other: MemoryTransport
     context: Context | None = None

@@ -46,7 +46,8 @@ class _Committed:
 
 
 class _ReportedMark(NamedTuple):
-    """The greatest high watermark of a replica during the life of its process (`end`), and its leader epoch."""
+    """The greatest high watermark (`end`) that a replica has had since its process started, and the replica's leader epoch at that time
+    (`epoch`)."""
 
     partition: Partition
     end: int

@@ -30,7 +30,8 @@ _OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EP
 
 
 class GroupDeliveries:
-    """The records that all members together received, and the greatest confirmed offset commits."""
+    """The records that all members of the group together received, and for each partition the greatest offset whose commit was
+    confirmed."""
 
     def __init__(self) -> None:
         self.delivered: dict[TopicPartition, set[Delivered]] = {}

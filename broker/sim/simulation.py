@@ -353,7 +353,7 @@ class Simulation:
         return found
 
     def _lost_of_risky(self, stored: list[Stored], sends: list[Send]) -> list[str]:
-        """Return lost acknowledged records that no unclean election explains."""
+        """Return a text for each lost acknowledged record of the topic RISKY, unless an unclean election may have lost it."""
         of_topic = [each for each in stored if each.topic == RISKY]
         seen = Observations([send for send in sends if send.topic == RISKY], [], of_topic, by_value)
         lost = [each for each in judge(seen) if each.kind == "lost-write"]

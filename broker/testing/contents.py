@@ -21,7 +21,7 @@ TopicPartition = tuple[str, int]
 
 
 class Visibility(Enum):
-    """A record's visibility to read_committed consumers."""
+    """Whether a read_committed consumer receives a record: always, after the record's transaction was committed, never, or not yet."""
 
     PLAIN = "not in a transaction"
     COMMITTED = "committed"
@@ -54,7 +54,8 @@ class Stored:
         return f"{self.topic}-{self.partition}@{self.offset}"
 
     def is_kept_by(self, later: Stored | None) -> bool:
-        """Return whether a later version of the log still has this record. `later` is its record at this position, None if it has none.
+        """Return whether a later version of the log still has this record. `later` is the record at the same position in that version, None
+        if there is none.
 
         The record counts as lost if `later` is another record, or if it was readable and is not any more: the log of another leader may
         lack the record, or the marker that committed its transaction.
