@@ -24,9 +24,9 @@ from ottla.spark_jobs.paths import SCHEME_END
 
 NO_REGULAR_FILE: Final = "not a regular file"
 SMALL_FILE_BYTES: Final = 16 << 20
-"""Maximum size of a small file that is read whole: an offset checkpoint of 200,000 partitions."""
+"""The maximum size, in bytes, of a small file, which is read whole. An offset checkpoint of 200,000 partitions has about this size."""
 SNAPSHOT_BYTES_MAX: Final = 256 << 20
-"""Maximum size of a producer snapshot that is read whole: 6,000,000 producers."""
+"""The maximum size, in bytes, of a producer snapshot, which is read whole. A snapshot of 6,000,000 producers has about this size."""
 
 
 @dataclass(frozen=True, slots=True)

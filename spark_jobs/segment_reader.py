@@ -25,7 +25,7 @@ from ottla.spark_jobs.filesystem import place
 from ottla.spark_jobs.log_directory import Segment
 
 WINDOW_BYTES: Final = 4 << 20
-"""Bytes per read: small enough for the processor's cache, large enough to amortise an object store's round trips."""
+"""How many bytes are read at a time: few enough for the processor's cache, enough to amortise an object store's round trips."""
 BATCH_BYTES_MAX: Final = 256 << 20
 """Maximum size of a batch that is read. It is far above any message.max.bytes, and bounds the memory that a damaged length field can
 claim."""
@@ -39,8 +39,8 @@ SEARCH_TIMES: Final = 64
 Random bytes need half of that. Without the limit, crafted bytes (a header every 61 bytes, each claiming a batch up to the file's end) would
 keep the search of one segment busy for days."""
 JUMP_BYTES: Final = 1 << 20
-"""If batches are longer than this on average and only headers are wanted, the reader skips the bytes between the headers. For shorter
-batches sequential reads are faster."""
+"""If batches are longer than so many bytes on average, and only their headers are needed, the reader skips the bytes between the headers.
+For shorter batches, sequential reads are faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class _Reader:
         self._window_bytes = max(window_bytes, PEEK_BYTES)
         self._buffer = bytearray()
         self._last: tuple[int, int, int] | None = None
-        """Position, size and last offset of the previous batch."""
+        """(position in the file, size in bytes, last offset) of the batch that was read last; None at the start."""
         self._search_left = SEARCH_BYTES + SEARCH_TIMES * (part.end - part.start)
 
     def items(self) -> Iterator[Run | Stop]:

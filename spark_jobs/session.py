@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_LOG_BYTES: Final = 512 << 20
-"""For smaller logs the JVM's C2 compiler is disabled: most of the time is start-up, and its optimisations would not pay off."""
+"""The log size, in bytes, below which the JVM's C2 compiler is disabled: for small logs most of the time is start-up, and C2's
+optimisations would not pay off."""
 NOISE: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """A warning that Java prints at every start by Spark's launcher. It cannot be switched off and is irrelevant, so it is filtered out."""
 DAEMON: Final = "ottla.spark_jobs.worker_daemon"
@@ -38,7 +39,7 @@ HEAP_OPTIONS: Final = "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
 
 LOCAL: Final = re.compile(r"local(\[(?P<cores>\d+|\*)(, *\d+)?\])?")
 LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[ *(?P<workers>\d+) *, *(?P<cores>\d+) *, *\d+ *\]")
-"""Spark's own forms of local master URLs (SparkMasterRegex)."""
+"""Matches the master URL of a local Spark cluster, in the form that Spark accepts (SparkMasterRegex)."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The environment variable that spark-submit sets for the program it starts: a JVM is already running."""
 

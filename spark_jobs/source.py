@@ -164,7 +164,7 @@ RANGES: Final[dict[str, dict[str, str]]] = {
         for level in ("records", "markers", "transactions", "offsets", "groups", "share_states")
     },
 }
-"""The columns of each level whose filters narrow the range of offsets or of timestamps."""
+"""For each level, the columns whose filters in a Spark query limit the range of offsets or of timestamps to read."""
 
 
 def _both(already: frozenset[Any], given: frozenset[Any]) -> frozenset[Any]:

@@ -34,7 +34,7 @@ from ottla.spark_jobs.corpus import CASES
 
 PLANTED = ("same_batch_twice", "gap", "planted")
 PARTITIONS = 2000
-"""Partitions of the log during whose audit an executor is killed: more tasks than both executors finish at once."""
+"""The number of partitions of the log during whose audit an executor is killed. They give more tasks than both executors finish at once."""
 KILLED = "executor killed"
 TIMEOUT_S = 900
 

@@ -35,7 +35,7 @@ class ClaimEnvironment:
     pool: Pool
     java_missing: str | None
     stack: ExitStack = field(default_factory=ExitStack)
-    """Context managers that end with the environment."""
+    """The stack with the context managers that are left at the end of the environment."""
     kinds: Sequence[Kind] = ALL_OTTLA
     """The program (Apache Kafka or Ottla) of each broker of the cluster. Only claims about several brokers use the cluster."""
     controller: Kind = Kind.OTTLA

@@ -30,7 +30,7 @@ else:
 
 DEFAULT_TIMEOUT_MS = 30_000
 POLL_GRACE_S = 10.0
-"""Extra time that a poll gets after its own limit before it counts as hanging."""
+"""Extra time, in seconds, that a poll gets after its own time limit before it counts as hanging."""
 
 
 def _words(text: str) -> frozenset[str]:

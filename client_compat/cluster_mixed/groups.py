@@ -67,7 +67,7 @@ class Group:
     def __init__(self, name: str, protocol: Protocol, partitions: int) -> None:
         self.name, self.protocol = name, protocol
         self.given = [array("q") for _ in range(partitions)]
-        """Checksums of the values, by partition and offset."""
+        """For each partition, a checksum of each record's value that the group received, by offset."""
         self.committed = [0] * partitions
         """The highest offset of each partition whose commit was acknowledged to any member of the group."""
         self.commits = 0

@@ -40,7 +40,8 @@ from ottla.spark_jobs.verdict import Verdict
 TOPIC, TXN_TOPIC = "idempotent", "transactional"
 PARTITIONS = 6
 RATE_MAX, CHAOS_RATE_MAX = 200, 50
-"""Values a second from each client, limited so that a long run can be judged in minutes."""
+"""The maximum number of values that each client sends a second, with and without the option `chaos` (CHAOS_RATE_MAX with it). It is limited
+so that a long run can be judged in minutes."""
 SERVED_TIMEOUT_S = 120.0
 FLUSH_TIMEOUT_S = 180.0
 CARELESS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
@@ -56,8 +57,8 @@ class MixedRun:
     hung: list[str] = field(default_factory=list)
     """Transactional clients that were killed because a call did not return, once for each time."""
     members_hung: list[str] = field(default_factory=list)
-    """Group members that were killed because a call did not return: librdkafka's commit waits for a coordinator without a limit. The
-    group's progress is judged."""
+    """The names of group members that were killed because a call did not return: librdkafka's commit waits for a coordinator without a time
+    limit. This alone is no failure of the run, which checks only that the group progresses."""
     acks: AckVerdict = field(default_factory=AckVerdict)
     transactions: TxnVerdict = field(default_factory=TxnVerdict)
     groups: GroupVerdict | None = None

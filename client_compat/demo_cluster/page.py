@@ -90,7 +90,8 @@ class Picture:
     bar_ms: float
     acknowledged: list[tuple[float, float]] = field(default_factory=list)
     committed: list[tuple[float, float]] = field(default_factory=list)
-    """Records over time, as x and 0 to 1: acknowledged ones, and the sum of the high watermarks."""
+    """The sum of the partitions' high watermarks over time, as (x coordinate, fraction of `count_max`). `acknowledged` has the number of
+    acknowledged records in the same form."""
     count_max: int = 1
     count_ends: tuple[int, int] = (0, 0)
 

@@ -36,7 +36,7 @@ STATES = {Kind.KILL: State.DEAD, Kind.STOP: State.DEAD, Kind.STILL: State.STILL,
 """A broker's state right after an action on it."""
 NO_ANSWER = (OSError, ProtocolError)
 ABSORBED = b"Retry absorbed: "
-"""Beginning of the debug log's line about a duplicate batch."""
+"""The beginning of a line in a broker's debug log which says that a batch was recognized as a duplicate."""
 
 
 @dataclass(slots=True)

@@ -363,7 +363,8 @@ TICKETS = "TICKETS"
 
 
 Pair = tuple[str, dict[str, int], dict[str, int], tuple[int, int]]
-"""Kafka's version, both sides' ports by listener, and their plaintext ports."""
+"""The brokers under comparison: Apache Kafka's version, Apache Kafka's ports by listener, Ottla's ports by listener, and the plaintext
+ports of both."""
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ SHARED = (
     "num.io.threads",
     "num.network.threads",
 )
-"""Settings of the reference broker that Ottla gets, too."""
+"""The names of settings that Ottla gets with the same values as the reference broker, Apache Kafka."""
 
 GROUP_APIS = {"group.version": "CONSUMER_GROUP_", "share.version": "SHARE_", "streams.version": "STREAMS_"}
 """The part that the names of a group type's APIs share, by the feature that enables the group type."""
@@ -50,9 +50,9 @@ NEEDED: Mapping[str, ApiKey] = {
 """The API that a scenario needs, by the beginning of the scenario's name. For a release without that API, the scenario is skipped."""
 
 FORMAT_OPTIONS = ("--feature", "eligible.leader.replicas.version=0")
-"""Disables ELR (KIP-966).
+"""Options of `kafka-storage format` that disable ELR (KIP-966).
 
-With it, every new cluster has a dynamic default `min.insync.replicas`, which differs in each topic description.
+With ELR, every new cluster has a dynamic default `min.insync.replicas`, which would be a difference in each description of a topic.
 """
 
 
@@ -71,8 +71,11 @@ class Difference:
 
 
 AT_ONCE: Mapping[str, str] = {f"group.{kind}.assignor.offload.enable": "false" for kind in ("consumer", "share", "streams")}
-"""Apache Kafka assigns groups in the heartbeat, as Ottla does. On its background thread, assignments are late by chance, and that of a
-share group that is computed after the share partitions are initialized includes them, which saves one epoch."""
+"""Settings with which Apache Kafka computes a group's assignment while it handles a heartbeat, as Ottla does.
+
+By default, Kafka computes assignments on a background thread, so that by chance they are late. If a share group's assignment is computed
+after its share partitions were initialized, it includes them at once, and the group needs one epoch less.
+"""
 
 
 @dataclass(slots=True)

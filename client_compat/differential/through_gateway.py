@@ -33,7 +33,8 @@ OF_TWO_CLUSTERS = (
         r".*configs\[((advertised\.)?listeners|controller\.quorum\.bootstrap\.servers|log\.dirs)\]\.(value|synonyms\[[^\]]+\]\.value)",
     ),
 )
-"""Each cluster has a metadata log, ports and directories of its own."""
+"""Differences between any two clusters of Apache Kafka, because each has its own metadata log, ports and directories. They are accepted
+with a gateway, too."""
 
 
 def differential_through_gateway(directory: Path, only: Sequence[str] = (), *, on_scenario: OnScenario | None = None) -> Report:

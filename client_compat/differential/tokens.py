@@ -41,7 +41,7 @@ from ottla.protocol.schema import Message
 SECRET = "of all nodes"
 MINUTE_MS = 60_000
 CLOCKS_MS = 1_000
-"""The clocks of the brokers and of this process agree within this time."""
+"""The tolerance, in ms, for differences between the clocks of the brokers and of this process."""
 HUGE_MS = 2**63 - 1
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _MODULES = "org.apache.kafka.common.security"

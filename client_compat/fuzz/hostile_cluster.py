@@ -40,7 +40,7 @@ from ottla.protocol.headers import read_request_header
 from ottla.protocol.messages.k03_metadata import MetadataResponse, MetadataResponseBroker
 
 CLOSED_IN_S: Final = 60.0
-"""Time within which the gateway must close a connection after a response that it rejects."""
+"""The time, in seconds, within which the gateway must close a connection after a response that it rejects."""
 PASSES_IN_S: Final = 0.3
 """How long, in seconds, the client reads from a connection on which the gateway is allowed to forward the false response."""
 UNANSWERED_MAX: Final = 200
@@ -59,7 +59,7 @@ class HostileRun:
     wait_limit_s: float
     counts: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, float] = field(default_factory=dict)
-    """The longest turn of the gateway's event loop, in milliseconds, by response."""
+    """For each false response, the longest turn of the gateway's event loop, in milliseconds."""
     complaints: list[str] = field(default_factory=list)
     rss_max: int = 0
     longest_wait_s: float = 0.0

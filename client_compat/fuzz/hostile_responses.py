@@ -113,9 +113,10 @@ def _twice(header: RequestHeader) -> bytes:
 
 
 _TOPICS: Final = bytes(5) + b"\1\0" + bytes(4)
-"""A Metadata response up to its topics: tags of the header, throttle time, no brokers, no cluster id, a controller."""
+"""The first bytes of a Metadata response, up to its array of topics: tags of the header, throttle time, no brokers, no cluster id, a
+controller."""
 _TOPIC: Final = bytes(2) + b"\2t" + b"\1" * 16 + b"\0"
-"""A topic up to its partitions."""
+"""The first bytes of a topic in a Metadata response, up to its array of partitions."""
 _ASKS: Final[Mapping[str, tuple[Any, int]]] = {
     "Produce": (ProduceRequest(acks=1), 10),
     "Fetch": (FetchRequest(), 16),

@@ -67,16 +67,18 @@ TURN_MAX_MS: Final = 50.0
 P99_MAX_MS: Final = 100.0
 ANSWER_MAX_S: Final = 30.0
 PIPELINED_MAX_S: Final = 10.0
-"""Maximum time for the responses to pipelined requests, which may take long without harm to a bystander.
+"""Maximum time, in seconds, for the responses to pipelined requests, which may take long without harm to a bystander.
 
-Later, the broker is killed and restarted, because it would continue during the next attack.
+If they take longer, the broker is killed and restarted, because it would still be busy during the next attack.
 """
 RECONNECTIONS_PER_S: Final = 50
-"""Limits reconnections, which would otherwise measure how fast a broker accepts connections."""
+"""How often an attacker reconnects at most, in connections per second. Without this limit, the attack would measure how fast a broker
+accepts connections."""
 THREADS: Final = {"num.network.threads": "3", "num.io.threads": "8"}
 """Kafka's defaults; with fewer threads, its bystanders would wait much longer."""
 WARM_UP_S: Final = 3.0
-"""Ottla collects garbage once after its start, in one turn, which must not be attributed to a request."""
+"""How long to wait after Ottla's start, in seconds. Ottla then collects garbage once, in one turn of its event loop, and this turn must not
+be attributed to a request."""
 RECORDS: Final = 2_000_000
 PRODUCE_VERSION: Final = 9
 LAST: Final = (

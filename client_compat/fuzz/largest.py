@@ -15,7 +15,8 @@ from ottla.protocol.fields import ArrayOf, Kind
 from ottla.protocol.schema import Message
 
 ELEMENTS: Final = 200_000
-"""Below Ottla's limit of 250,000 elements in a request, because nested arrays count as well."""
+"""The number of elements in the long array of a largest request. It is below Ottla's limit of 250,000 elements in a request, because nested
+arrays count as well."""
 _OF_AN_ACL: Final = {
     "resource_type": 2,
     "resource_type_filter": 2,
@@ -28,7 +29,7 @@ _OF_AN_ACL: Final = {
 }
 """Values of a valid ACL (READ on a topic, allowed). A broker rejects a whole request with an unknown type and closes the connection."""
 BYTES: Final = 7 << 20
-"""Below Ottla's limit of 8 MiB for any request except Produce."""
+"""The maximum size of a largest request in bytes. It is below Ottla's limit of 8 MiB for any request except Produce."""
 
 
 def largest(request: type[Message], version: int, elements: int = ELEMENTS) -> Iterator[tuple[str, Message]]:

@@ -39,10 +39,11 @@ P99_MAX_S = 0.1
 WAIT_MAX_S = 20.0
 BETWEEN_S = 0.005
 RECONNECTIONS_PER_S = 50
-"""Limits reconnections, which would otherwise measure how fast a broker accepts connections."""
+"""How often an attacker reconnects at most, in connections per second. Without this limit, the attack would measure how fast a broker
+accepts connections."""
 TRICKLE_EVERY_S = 1.5
 REST_S = 3.0
-"""Time between an attack and the second measurement of the broker's memory."""
+"""The time between an attack and the second measurement of the broker's memory, in seconds."""
 CHUNK = bytes(MEBIBYTE)
 JVM = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC")
 """Heap and collector of Kafka's start script."""

@@ -35,7 +35,7 @@ SECRET_TOPIC, SECRET = "behind-the-lock", b"nobody outside may read this"
 GUEST, GUEST_PASSWORD = "guest", "let me in"
 GUESTS_TOPIC = "guests"
 OVERSIZED = (524_287, 524_288, 524_289, 600_000)
-"""Sizes around sasl.server.max.receive.size."""
+"""Sizes of SASL tokens, in bytes, around the default of sasl.server.max.receive.size (524288)."""
 STEPS_MAX = 8
 SIZE_BYTES = 4
 """Length of a frame's size prefix."""

@@ -35,7 +35,7 @@ FIRST_BROKER, FIRST_CONTROLLER = 1, 101
 START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
-"""Time limit of a stop: a broker first gives up its leaderships."""
+"""Time limit for a clean stop of a node, in seconds: a broker first hands its leaderships over."""
 POLL_S = 0.1
 FETCH_WAITS_S = 0.7
 """How long a test's own Fetch waits, in seconds. It is longer than replica.fetch.wait.max.ms: when it is answered, the last Fetch of a

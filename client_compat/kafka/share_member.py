@@ -39,7 +39,8 @@ def _franz_go(bootstrap: str, group: str, topic: str, _mode: str, *settings: str
 
 JAVA: Final = "java"
 CLIENTS: Final[Mapping[str, Callable[..., Sequence[str]]]] = {JAVA: _java, "librdkafka": _librdkafka, "franz-go": _franz_go}
-"""How each client is started, with bootstrap servers, group, topic, acknowledgement mode and settings."""
+"""For each client, a function that returns the command to start it. Its arguments are bootstrap servers, group, topic, acknowledgement mode
+and settings."""
 
 
 class MemberEnded(RuntimeError):

@@ -41,9 +41,9 @@ LISTENERS: Mapping[str, str] = {
 - BARE: SASL without encryption.
 """
 OWN_CERTIFICATES: Mapping[str, str] = {"EXPIRED": "expired", "ELSEWHERE": "elsewhere"}
-"""The broker's certificates that are not the valid one."""
+"""The listeners at which the broker has another certificate than the valid one, each with the name of that certificate."""
 LIFETIME_MS = 3_000
-"""Lifetime of a session at `AGAIN` (`connections.max.reauth.ms`)."""
+"""How long a session at the listener AGAIN lasts before the client must authenticate again, in ms (`connections.max.reauth.ms`)."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PLAIN_USER, PLAIN_PASSWORD = "patricia", "plain secret"
 CERTIFIED_USER = "ann"
@@ -60,7 +60,7 @@ class BrokerSecurity:
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in LISTENERS})
     files: dict[str, Path] = field(default_factory=dict)
     fronts: dict[str, int] = field(default_factory=dict)
-    """The ports of gateways before the listeners, if there are any."""
+    """The port of the gateway in front of each listener, by the listener's name; empty if there are no gateways."""
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True)

@@ -33,18 +33,18 @@ from client_compat.support.ports import free_port
 
 OURS, KAFKA, TANSU, GATEWAY = "ottla", "kafka", "tansu", "gateway"
 OLDER: Mapping[str, str] = {f"{OURS}-{release}": release for release in ("2.8", "3.3", "3.9")}
-"""Ottla that is like an older release, by the broker's name."""
+"""The brokers of the matrix that are Ottla with `--like`, by name: the Kafka release that each behaves like."""
 OF_ITS_AGE: Mapping[str, tuple[str, ...]] = {
     "2.8": ("java-2.8", "aiokafka-0.7", "confluent-kafka-1.9", "kafka-python-2.0", "franz-go-1.11"),
     "3.3": ("java-3.3", "aiokafka-0.8", "confluent-kafka-2.0", "kafka-python-2.0", "franz-go-1.11"),
     "3.9": ("java-3.9", "aiokafka-0.12", "confluent-kafka-2.6", "kafka-python-2.0", "franz-go-1.18"),
 }
-"""Clients that were new when the release was, or the oldest of them that can be installed."""
+"""For each older Kafka release, clients that were new when it was released, or the oldest of them that can be installed today."""
 OPEN = "PLAINTEXT"
 """The listener without security."""
 FORMATTED = Path(__file__).resolve().parents[2] / ".compat" / "kafka"
 SHARED = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions", "group.initial.rebalance.delay.ms")
-"""Settings of the reference broker that Ottla gets, too."""
+"""The names of settings that Ottla gets with the same values as the reference broker, Apache Kafka."""
 
 
 class Skipped(Exception):

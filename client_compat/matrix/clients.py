@@ -151,7 +151,8 @@ GO = Language(
     probe=("go", "list", "-m"),
 )
 OLDER_FRANZ = ("franz-go-1.11", "franz-go-1.18")
-"""The oldest version with which the program can be built, of December 2022, and one of October 2024; clients/go/older has their modules."""
+"""Clients that are older versions of franz-go: of December 2022, the oldest version with which the program can be built, and of October
+2024. clients/go/older has their Go module files."""
 
 
 def _older_go(name: str) -> Language:
@@ -179,7 +180,7 @@ RUST = Language(
 )
 JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get install maven openjdk-17-jdk-headless", java.build_commands)
 CODECS = ("lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0", "async-timeout==4.0.3")
-"""Codecs of the older Python libraries, and what the program needs under Python 3.10."""
+"""Packages that the older Python libraries need for compression, and one that the client program needs under Python 3.10."""
 OLDER_LIBRARIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "aiokafka-0.7": (("3.10",), ("aiokafka==0.7.2", "kafka-python==2.0.2", *CODECS)),
     "aiokafka-0.8": (("3.11", "3.10"), ("aiokafka==0.8.1", "kafka-python==2.0.2", *CODECS)),

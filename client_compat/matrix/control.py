@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 CALL_TIMEOUT_MS = 30_000
-"""Default time limit for one call to a broker."""
+"""The default time limit for one call to a client program, in ms."""
 GRACE_S = 15.0
-"""Extra time that a program gets after a call's limit before it counts as hanging."""
+"""Extra time, in seconds, that a client program gets after a call's time limit before it counts as hanging."""
 READY_TIMEOUT_S = 90.0
 END_TIMEOUT_S = 10.0
 LOG_TAIL_BYTES = 1_500

@@ -27,7 +27,7 @@ _VOLATILE = re.compile(
     r"\b[a-z]+-[A-Za-z0-9._-]*-\d+-\d+(-\d+)?|127\.0\.0\.1(:|', )\d+|\b\d{13}\b|\b[0-9A-F]{16}\b"
     r"|\b\d+(\.\d+)? ?(ms|seconds)\b|\b\d{4}-\d\d-\d\dT[\d:.]+Z?"
 )
-"""Generated names, ports, times and durations, which differ in each run."""
+"""Matches the parts of an error text that differ in each run: generated names, ports, times and durations. `plain` removes them."""
 
 
 class Outcome(StrEnum):

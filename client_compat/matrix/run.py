@@ -29,7 +29,7 @@ from ottla.protocol.errors import ProtocolError
 
 REASON_CHARS = 1_200
 PLAIN = (ScenarioFailed, ClientError, ProgramFailed, BuildFailed, TruthFailed, BrokerFailed)
-"""Errors whose text needs no type name."""
+"""Errors whose texts are complete sentences, so that reports show them without the name of the error's type."""
 FAILURES = (*PLAIN, ProtocolError, OSError, LookupError, TypeError, ValueError)
 """Errors that fail a cell; the last three result from a program's malformed answer."""
 

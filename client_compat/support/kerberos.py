@@ -25,7 +25,7 @@ HOST = "127.0.0.1"
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 SERVICE, OTHER_SERVICE = "kafka/localhost", "http/localhost"
 PRINCIPALS = (SERVICE, OTHER_SERVICE, "ann", "bob", "eve", "Cleo/admin", "dan/a/b", "gus/x")
-"""The principals that the comparison with Apache Kafka needs."""
+"""The principals of the realm that the comparison with Apache Kafka uses."""
 _PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
 _SBIN = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 _TIMEOUT_S = 30.0

@@ -84,7 +84,7 @@ class Shared:
     repeated: Any
     stop: Event
     paused: Event
-    """While it is set, nothing new is sent."""
+    """An event: while it is set, the clients send nothing new."""
 
     @classmethod
     def among(cls, clients: int) -> Shared:
@@ -99,7 +99,7 @@ class Values(Feed):
     def __init__(self, client: int, load: Load, shared: Shared) -> None:
         self._client, self._load, self._shared = client, load, shared
         self.places, self.times = array("q"), array("q")
-        """The position and time at which each number was acknowledged."""
+        """Where and when each value was acknowledged, by the value's number: the position (see `places`), and the time in wall-clock ms."""
 
     def records(self) -> Iterator[Item | None]:
         began = time.monotonic()

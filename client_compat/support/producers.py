@@ -33,7 +33,8 @@ class Feed(ABC):
 
     in_flight_max: ClassVar[int] = 100_000  # librdkafka's own limit
     lost_at: float | None = None
-    """Since when the client knows no broker, in monotonic time; None while it does, or if it does not report it."""
+    """Since when the client knows no broker, in seconds of the monotonic clock. None while the client knows a broker, or if it does not
+    report this."""
 
     @abstractmethod
     def records(self) -> Iterator[Item | None]:

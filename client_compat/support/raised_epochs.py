@@ -16,7 +16,7 @@ from client_compat.support.verdict import AckVerdict
 from ottla.protocol.records.batch import BatchHeader, split_batches
 
 CLIENTS: Final = frozenset({"confluent-kafka"})
-"""Clients with the bug."""
+"""Clients that store a record twice under two epochs of one producer id (librdkafka issue 4953)."""
 
 
 def excuse(verdict: AckVerdict, directory: Path, topic: str) -> None:

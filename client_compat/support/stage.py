@@ -28,7 +28,7 @@ from client_compat.support.reading import read_with_confluent
 READ_S = 10.0
 QUICK: dict[str, object] = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "retry.backoff.ms": 10}
 SMALL = ("transaction.state.log.num.partitions=1", "offsets.topic.num.partitions=1")
-"""Settings of a broker that lives seconds: one partition of internal topics instead of fifty."""
+"""Settings of a broker that runs for only a few seconds: one partition of the internal topics instead of fifty."""
 QUIET = logging.getLogger("client_compat.librdkafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False

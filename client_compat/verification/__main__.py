@@ -158,8 +158,8 @@ def main(
         Path | None, typer.Option("--json", metavar="FILE", help="Write everything that the verification said there, too.")
     ] = None,
 ) -> None:
-    """Run `ottla verify` on every sample program: each right one must hold, and each wrong one must break the guarantee that its mistake
-    concerns."""
+    """Run `ottla verify` on every sample program: a correct program must keep every guarantee, and a program with a mistake must break the
+    guarantee that its mistake concerns."""
     chosen = list(samples([each.value for each in client or SampleClient], right=right, wrong=wrong, bootstrap=bootstrap))
 
     def play(console: Console, _root: Path) -> Expectations:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 Expected = tuple[str, str, str, str]
-"""A finding: rule, severity, kind, topic-partition@offset."""
+"""A finding that the audit must report: (rule, severity, kind, topic-partition@offset)."""
 
 
 class Case(NamedTuple):

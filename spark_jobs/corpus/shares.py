@@ -28,7 +28,7 @@ from ottla.spark_jobs.corpus.writer import T0, PartitionWriter
 TOPIC_ID = bytes(range(16))
 AVAILABLE, ACQUIRED, ACCEPTED, ARCHIVING, ARCHIVED = 0, 1, 2, 3, 4
 State = tuple[int, int, int, int]
-"""First and last offset, delivery state, delivery count."""
+"""A state batch of a share partition: (first offset, last offset, delivery state, delivery count)."""
 
 
 class Queue:

@@ -20,10 +20,11 @@ EMBEDDED: Final = "duckdb"
 SPARK: Final = "spark"
 AUTO: Final = "auto"
 EMBEDDED_BYTES_MAX: Final = 256 << 20
-"""Default size limit for judging in this process: reading such a log takes less time than Spark's start."""
+"""The default size, in bytes, of the largest log that is judged in this process: reading such a log takes less time than Spark's start."""
 
 MEMORY_MB: Final = 512
-"""Default memory limit of the embedded engine's queries. The process itself needs about 250 MB more, including the data being read."""
+"""The default memory limit of the embedded engine's queries, in MB. The process itself needs about 250 MB more, including the data being
+read."""
 Memory = Annotated[
     int,
     typer.Option(min=128, help="MB that duckdb's queries may hold; what is more goes to files in TMPDIR. With Spark, those of each task."),
@@ -33,7 +34,8 @@ Row = Mapping[str, Any]
 """A row of a query's result, by column."""
 ArrowFunction = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 Progress = Callable[[str, int, int], None]
-"""A callback with the name of the current step, the number of finished steps, and the number of all steps."""
+"""A callback that shows progress. Its arguments: the name of the current activity, how much of it is finished, and how much it is in total
+(steps, partitions or bytes)."""
 
 
 class Engine(Protocol):

@@ -38,7 +38,7 @@ NAMES: Final = ("log_dir", "topic", "file")
 strings they would take as many bytes as all other columns together."""
 HINT: Final = re.compile(r"/\*\+.*?\*/")
 FUNCTIONS: Final = ("CREATE MACRO json_text(json, path) AS TRY(json_extract_string(TRY(decode(json)), path))",)
-"""Macros that replace Spark functions that DuckDB lacks."""
+"""SQL that creates macros for those Spark functions that DuckDB lacks."""
 COLUMN_END: Final = re.compile(r", (?=[\w`]+ )")
 PARAMETER: Final = re.compile(r"\$(\w+)")
 

@@ -30,7 +30,7 @@ of the least recently used partition is closed."""
 ROW_GROUP_ROWS: Final = 1 << 16
 DAY_MS: Final = 86_400_000
 DAYS_END: Final = 2_932_897
-"""The days from 1970-01-01 to 9999-12-31, the last that every engine's DATE can hold."""
+"""The number of days from 1970-01-01 to 9999-12-31, the last date that the type DATE of every engine can hold."""
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 COPIED: Final = "by_"
 """A prefix for the names of partition directories (`by_topic=orders`) if the files contain the partition columns too, so that a reader that

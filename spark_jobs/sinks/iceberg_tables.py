@@ -29,7 +29,8 @@ CATALOG: Final = "catalog.db"
 PROGRESS: Final = "ottla.progress."
 
 NO_RETRY: Final = {TableProperties.COMMIT_NUM_RETRIES: "0"}
-"""By default PyIceberg repeats a rejected commit on top of the other run's, which would append the same rows twice."""
+"""Table properties that make PyIceberg report a rejected commit. By default it repeats the commit on top of the other run's commit, which
+would append the same rows twice."""
 
 
 @contextmanager

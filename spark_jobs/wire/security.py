@@ -120,7 +120,7 @@ class Security:
     by_token: bool = False
     """Whether user and password are the id and the HMAC of a delegation token (KIP-48)."""
     kerberos: Kerberos | None = None
-    """Set only for the mechanism GSSAPI."""
+    """The Kerberos identity and its keys, only for the SASL mechanism GSSAPI; otherwise None."""
 
     @property
     def encrypted(self) -> bool:

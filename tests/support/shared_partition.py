@@ -1,4 +1,5 @@
-"""A share partition under random members, time, failing, repeated writes and crashes, beside a model that knows each record's fate."""
+"""A share partition under test, with random members, time, failing and repeated writes, and crashes, beside a model that knows the state of
+each record."""
 
 from __future__ import annotations
 

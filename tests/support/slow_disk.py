@@ -1,4 +1,4 @@
-"""A disk whose syncs take as long as a test wants."""
+"""A disk whose syncs block until the test releases them, or fail."""
 
 from __future__ import annotations
 

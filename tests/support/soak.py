@@ -69,7 +69,7 @@ SETTINGS: Final[Mapping[str, str | float]] = {
 }
 
 Held = dict[str, int]
-"""The number of objects of each kind that one process holds."""
+"""How many objects of each kind one process holds, by the kind's name."""
 
 
 class Soak:

@@ -97,7 +97,8 @@ class Member:
         return True
 
     def position(self, partition: int) -> int:
-        """Return the committed offset, 0 if there is none; wait until no open transaction may still commit one."""
+        """Return the committed offset, 0 if there is none. Wait first until no open transaction contains an offset of the partition,
+        because it may still be committed."""
         topics = [OffsetFetchRequestTopic(self.topic, [partition])]
         request = OffsetFetchRequest(group_id=GROUP, topics=topics, require_stable=True)
         found = self.link.ask(request, 7, lambda answer: answer.topics[0].partitions[0]).committed_offset

@@ -52,7 +52,7 @@ PERCENTS = (0, 10, 100)
 REQUEST_CPU, REST_CPU, MEMORY = "CPU a request", "CPU at rest", "memory of each"
 BUSY = "busy"
 FIRST_ID = 1 << 32
-"""First producer id of the idle producers, outside the range that a broker allocates."""
+"""The lowest producer id of the idle producers. It is above the ids that a broker allocates during the load."""
 START_TIMEOUT_S = 60.0
 SETTLE_S = 1.5
 STALLED_S = 60.0
@@ -64,10 +64,10 @@ WARM_CYCLES = 5
 KIBIBYTE = 1024
 PRODUCE_VERSION, FETCH_VERSION, COMMIT_VERSION, JOIN_VERSION, SYNC_VERSION, COORDINATOR_VERSION = 9, 11, 7, 2, 1, 2
 SESSION_MS = 1_800_000
-"""Session timeout of idle members: the maximum that brokers permit."""
+"""The session timeout of idle group members, in ms: the maximum that brokers permit, so that the members need no heartbeats."""
 
 Make = Callable[[BrokerProcess, int, ExitStack], None]
-"""Creates this number of idle objects at a broker; they exist until the stack is closed."""
+"""A function that creates so many idle objects (int) of one kind at the broker. They exist until the stack is closed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from client_compat.clients.control import Answer, Failure, Request, Unsupported,
 
 NAME = "kcat"
 FORMAT = r"%t %p %o %T %K %S\n%k%s\n%h\x01\n"
-"""Topic, partition, offset, timestamp and lengths; key and value; then headers, terminated by a byte that does not occur in text."""
+"""kcat's output format for a consumed record: topic, partition, offset, timestamp and lengths; key and value; then headers, terminated by a
+byte that does not occur in text."""
 _HEAD = re.compile(rb"(\S+) (\d+) (\d+) (-?\d+) (-?\d+) (-?\d+)\n")
 _KAFKA_NAMES: Mapping[str, str] = {
     "Broker: Message size too large": "MESSAGE_TOO_LARGE",

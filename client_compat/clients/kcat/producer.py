@@ -28,7 +28,7 @@ SETTINGS: Mapping[str, str | None] = {
 }
 KEY_END = b"\x1f"
 FILES_MAX = 500
-"""Maximum number of records in one run, because the number of arguments is limited."""
+"""The maximum number of records that one kcat process sends: each is a file among its arguments, whose number is limited."""
 _DELIVERED = re.compile(rb"Message delivered to partition (-?\d+) \(offset (-?\d+)\)")
 
 

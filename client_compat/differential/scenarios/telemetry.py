@@ -71,7 +71,7 @@ ASKED: Mapping[str, list[Mapping[str, str]]] = {
     "of another port": [{"metrics": "a", "match": "client_source_port=1"}],
     "of one parameter twice": [{"metrics": "a", "match": "client_id=nobody,client_id=differential"}],
 }
-"""Sets of subscriptions that exist at the same time, by label."""
+"""Sets of metrics subscriptions, by label. The subscriptions of a set exist at the same time."""
 
 
 def subscribe(probe: Probe, names: Mapping[str, Mapping[str, str] | None]) -> None:

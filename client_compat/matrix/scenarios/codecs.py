@@ -14,7 +14,7 @@ from ottla.protocol.records.record import SimpleRecord
 
 COUNT = 40
 VALUES: list[bytes] = [b"%d: %s" % (number, b"the same words again and again, " * 30) for number in range(COUNT)]
-"""Together more than one 32 KiB block, because some framings split there."""
+"""The values to compress. Together they have more than 32 KiB, because some compression framings begin a new block there."""
 
 
 def _write(client: Client, topic: str, codec: Codec, partition: int = 0) -> None:

@@ -22,7 +22,7 @@ OTHER_DEFAULT: Mapping[str, str] = {
     "sarama": "its default is a hash by FNV-1a",
     "kafka-go": "its default is round robin, whatever the key",
 }
-"""Clients whose default partitioner differs from the Java client's by design."""
+"""Clients whose default partitioner differs from the Java client's by design, each with the reason."""
 KEYLESS_DEFAULT = frozenset({"kafka-go"})
 
 

@@ -11,7 +11,7 @@ from client_compat.matrix.truth import until
 
 COUNT = 100
 LARGE_BYTES = 900_000
-"""Below the default size limit of clients and brokers, one megabyte."""
+"""The size of a large record in bytes. It is below the default size limit of clients and brokers, one megabyte."""
 
 
 def _values(count: int, *, size: int = 0) -> list[bytes | None]:
