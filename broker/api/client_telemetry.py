@@ -22,7 +22,7 @@ _UNKNOWN: Final = "unknown"
 def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None]]) -> ClientTelemetry:
     """Return a new `ClientTelemetry` with the current subscriptions.
 
-    A callback that updates one subscription by name is added to `on_subscriptions`.
+    Also add a callback to `on_subscriptions`: it is called with the name of a subscription that has changed, and updates that subscription.
     """
     settings = services.settings
     made = ClientTelemetry(

@@ -102,7 +102,9 @@ class Forwarding(Protocol):
 
     @property
     def versions(self) -> Callable[[int], tuple[int, int] | None]:
-        """A function that returns the lowest and highest version of an API that the controller serves; None while they are unknown."""
+        """A function that gets an API key and returns the lowest and highest version that the controller serves. It returns None if the
+        controller lacks the API, was not reached yet, or does not limit versions (`LocalForwarding`).
+        """
 
     async def forward(self, request: Message, version: int, client_id: str | None, client: Peer) -> Any:
         """Return the controller's response to the request of `client`. Raises VersionNotKnown if the controller does not serve the version,

@@ -1,4 +1,4 @@
-"""The topics that a group member's regular expression can match: those that its client may describe."""
+"""Determines which topics a group member's regular expression can match: those that the member's client may describe."""
 
 from __future__ import annotations
 

@@ -48,8 +48,9 @@ async def forward(ctx: Context[ClusterServices], request: Message, response: typ
 
 
 def advertised_apis(forwarding: Forwarding, routes: Routes) -> list[ApiVersion]:
-    """Return the APIs for an ApiVersions response. Forwarded APIs have only the versions that both this broker and the controller support;
-    while the controller's versions are unknown, they are omitted (`ApiVersionsResponse.intersectForwardableApis`).
+    """Return the APIs for an ApiVersions response of a broker that has reached the controller. Forwarded APIs have only the versions that
+    both this broker and the controller support. A forwarded API that the controller lacks is omitted
+    (`ApiVersionsResponse.intersectForwardableApis`).
     """
     out = []
     for key, route in routes.items():

@@ -494,8 +494,8 @@ def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[A
 
 
 def _reported_error(ctx: Context[PartitionServices], cached: CachedPartition, rejected: Rejected) -> Rejected:
-    """Return the error to report for a partition. If an unknown topic id was known before, Kafka's sessions look for the topic by its name.
-    A deleted topic is then UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID if another topic has the name.
+    """Return the error to report for a partition. As in Kafka, an unknown topic id whose name the session still knows is
+    UNKNOWN_TOPIC_OR_PARTITION or, if another topic has the name now, INCONSISTENT_TOPIC_ID.
     """
     if isinstance(cached.topic, str):
         return rejected

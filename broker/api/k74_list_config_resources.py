@@ -17,7 +17,7 @@ from ottla.protocol.messages.k74_list_config_resources import ConfigResource, Li
 API = Api(ListConfigResourcesRequest)
 
 LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, ResourceType.BROKER_LOGGER, ResourceType.BROKER, ResourceType.TOPIC)
-"""The resource types in the order of Kafka's response."""
+"""The resource types that can be listed, in the order of Kafka's response."""
 
 
 @API.on_broker(requires=Operation.DESCRIBE_CONFIGS)

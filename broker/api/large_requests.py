@@ -51,8 +51,8 @@ class LargeRequests:
 
     @asynccontextmanager
     async def admission(self, size: int) -> AsyncIterator[None]:
-        """Wait until a request of `size` bytes may be decoded. It counts towards LARGE_REQUESTS_BYTES until the end of the `async with`
-        block.
+        """Wait until a request of `size` bytes may be decoded. The request counts towards LARGE_REQUESTS_BYTES until the end of the `async
+        with` block.
         """
         admitted = asyncio.get_running_loop().create_future()
         wanted = min(size, limits.LARGE_REQUESTS_BYTES)

@@ -1,4 +1,6 @@
-"""The charge of requests that create or delete partitions (KIP-599). Without a quota nothing is charged."""
+"""Charges the partitions that a request creates or deletes to its client's controller mutation quota (KIP-599). Without a quota nothing is
+charged.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ Charge = Callable[[int], None]
 
 def charged(ctx: Context[NodeServices], strict_since: int) -> tuple[Charge, Callable[[], int]]:
     """Return two functions: the first charges the client's quota for a number of created or deleted partitions, the second returns the
-    resulting throttle time in ms. From request version `strict_since` on the first raises Rejected(THROTTLING_QUOTA_EXCEEDED) if the quota
-    is exceeded.
+    resulting throttle time in ms. From request version `strict_since` on, the first function raises Rejected(THROTTLING_QUOTA_EXCEEDED) if
+    the quota is exceeded.
     """
     quotas = ctx.services.quotas
     if quotas is None or not quotas.mutation:

@@ -1,10 +1,10 @@
-"""Interceptors around a request's handler, or a gateway's request to the cluster: observers and scripted faults (`api/faulty`).
-Imported only if there are any.
+"""Interceptors around a request's handler, or a gateway's request to the cluster: observers and scripted faults (`api/faulty`). Imported
+only if there are any.
 
 Rules:
-- An interceptor is called like a handler and returns what a handler returns: a response, an awaitable of one, or None. Only its carrier
-  catches exceptions, waits and encodes.
-- The carrier is a broker, which handles the request, or a gateway, which sends it to a cluster. Interceptors do not know which.
+- An interceptor is called like a handler and returns what a handler returns: a response, an awaitable of one, or None. The carrier awaits
+  and encodes the response, and handles exceptions.
+- The carrier is a broker, which handles the request, or a gateway, which sends it to a cluster. Interceptors work the same with both.
 """
 
 from __future__ import annotations

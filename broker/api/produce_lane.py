@@ -1,9 +1,9 @@
 """The Produce fast path: an ordinary Produce is parsed, checked, appended and answered without a message object, a Context or a task.
 
 Rules:
-* A request is ordinary if it has version 9 to 13, acks 1 or all, one topic, one partition, one whole batch and no tagged fields. The
-  append must be acknowledged without a sync, and with acks=all without other replicas. A transactional batch must have a transactional
-  id, and no other batch may; this broker must know at once that the partition belongs to the transaction.
+* A request is ordinary if it has version 9 to 13, acks 1 or all, one topic, one partition, one whole batch and no tagged fields. The append
+  must be acknowledged at once: it requires no sync, and with acks=all no acknowledgement of another replica. A transactional batch must
+  have a transactional id, and no other batch may; this broker must know at once that the partition belongs to the transaction.
 * Any other request is recognized before anything is written, and is handled by `k00_produce`, which also reports its errors. Both paths
   make the same checks and append by the same call. A rejected append has written nothing, and `k00_produce` rejects it again.
 * A request that the authorizer denies is not ordinary; `k00_produce` rejects it and logs the denial.

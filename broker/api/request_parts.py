@@ -19,7 +19,7 @@ from ottla.broker.api.api_table import APIS
 from ottla.broker.api.served_api import Split
 
 PART_ELEMENTS: Final = 50
-"""The most elements of a part: about a millisecond, at 10 to 40 us each."""
+"""The maximum number of elements in one part of a split request. At 10 to 40 us per element, a part takes about a millisecond."""
 
 
 SPLITS: Final = {int(api.key): api.splits for api in APIS if api.splits}

@@ -1,4 +1,5 @@
-"""The routes of a listener, from the table of APIs: every advertised API has a handler.
+"""The routes of a listener: for each API that the listener serves, the versions and the handler. They are made from the table of APIs, so
+every advertised API has a handler.
 
 A handler's module is imported with its first request, or in the background from a second after the start, one module in each turn of the
 loop, so that rarely used APIs do not delay the start. An in-process broker of a test imports all at the start (`load_all`).

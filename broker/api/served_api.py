@@ -23,7 +23,9 @@ class Forwarded(Enum):
     NEVER = auto()
     """The node that receives the request answers it. A controller rejects it in an Envelope."""
     IN_PART = auto()
-    """The broker's handler decides some requests, or parts of them, and forwards the rest. (AllocateProducerIds has no such handler.)"""
+    """The broker's handler decides some requests, or parts of them, and forwards the rest. (AllocateProducerIds has this value although
+    brokers do not serve it, because Kafka's controller accepts it in an Envelope.)
+    """
     ALWAYS = auto()
     """A broker forwards every request."""
 

@@ -59,8 +59,9 @@ def no_stores(_wanted: Mapping[str, str]) -> None:
 
 
 def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
-    """Return an error, by index, for each malformed resource. A broker returns these without authorization
-    (`ConfigAdminManager.preprocess`)."""
+    """Return an error for each malformed resource, by its index in `resources`. A broker returns these without authorization
+    (`ConfigAdminManager.preprocess`).
+    """
     twice = named_twice(resources)
     errors = ((index, _form_error(resource, twice)) for index, resource in enumerate(resources))
     return {index: error for index, error in errors if error is not None}
@@ -69,8 +70,9 @@ def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
 def errors_of_brokers(
     catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
 ) -> dict[int, Rejected]:
-    """Return an error, by index, for each BROKER resource whose change this broker rejects. As in Kafka, the broker checks these resources
-    before it forwards the request to the controller, which authorizes them."""
+    """Return an error for each BROKER resource whose change this broker rejects, by its index in `resources`. As in Kafka, the broker
+    checks these resources before it forwards the request to the controller, which authorizes them.
+    """
     errors: dict[int, Rejected] = {}
     for index, resource in enumerate(resources):
         if resource.resource_type == ResourceType.BROKER:

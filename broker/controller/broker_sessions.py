@@ -21,7 +21,7 @@ OFFSET_MAX: Final = 2**63 - 1
 
 
 class BrokerState(Enum):
-    """A broker's state, as a heartbeat can change it (Kafka's `BrokerControlState`)."""
+    """A broker's state as the controller sees it (Kafka's `BrokerControlState`). Heartbeats change it."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"

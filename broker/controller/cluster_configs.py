@@ -84,7 +84,9 @@ def _resource_records(state: ControllerState, resource: AlterResource, *, forwar
 
 
 def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
-    """Return an error, by index, for each resource that Kafka's controller rejects before authorization (`ControllerApis`)."""
+    """Return an error for each resource that Kafka's controller rejects before authorization (`ControllerApis`), by its index in
+    `resources`.
+    """
     twice = named_twice(resources)
     errors = ((index, _form_error(resource, twice)) for index, resource in enumerate(resources))
     return {index: error for index, error in errors if error is not None}

@@ -149,7 +149,9 @@ def _elect(record: PartitionChangeRecord, sets: _Sets, before: PartitionRegistra
 
 
 def _elected(sets: _Sets, before: PartitionRegistration, rules: PartitionRules) -> tuple[int, bool]:
-    """Return the leader (NO_LEADER if no replica may lead), and whether its election is unclean: it may lack acknowledged records."""
+    """Return the leader after the change (NO_LEADER if no replica may lead), and whether its election is unclean: the leader may then lack
+    acknowledged records.
+    """
     valid = sets.isr or sets.elr
 
     def first_of(replicas: Sequence[int]) -> int | None:

@@ -55,8 +55,8 @@ def _check(replicas: int, racks: _Racks) -> None:
 
 
 class _Ring:
-    """The fenced or the unfenced brokers of a rack, taken round-robin: each once per round (partition). Each round starts one broker
-    further than the last.
+    """The fenced or the unfenced brokers of one rack, taken round-robin. The placement of one partition is a round, in which `next` returns
+    each broker once and then None. Each round starts one broker further than the last.
     """
 
     def __init__(self) -> None:

@@ -113,7 +113,9 @@ class _Load:
                 self.rest[topic_id].add(partition)
 
     def hand_out_rest(self) -> None:
-        """Give each unassigned partition to the subscriber of its topic with the fewest partitions; topics with few subscribers first."""
+        """Give each unassigned partition to the member that has the fewest partitions, of those that subscribe to its topic. Topics with
+        few subscribers are processed first.
+        """
         for topic_id in sorted(self.rest, key=lambda topic_id: (len(self.subscribers[topic_id]), topic_id)):
             if not self.rest[topic_id]:
                 continue

@@ -303,7 +303,9 @@ class ClassicGroup:
         self.subscribed_topics = self._read_subscriptions()
 
     def on_loaded(self, now: Now) -> ClassicOutcome:
-        """Start after loading: every member gets a full session, and a group over its size limit rebalances."""
+        """Start the members' timers after the group was loaded from the log: every member gets a full session. A group over its size limit
+        rebalances.
+        """
         outcome = ClassicOutcome()
         for member in self.members:
             self.reset_session(member, now)
@@ -379,7 +381,9 @@ class ClassicGroup:
         member.awaiting_join = request_key
 
     def fail_pending_requests(self, member: Member, error: ErrorCode, join_member_id: str, outcome: ClassicOutcome) -> None:
-        """Complete the member's pending JoinGroup and SyncGroup, if any, with an error. `join_member_id` is in the JoinGroup response."""
+        """Complete the member's pending JoinGroup and SyncGroup, if any, with an error. `join_member_id` is the member id in the JoinGroup
+        response.
+        """
         self._supersede(member.awaiting_join, JoinGroupResult(error=error, member_id=join_member_id), outcome)
         self._supersede(member.awaiting_sync, SyncGroupResult(error=error), outcome)
         member.awaiting_join = member.awaiting_sync = None

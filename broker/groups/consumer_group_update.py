@@ -104,8 +104,8 @@ class ConsumerGroupUpdate(SubscriptionGroupUpdate[ConsumerGroup, ConsumerConfig]
     # --- consequences of a change ---------------------------------------------------------------------------------------------
 
     def change_member(self, before: ConsumerMember, after: ConsumerMember, may_describe: MayDescribe) -> bool:
-        """Add the record of the member's metadata if it has changed, bump the epoch if the member or the topics require it, and plan a
-        resolution of regular expressions if one is due.
+        """Add the record of the member's metadata if it has changed. Bump the group epoch if the subscribed topics, their metadata or the
+        assignor that most members request have changed. Plan a resolution of regular expressions if one is due.
 
         Return whether the member's subscription has changed. Raises Rejected(INVALID_REGULAR_EXPRESSION). Source: Kafka's
         hasMemberSubscriptionChanged, maybeUpdateRegularExpressions, hasPreferredServerAssignorChanged, updateSubscriptionMetadata.

@@ -122,7 +122,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, ConsumerGroupUp
         return self._effects(update, update.replies)
 
     def on_loaded(self, group: ConsumerGroup, now: Now) -> None:
-        """Start after loading: every member gets a full session, and its full time to revoke partitions."""
+        """Start the members' timers after the group was loaded from the log: every member gets a full session, and its full time to revoke
+        partitions.
+        """
         update = self._begin_update(group, now)
         for member in group.members.values():
             update.keep_session(member)

@@ -219,7 +219,9 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
             del self._static[member.instance_id]
 
     def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
-        """Return the start of an offset's retention, in wall clock ms: the commit's time. The caller skips subscribed topics."""
+        """Return the start of an offset's retention, in wall clock ms: the commit's time. The caller must not expire offsets of subscribed
+        topics.
+        """
         return commit_timestamp_ms
 
     def check_offset_commit(

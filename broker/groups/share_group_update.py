@@ -60,8 +60,8 @@ class ShareGroupUpdate(SubscriptionGroupUpdate[ShareGroup, ShareConfig]):
         self.put(records.ShareGroupStatePartitionMetadataKey(self.group_id), record_of(partitions))
 
     def change_member(self, before: ShareMember, after: ShareMember) -> bool:
-        """Add the record of the member's metadata if it has changed, and bump the epoch if the member, the topics or the initialized
-        partitions require it.
+        """Add the record of the member's metadata if it has changed. Bump the group epoch if the member's subscription or the topics'
+        metadata have changed, or if initialized partitions are not assigned yet.
 
         Return whether the epoch was bumped.
         """

@@ -97,7 +97,7 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
 
     @property
     def configured(self) -> ConfiguredTopology:
-        """The topology configured with the present topics. Raises Rejected(UNKNOWN_SERVER_ERROR) before `check_topology`."""
+        """The group's topology, checked against the existing topics. Raises Rejected(UNKNOWN_SERVER_ERROR) before `check_topology`."""
         if self.original_group.configured is None:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
         return self.original_group.configured

@@ -61,7 +61,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsGroupUpdate
         return self._effects(update, update.replies)
 
     def on_loaded(self, group: StreamsGroup, now: Now) -> None:
-        """Start after loading: every member gets a full session, and its full time to revoke tasks."""
+        """Start the members' timers after the group was loaded from the log: every member gets a full session, and its full time to revoke
+        tasks.
+        """
         update = self._begin_update(group, now)
         for member in group.members.values():
             update.start_session(member.member_id, update.config.session_timeout_ms)

@@ -58,8 +58,9 @@ _Task = tuple[str, int]
 
 @dataclass(slots=True)
 class _Difference:
-    """One kind of tasks (active, standby or warm-up) of a member: those it had, those it keeps, must revoke and is newly assigned, and
-    whether further tasks of its target are not free yet."""
+    """How a member's tasks of one kind (active, standby or warm-up) change in one step. `had` are its tasks before; it keeps `kept`, must
+    revoke `revoked` and newly gets `assigned`. `waits` is true if further tasks of its target are not free yet.
+    """
 
     had: set[_Task]
     kept: set[_Task]
