@@ -77,8 +77,8 @@ class MarkControl:
         return MarkOut(name=name, now_ms=mark.now_ms)
 
     async def rewind(self, name: str) -> MarkOut:
-        """Return the broker to the state of a mark. If it cannot start on that state, the process ends. Raises HTTPException: 404 for an
-        unknown name, 409 if the files cannot be copied."""
+        """Return the broker to the state of a mark (a saved state). If the broker cannot start on that state, the process ends. Raises
+        HTTPException: 404 for an unknown name, 409 if the files cannot be copied."""
         mark, marks = self._known(name), self._marks
         assert marks is not None, "there is a mark"
         self._begin()
@@ -106,14 +106,15 @@ class MarkControl:
         marks.copy_again()
 
     def remove(self, name: str) -> None:
-        """Forget a mark, and remove its files. Raises HTTPException (404) for an unknown name."""
+        """Remove a mark (a saved state to which the broker can be rewound) and its files. Raises HTTPException (404) for an unknown
+        name."""
         mark = self._known(name)
         del self._named[name]
         if self._marks is not None:
             self._marks.remove(mark)
 
     def close(self) -> None:
-        """Remove all marks, and their files."""
+        """Remove all marks (saved states to which the broker can be rewound) and their files."""
         self._named.clear()
         if self._marks is not None:
             self._marks.discard()
@@ -144,10 +145,10 @@ def add_marks(api: FastAPI, control: MarkControl) -> None:
 
     @api.post("/marks/{name:path}/rewind")
     async def rewind(name: str) -> MarkOut:
-        """Return to the state at a mark; all connections of clients are closed."""
+        """Return the broker to the state of a mark (a saved state). All connections of clients are closed."""
         return await control.rewind(name)
 
     @api.delete("/marks/{name:path}", status_code=204)
     async def remove(name: str) -> None:
-        """Forget a mark (a saved state to which the broker can be rewound), and remove its files."""
+        """Remove a mark (a saved state to which the broker can be rewound) and its files."""
         control.remove(name)

@@ -57,7 +57,7 @@ V = TypeVar("V")
 
 
 class MapDelta(Generic[K, V]):
-    """The changes to one map of an image. The base map stays unchanged."""
+    """The changes to one of an image's mappings. The base map, that of the previous image, stays unchanged."""
 
     __slots__ = ("base", "changed")
 
@@ -104,7 +104,7 @@ class MapDelta(Generic[K, V]):
 
 
 class TopicDelta:
-    """A new or changed topic, with its changed partitions."""
+    """A topic that is new or changed in an `ImageDelta`, with its changed partitions."""
 
     __slots__ = ("image", "partitions")
 

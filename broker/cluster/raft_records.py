@@ -83,7 +83,7 @@ class Voter:
 
 @wire_struct
 class VotersRecord(Message, versions="0", flexible="0+"):
-    """All voters of the quorum from this record on."""
+    """The complete list of the quorum's voters, in force from this record on."""
 
     version: int = int16()
     voters: list[Voter] = array(Voter)

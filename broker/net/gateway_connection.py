@@ -44,9 +44,9 @@ _IDLE_SWEEPS = 10
 
 
 class GatewayConnections:
-    """The state that all connections of a gateway share. `cluster_tls` is the TLS context for connections to brokers (None: no TLS).
-    `own_host` is the host name that clients get in Metadata responses; None for the address to which the client connected.
-    """
+    """The state that all connections of a gateway (a proxy between clients and a cluster) share. `cluster_tls` is the TLS context for
+    connections to brokers (None: no TLS). `own_host` is the host name that clients get in Metadata responses; None for the address to which
+    the client connected."""
 
     def __init__(
         self, book: AddressBook, interception: Interception, cluster_tls: ssl.SSLContext | None, own_host: str | None, max_connections: int
@@ -206,7 +206,7 @@ class _Side(asyncio.Protocol):
 
 
 class GatewayConnection:
-    """One client's connection through the gateway to the broker `node_id`, or to any broker (None)."""
+    """One client's connection through the gateway, a proxy, to the broker `node_id`, or to any broker (None)."""
 
     def __init__(self, shared: GatewayConnections, node_id: int | None) -> None:
         self._shared = shared

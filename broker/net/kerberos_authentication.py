@@ -102,9 +102,8 @@ def _log_problem(text: str) -> None:
 
 
 def _service(security: ListenerSecurity, entries: Sequence[LoginModule]) -> str:
-    """Return the Kerberos service name of other nodes. Raises SettingsError if none or two are configured. A node that never connects to
-    others needs it, too, because Kafka does not start without it.
-    """
+    """Return the Kerberos service name of other nodes. Raises SettingsError if no name, or two different names, are configured. The name is
+    required even of a node that never connects to others, because Kafka does not start without it."""
     of_jaas = next((entry.options["serviceName"] for entry in entries if "serviceName" in entry.options), None)
     of_settings = security.text(_SERVICE)
     if of_jaas and of_settings and of_jaas != of_settings:

@@ -45,9 +45,9 @@ class Holder(Protocol):
 
 
 class Shedding:
-    """Watches the memory of a broker's connections, and closes some while it is short. `largest` is the size in bytes of the largest
-    request or response. `wake` is called after each check, so that connections that wait for memory can read if some is free.
-    """
+    """Watches the memory of a broker's connections, and closes some of them while the byte budget is exhausted. `largest` is the size in
+    bytes of the largest request or response. `wake` is called after each check, so that connections that wait for memory are read again if
+    memory is free."""
 
     def __init__(self, budget: ByteBudget, largest: int, timers: Timers, mono_ms: Callable[[], int], wake: Callable[[], None]) -> None:
         self._budget = budget

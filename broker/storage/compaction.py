@@ -178,8 +178,8 @@ class BatchCleaner:
             gone = self._transactions.data_is_aborted(header)
         elif not empty:
             gone = self._transactions.marker_is_empty(header, batch)
-        # Only now, after the markers were processed: a transaction whose marker is beyond the range still needs its transaction index
-        # entry, or its data would become visible.
+        # This check comes after the markers were processed: a transaction whose marker is beyond the range still needs its transaction
+        # index entry, because its data would become visible otherwise.
         if header.base_offset >= self._rules.end_offset:
             return batch
         if empty:

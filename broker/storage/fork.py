@@ -106,7 +106,7 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Node:
-    """The directory of one node, of which a fork is made."""
+    """The data directory of one node, as it was found before it is copied."""
 
     path: Path
     small: dict[str, bytes]
@@ -271,7 +271,8 @@ def _used_bytes(path: Path) -> int:
 
 
 def _has_reflinks(directory: Path, target: Path) -> bool:
-    """Return whether files of `directory` can be copied to `target` as reflinks."""
+    """Return whether files of `directory` can be copied to `target` as reflinks, which share the bytes on disk until one of them is
+    written."""
     trial = target / META_PROPERTIES
     try:
         return copy_file(directory / META_PROPERTIES, trial)

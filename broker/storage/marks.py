@@ -94,13 +94,13 @@ class Marks(Generic[T]):
         return mark
 
     async def prepared(self, mark: Mark) -> None:
-        """Wait until a thread has made the copy of the mark that `restore` uses, so that `restore` does not block. Raises ForkRefused,
-        OSError."""
+        """Wait until a thread has made the copy of the mark (a saved state) that `restore` uses, so that `restore` does not block. Raises
+        ForkRefused, OSError."""
         self.copy_again()
         await asyncio.wrap_future(self._copies[mark])
 
     def remove(self, mark: Mark) -> None:
-        """Remove a mark and its files. The thread that makes the copies deletes the files."""
+        """Remove a mark (a saved state) and its files. The thread that makes the copies deletes the files."""
         self.copy_again()
         copy = self._copies.pop(mark)
 
@@ -112,9 +112,9 @@ class Marks(Generic[T]):
         self._pool.submit(clear)  # on the thread that makes the copy, after it
 
     def restore(self, mark: Mark) -> T | None:
-        """Replace the data directory, which no broker may be using, by a copy of the mark. Return the result of `preopen` for that copy, or
-        None if the copy was not opened in advance. Call `copy_again` once the broker has started. Raises ForkRefused, OSError.
-        """
+        """Replace the data directory, which no broker may be using, by a copy of the mark (a saved state). Return the result of `preopen`
+        for that copy, or None if the copy was not opened in advance. Call `copy_again` once the broker has started. Raises ForkRefused,
+        OSError."""
         self.copy_again()
         copy = self._copies[mark].result()
         opened = self._opened.pop(mark, None)
@@ -123,7 +123,7 @@ class Marks(Generic[T]):
         return opened
 
     def copy_again(self) -> None:
-        """Let the thread make new copies of the marks whose copies `restore` has used.
+        """Let the thread make new copies of the marks (saved states) whose copies `restore` has used.
 
         Call this after the broker's start, because copying slows down a start in the same process. If it is not called after `restore`,
         because the start failed, the next `prepared`, `remove` or `restore` calls it.
@@ -145,7 +145,7 @@ class Marks(Generic[T]):
         return target
 
     def discard(self) -> None:
-        """Remove all marks with their files, and release the lock of the directory that has them."""
+        """Remove all marks (saved states) with their files, and release the lock of the directory that has them."""
         self._copies.clear()
         self._discarded.clear()
         self._opened.clear()
@@ -155,7 +155,7 @@ class Marks(Generic[T]):
 
 
 def remove_left(data_dir: Path) -> None:
-    """Remove the marks that killed processes left behind beside a data directory: those whose lock is free."""
+    """Remove the marks (saved states) that killed processes left behind beside a data directory: those whose lock is free."""
     for entry in data_dir.parent.iterdir():
         if entry.name.startswith(_prefix(data_dir)) and entry.is_dir() and not entry.is_symlink():
             with suppress(LogDirLocked, LogDirRefused, OSError):

@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 from ottla.broker.storage.files import Files
 
 REWRITE: Final = -1
-"""The value of `SparseIndex._saved` if the index file must be rewritten whole, because it has more than the entries in memory. Otherwise
+"""The value of `SparseIndex._saved` if the index file has other contents than the entries in memory and must be rewritten whole. Otherwise
 `_saved` is the number of bytes of these entries that the file has."""
 
 
