@@ -10,7 +10,8 @@ the services that it needs (`ottla.broker.api.services`), and mypy checks that t
 
 Every other list of APIs follows from the declarations: the routes of both listeners, ApiVersions, the forwarded and the throttled APIs, how
 large requests are split, and the table in docs/apis.md. `make apis` writes the declarations to `api_table`, because ApiVersions is answered
-before all handlers are imported.
+before all handlers are imported. A broker's routes and ApiVersions leave out what the table of its release (`broker/releases/tables`) does
+not have: an API that is declared, but missing there, is not served.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Kafka's broker settings that are accepted and ignored. If a server.properties file contains one of them, the broker starts and logs a
 note.
 
-A name that is neither here nor in STORED_SETTINGS or BROKER_KEYS prevents the start, because a misspelt setting must not be ignored
-silently. `tests/golden/test_settings.py` compares the three tables with the names that Kafka defines.
+A name that is neither here nor in STORED_SETTINGS or BROKER_KEYS, nor a TLS or SASL setting (`security_keys`), prevents the start, because
+a misspelt setting must not be ignored silently. `tests/golden/test_settings.py` compares these tables with the names that Kafka defines.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.api_table import HANDLERS, PAGE, TABLE, declared, page, table
 
 
-def test_readme_table_of_apis_matches_the_declarations() -> None:
+def test_api_table_matches_the_declarations() -> None:
     assert table() == TABLE.read_text(), "run `make apis`"
 
 

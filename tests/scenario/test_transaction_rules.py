@@ -1,4 +1,4 @@
-"""The rules of producer ids and transactions (sections 3 and 4 of the reference), one test each, against a running broker.
+"""The rules of producer ids and transactions, one test each, against a running broker.
 
 Decision tables are tested in tests/unit/broker/txns, versions of single requests in tests/wire, crashes in test_transaction_crashes.
 """

@@ -26,14 +26,15 @@ _WITHOUT_EFFECT: Final = "A broker checks, stores and describes them, because to
 
 def page() -> str:
     """Return the text of docs/settings.md, generated from the tables of settings."""
-    own, stored = BROKER_KEYS.values(), STORED_SETTINGS.values()
+    stored = [key for key in STORED_SETTINGS.values() if key.name not in OF_CONTROLLERS]
+    applied = [*BROKER_KEYS.values(), *(key for key in stored if key.has_effect)]
     sections = (
-        _section("Of a broker", "", [key for key in own if not key.member]),
-        _section("Of a broker in a cluster", "Without `process.roles` they have no effect.", [key for key in own if key.member]),
-        _section("Of a controller", "", [key for key in stored if key.name in OF_CONTROLLERS]),
+        _section("Of a broker", "", [key for key in applied if not key.member]),
+        _section("Of a broker in a cluster", "Without `process.roles` they have no effect.", [key for key in applied if key.member]),
+        _section("Of a controller", "", [key for key in STORED_SETTINGS.values() if key.name in OF_CONTROLLERS]),
         _section("Of a topic", "Each can be changed at any time.", TOPIC_KEYS.values()),
         _section("Of a group", "Each can be changed at any time.", GROUP_KEYS.values()),
-        _section("Without effect", _WITHOUT_EFFECT, [key for key in stored if key.name not in OF_CONTROLLERS]),
+        _section("Without effect", _WITHOUT_EFFECT, [key for key in stored if not key.has_effect]),
     )
     return _HEAD + "\n".join(sections)
 

@@ -1,4 +1,7 @@
-"""The fast check of a producer's next batch agrees with the full rules; transaction markers."""
+"""The fast check of a producer's next batch agrees with the full rules; verification guards; transaction markers.
+
+The rules of sequences, epochs and duplicates are tested in tests/scenario/test_idempotence_rules.py, over crashes and restarts.
+"""
 
 from __future__ import annotations
 

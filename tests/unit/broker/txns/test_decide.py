@@ -1,4 +1,4 @@
-"""The decisions of the transaction coordinator: each row of the reference's tables 3.2, 4.3, 4.6 and 4.7."""
+"""The decisions of the transaction coordinator: each row of the tables of InitProducerId, AddPartitionsToTxn and EndTxn."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def end(stored: Transaction | None, version: int, commit: bool, producer: tuple[
     return decide.end_txn(stored, "tx", *producer, commit=commit, client_version=version, new_producer_id=lambda: NEW_PID, now_ms=NOW)
 
 
-# --- 3.2: InitProducerId ------------------------------------------------------------------------------------------------------------
+# --- InitProducerId -----------------------------------------------------------------------------------------------------------------
 
 
 def test_an_unknown_id_gets_a_new_producer_id_with_epoch_0() -> None:
@@ -156,7 +156,7 @@ def test_a_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
     assert init(txn(), timeout_ms=900_000).error is OK
 
 
-# --- 4.3: AddPartitionsToTxn --------------------------------------------------------------------------------------------------------
+# --- AddPartitionsToTxn -------------------------------------------------------------------------------------------------------------
 
 
 def add(
@@ -229,7 +229,7 @@ def test_an_empty_id_is_invalid() -> None:
     assert verify(txn(), transactional_id="")[A] is ErrorCode.INVALID_REQUEST
 
 
-# --- 4.6: EndTxn of version 0 and 1 -------------------------------------------------------------------------------------------------
+# --- EndTxn of version 0 and 1 ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_only_the_current_producer_ends_a_transaction(state: TxnState, version: 
     assert end(None, version, True) == Decision(NO_MAPPING)
 
 
-# --- 4.7: EndTxn of version 2 -------------------------------------------------------------------------------------------------------
+# --- EndTxn of version 2 ------------------------------------------------------------------------------------------------------------
 
 RETRY, CURRENT = (PID, 3), (PID, 4)
 
