@@ -141,7 +141,7 @@ class AdminClient:
         raise AssertionError("check raises for every code but NONE")
 
     def metadata(self) -> MetadataResponse:
-        """Return the cluster's brokers, without topics."""
+        """Return a Metadata response about the cluster's brokers, without topics."""
         if self._metadata is None:
             self._metadata = self.any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         return self._metadata

@@ -38,13 +38,15 @@ class FaultAction(Enum):
     DELAY_REQUEST = "delay-request"
     """Handle the request `ms` later; later requests of the connection wait behind it."""
     DELAY = "delay"
-    """Handle the request, respond `ms` later."""
+    """Handle the request at once, and respond `ms` later."""
     HOLD_REQUEST = "hold-request"
-    """Handle the request when it is released, even if its connection is closed then; later requests of the connection wait behind it."""
+    """Handle the request only when the test releases it, even if its connection is closed then; later requests of the connection wait
+    behind it."""
     HOLD_RESPONSE = "hold-response"
-    """Handle the request, respond when it is released."""
+    """Handle the request at once, but respond only when the test releases the response."""
     LATE_REQUEST = "late-request"
-    """Close the connection at once, and handle the request when it is released: a request that arrives after its sender gave up."""
+    """Close the connection at once, and handle the request only when the test releases it: a request that arrives after its sender gave
+    up."""
     DUPLICATE = "duplicate"
     """Handle the request twice, return the first response: a request that the network delivered twice."""
     ERROR = "error"
@@ -67,7 +69,7 @@ class FaultAction(Enum):
     REFUSE_CONNECTION = "refuse-connection"
     """Close new connections at once. Applies to no request; only `after`, `times`, `share` and `seed` have an effect."""
     PAUSE = "pause"
-    """Stop the transaction coordinator at `step` (see `STEPS`) until released."""
+    """Stop the transaction coordinator at `step` (one of `STEPS`) until the test releases it."""
     CRASH = "crash"
     """Kill the broker, as SIGKILL does, at `step` of the transaction coordinator."""
     DISK_FULL = "disk-full"
@@ -200,7 +202,7 @@ class FaultRule:
         self._random = random.Random(self.seed)
 
     def _refuse_what_has_no_effect(self) -> None:
-        """Raise FaultSyntax for a field that this action does not read, and for an API that the rule can never hit."""
+        """Raise FaultSyntax if the rule has a field that its action does not read, or names an API to which its action cannot apply."""
         for name, actions in _USED_BY.items():
             if getattr(self, name) is not None and self.action not in actions:
                 used_by = ", ".join(each.value for each in FaultAction if each in actions)

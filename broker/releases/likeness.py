@@ -46,7 +46,7 @@ _NO_ABORTED_LISTED: Final = (3, 0)
 _LOGGER_ERRORS: Final = (3, 2)
 _ZSTD_FOR_ALL: Final = (4, 0)
 _ZOOKEEPER: Final = "ZooKeeper"
-"""The mode of releases whose brokers kept metadata in ZooKeeper."""
+"""The value of `ReleaseTable.mode` for releases whose brokers kept metadata in ZooKeeper."""
 
 _STREAMS_HEARTBEAT_4_4: Final = 1
 """The version of StreamsGroupHeartbeat that Kafka 4.4 added."""
@@ -225,8 +225,10 @@ class Likeness:
 
     @property
     def delays_assignments(self) -> bool:
-        """Whether groups have assignment intervals, as since 4.3. The epochs of groups then begin at 1 instead of 0. The epoch of a share
-        group with initialized but unassigned partitions is then bumped only if its target assignment is already that of the present epoch.
+        """Whether groups have an assignment interval (group.consumer.assignment.interval.ms), as since 4.3.
+
+        Two more details came with it: the epochs of a group begin at 1 instead of 0; and the epoch of a share group with initialized but
+        unassigned partitions is bumped only if the group's target assignment is that of its present epoch.
         """
         return "group.consumer.assignment.interval.ms" in self.table.broker_settings
 

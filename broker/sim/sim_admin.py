@@ -80,8 +80,8 @@ class SimAdmin(SimClient):
             await self.pause(self.random.randint(1, 2 * self.pause_ms))
 
     async def unblock_elections(self) -> None:
-        """Unblock what cannot end by itself: cancel reassignments in which a replica is both added and removed, which end in neither Ottla
-        nor Kafka (changePartitionReassignment), and elect a leader where no replica is eligible."""
+        """Every second, unblock the partitions that would stay blocked for ever: cancel reassignments in which a replica is both added and
+        removed, which end in neither Ottla nor Kafka (changePartitionReassignment), and elect a leader where no replica is eligible."""
         while True:
             image = self.cluster.image
             for topic in image.topics.values():
@@ -149,7 +149,7 @@ class SimAdmin(SimClient):
             self.known[name].partitions = count
 
     async def _set(self) -> None:
-        """Change min.insync.replicas of a fixed topic, or retention.ms of another topic."""
+        """Change min.insync.replicas of a topic in `fixed`, or retention.ms of a topic that the administrator created."""
         name = self._any_extra() if self.random.random() < 0.3 else self.random.choice(list(self.fixed))
         if not name or name in self.unclean or (name in self.fixed and not self._is_led(name)):
             return

@@ -55,8 +55,7 @@ class SimNode(ABC):
         self.process: Process | None = None
         self.serves = self.wanted = False
         self.ends: list[str] = []
-        """The reason of each end of one of the node's processes that the process itself caused; the empty string for a requested clean
-        stop."""
+        """A text for each process of this node that ended by itself: the reason, or the empty string after a requested clean stop."""
         self.sync_us = SYNC_US
         self.on_disk_call: Callable[[str, Path], None] = lambda operation, path: None
         self._running: Broker | ControllerNode | None = None
@@ -154,7 +153,7 @@ class SimNode(ABC):
 
 
 class SimBroker(SimNode):
-    """A simulated broker node. `broker` exists from the start of its process to the process's end."""
+    """A simulated broker node. `broker` is the broker in the node's running process, None if there is none."""
 
     def __init__(self, node_id: int, loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
         host = f"node{node_id}"

@@ -124,7 +124,8 @@ S = TypeVar("S", bound=StoppableNode)
 
 
 class InProcessNode(NodeThread[S], ABC):
-    """A node (a broker, controller or gateway) that `start` makes on its own thread, and `stop` ends cleanly."""
+    """A node (a broker, controller or gateway) with its own thread: `start` starts both, `stop` stops the node cleanly and ends the
+    thread."""
 
     def start(self) -> Self:
         """Start the node unless it runs. Raises StartError or OSError; then neither the node nor its thread runs."""

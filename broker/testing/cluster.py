@@ -173,7 +173,8 @@ class InProcessCluster(ClusterNodes):
     # --- faults of brokers -----------------------------------------------------------------------------------------------------------
 
     def kill(self, n: int) -> None:
-        """Kill a broker, as SIGKILL does: connections are reset, peers are not notified, and its files keep everything written."""
+        """Kill a broker, as SIGKILL does: there is no controlled shutdown, connections are reset, and the broker's files keep everything
+        written."""
         self.broker(n).kill()
 
     def pause(self, n: int) -> None:

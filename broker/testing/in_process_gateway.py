@@ -91,12 +91,12 @@ class InProcessGateway(InProcessNode[Gateway]):
         by: str | Identity = "value",
         audit: bool = True,
     ) -> None:
-        """Judge what clients saw and what the cluster's logs contain, with the arguments of `InProcessBroker.assert_exactly_once`. The logs
-        are read over the wire, on connections of their own, up to the high watermark.
+        """Compare what clients saw with the cluster's logs, with the arguments of `InProcessBroker.assert_exactly_once`. The logs are read
+        over the wire, on connections of their own, up to the high watermark.
 
         `topics`: by default those that were written or read through the gateway. Raises NotExactlyOnce with an explanation, OSError if the
         cluster cannot be read, RuntimeError if nothing was recorded, or if no client used the gateway and neither `topics` nor `expected`
-        is given, and KeyError, TypeError or ValueError as the broker's.
+        is given; KeyError, TypeError and ValueError for invalid arguments.
         """
         from ottla.broker.testing.wire_verdict import WireSource, assert_exactly_once  # noqa: PLC0415 # only for tests that judge
 

@@ -156,8 +156,8 @@ class Direction:
 
 
 class Relay(asyncio.Protocol):
-    """A protocol between the socket and the protocol of the node that opened the connection. It passes events on when the links allow
-    it."""
+    """The protocol of the real socket of a connection between two nodes. It passes events to the protocol of the node that opened the
+    connection when the link between the nodes allows it."""
 
     transport: RelayTransport
 
@@ -198,7 +198,8 @@ class Relay(asyncio.Protocol):
 
 
 class RelayTransport(asyncio.Transport):
-    """The transport that the node which opened the connection uses."""
+    """The transport that the node that opened a connection writes to. It passes the bytes to the real socket when the link between the two
+    nodes allows it."""
 
     def __init__(self, socket: asyncio.Transport, relay: Relay) -> None:
         super().__init__()

@@ -123,8 +123,8 @@ def audit_missing() -> str | None:
 
 
 def assertion_arguments(topics: str | Iterable[str] | None, expected: Iterable[Hashable] | None, by: str | Identity) -> AssertionArguments:
-    """Check the arguments of `assert_exactly_once`, and return them in one form. Raises TypeError for an identity that no record can have,
-    ValueError for a repeated one, or an unknown `by`."""
+    """Check the arguments of `assert_exactly_once`, and return them with one type each: two lists and a function. Raises TypeError for an
+    identity that no record can have, ValueError for a repeated one, or an unknown `by`."""
     names = [topics] if isinstance(topics, str) else topics
     return AssertionArguments(
         None if names is None else list(names), None if expected is None else _expected(expected, by), identity_of(by)

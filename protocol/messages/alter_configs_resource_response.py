@@ -1,4 +1,4 @@
-"""The result for one resource, in AlterConfigs and IncrementalAlterConfigs."""
+"""The struct with the result for one resource, which the responses to AlterConfigs and IncrementalAlterConfigs have in common."""
 
 from __future__ import annotations
 

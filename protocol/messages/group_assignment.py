@@ -1,4 +1,4 @@
-"""The assignment of a described member, in ConsumerGroupDescribe and ShareGroupDescribe."""
+"""The struct with a member's assignment, which the responses to ConsumerGroupDescribe and ShareGroupDescribe have in common."""
 
 from __future__ import annotations
 

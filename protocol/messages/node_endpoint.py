@@ -1,4 +1,5 @@
-"""The address of a partition's leader, in Produce, Fetch, ShareFetch and ShareAcknowledge."""
+"""The struct with the address of a partition's leader, which the responses to Produce, Fetch, ShareFetch and ShareAcknowledge have in
+common."""
 
 from __future__ import annotations
 

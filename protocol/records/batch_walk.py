@@ -20,9 +20,9 @@ PEEK_BYTES = 17
 """Base offset, length, leader epoch and magic: enough to recognise a batch."""
 
 MORE = 0
-"""The data, or the requested number of rows, ends here; another batch may follow."""
+"""A value of `Headers.stop`: the data, or the requested number of rows, ends here; another batch may follow."""
 CUT = 1
-"""The bytes before `limit` end inside the batch that begins here, or are too few for any batch."""
+"""A value of `Headers.stop`: the bytes between the last batch and `limit` are not a whole batch."""
 BAD_LENGTH = 2
 BAD_MAGIC = 3
 TOO_LARGE = 4
@@ -51,7 +51,7 @@ class Headers(NamedTuple):
     next_position: int
     """Position after the last batch; beyond the data if only its header was in the data."""
     stop: int
-    """MORE, CUT, or the error in the bytes at `next_position`."""
+    """Why the walk ended at `next_position`: MORE, CUT, or the error in the bytes there (BAD_LENGTH, BAD_MAGIC, TOO_LARGE)."""
     next_length: int
     """The batch length at `next_position`, -1 if the data ends before it."""
 
