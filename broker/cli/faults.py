@@ -192,7 +192,7 @@ def advance(by: Annotated[str, typer.Argument(metavar="DURATION", help="90s, 10m
 @marks.command("add")
 @command
 def add_mark(name: Annotated[str, typer.Argument(metavar="[NAME]")] = "", admin: Admin = ADMIN, as_json: AsJson = False) -> None:
-    """Remember the broker's present state under a name, which is printed. Marks end with the broker's process."""
+    """Save the broker's present state as a mark, and print the mark's name. The marks are lost when the broker's process ends."""
     made = ask(admin, "POST", "/marks", {"name": name})
     _print_name(made, as_json)
 

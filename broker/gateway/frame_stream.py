@@ -33,8 +33,8 @@ class FrameDecision(Enum):
 
 
 Decide = Callable[[memoryview, int, int, int], FrameDecision]
-"""Takes a buffer, the frame's start in it, the end of the frame's bytes that have arrived, and the frame's size. It may be called again for
-the same frame unless it returned PASS."""
+"""A function that returns a `FrameDecision` about a frame. Its arguments are a buffer, the frame's start in it, the end of those bytes of
+the frame that have arrived, and the frame's size. It may be called again for the same frame unless it returned PASS."""
 
 
 class FrameStream:

@@ -16,13 +16,15 @@ from ottla.protocol.wire import Bad, read_string_length, read_uvarint, skip_tags
 
 FIRST_VERSION: Final = 10
 _AFTER_TOPICS: Final = {10: 4, 13: 2}
-"""The bytes of the fields after the topics, by version: cluster_authorized_operations, and error_code."""
+"""The number of bytes after the topics in a Metadata response, by version: cluster_authorized_operations in version 10, error_code in 13,
+nothing in the others."""
 
 
 def topic_ids(version: int, buf: memoryview, pos: int) -> Iterator[tuple[bytes, str] | None]:
-    """Yield each topic's id and name, and None for each partition, so that the caller can pause. `pos` is the position after the brokers.
+    """Yield (id, name) for each topic that has both, and None after each partition, so that the caller can pause the reading. `pos` is the
+    position after the brokers.
 
-    Raises MalformedMessage, also for bytes after the response.
+    Raises MalformedMessage, also if bytes follow the response.
     """
     end = len(buf)
     try:

@@ -1,4 +1,4 @@
-"""One release's table, and the chain of files that hold the tables of all releases."""
+"""The table of a release of Apache Kafka, and the files in which the tables of all releases are stored."""
 
 from __future__ import annotations
 

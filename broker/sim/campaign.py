@@ -1,4 +1,4 @@
-"""Runs many seeds; for a failing seed, finds the fewest faults that still make it fail, and describes how to repeat it."""
+"""Simulates many seeds; for a failing seed, finds the fewest faults that still make it fail, and describes how to repeat it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from ottla.broker.testing.in_process import SMALL, InProcessBroker, UnsyncedFile
 from ottla.broker.testing.links import Links
 
 CONTROLLER: Final = CONTROLLER_ID
-"""The controller's id, for `partition` and `slow_link`."""
+"""The controller's id, for `InProcessCluster.partition` and `slow_link`, which take ids of nodes."""
 QUICK: Final[Mapping[str, str]] = {
     **SMALL,
     "broker.heartbeat.interval.ms": "100",

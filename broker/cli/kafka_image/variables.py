@@ -110,7 +110,8 @@ _SUFFIXES: Final = frozenset(
         "ZOOKEEPER_CONNECTION_TIMEOUT_MS",
     }
 )
-"""Names that Bitnami's image also accepts without `CFG_`."""
+"""Settings, in the form of variable names, that Bitnami's image also accepts without `CFG_`: `KAFKA_BROKER_ID` besides
+`KAFKA_CFG_BROKER_ID`."""
 _OLDER: Final[Mapping[str, str]] = {
     "KAFKA_LOGS_DIRS": "LOG_DIRS",
     "KAFKA_SEGMENT_BYTES": "LOG_SEGMENT_BYTES",
@@ -169,7 +170,8 @@ def property_of(suffix: str, flavour: Flavour) -> str:
 
 
 def with_files(env: Mapping[str, str]) -> dict[str, str]:
-    """Replace Bitnami's variables such as `KAFKA_CLIENT_PASSWORDS_FILE` by the contents of the files they name. Raises OSError."""
+    """Return the variables, with Bitnami's variables such as `KAFKA_CLIENT_PASSWORDS_FILE` replaced: the name without `_FILE` gets the
+    contents of the file that the variable names. Raises OSError."""
     found = dict(env)
     for name in [*_OF_BITNAMI, f"{_CFG}SASL_ENABLED_MECHANISMS", "KAFKA_OPTS"]:
         if path := found.pop(f"{name}_FILE", ""):
@@ -178,8 +180,8 @@ def with_files(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_bitnami(env: Mapping[str, str]) -> dict[str, str]:
-    """Return Bitnami's variables of Kafka settings, each with its name without prefix. If a setting has a variable with and one without
-    `CFG_`, the latter wins, as in Bitnami's image."""
+    """Return the variables of Bitnami's image that set a Kafka setting: each variable's name, and its name without prefix. If a setting has
+    a variable with and one without `CFG_`, the one without wins, as in Bitnami's image."""
     found = {name: name.removeprefix(_CFG) for name in env if name.startswith(_CFG)}
     for name in env:
         suffix = _OLDER.get(name) or name.removeprefix(_PREFIX)
