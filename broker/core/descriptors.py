@@ -25,7 +25,7 @@ if sys.platform == "win32":
         return _OF_WINDOWS
 
     def allow_open_files() -> int:
-        """Return the maximum number of open files of this process. On Windows it is fixed, so nothing is raised."""
+        """Return the maximum number of open files of this process. On Windows it is fixed, so this function cannot increase it."""
         return _OF_WINDOWS
 
 else:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 EXPIRY_RECORDS_PER_BATCH = 1_000
-"""Tombstones of expired offsets per batch: at 100 bytes each, well below the smallest usual max.message.bytes."""
+"""The most tombstones of expired or deleted offsets in one batch: at 100 bytes each, well below the smallest usual max.message.bytes."""
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 
 def groups_config(settings: BrokerSettings) -> GroupsConfig:
-    """Return the broker's settings that concern all groups, as the group state machines use them."""
+    """Return the broker's settings that apply to every group, in the form that the group state machines use."""
     from ottla.broker.groups.classic import ClassicConfig  # noqa: PLC0415 # a start does not need it
     from ottla.broker.groups.coordinator import GroupsConfig  # noqa: PLC0415 # a start does not need it
 
@@ -187,8 +187,8 @@ class GroupService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Start to load all groups, and wait for that at most LOAD_BEFORE_SERVING_MS (the loading goes on while clients are served). Also
-        start the periodic expiry of offsets.
+        """Start to load all groups, and wait for the loading at most LOAD_BEFORE_SERVING_MS; it then continues while clients are served.
+        Also start the periodic expiry of offsets.
         """
         self.shards.sweep_every("expiry of offsets", self._settings.offsets_retention_check_interval_ms, self._expire_offsets)
         await self.shards.load()
@@ -227,39 +227,41 @@ class GroupService:
     # --- lookup ---------------------------------------------------------------------------------------------------------------
 
     def get(self, group_id: str) -> Group | None:
-        """Return the group with this id, or None if it does not exist. Raises Rejected if this broker does not coordinate the id, or has
-        not loaded its partition yet.
+        """Return the group with this id, or None if it does not exist. Raises Rejected if this broker does not coordinate the group, or has
+        not loaded the group's partition yet.
         """
         return self.shards.of(group_id).machine.groups.get(group_id)
 
     def all_groups(self) -> Iterator[Group]:
-        """Yield every group of this broker. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
+        """Yield every group that this broker coordinates. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
         for shard in self.shards.all():
             yield from shard.machine.groups.values()
 
     def machines(self) -> Iterator[GroupCoordinator]:
-        """Yield the state machine of the groups of each loaded partition of `__consumer_offsets`."""
+        """Yield the group state machine of each loaded partition of `__consumer_offsets`; one machine has all groups of its partition."""
         for shard in self.shards.serving():
             yield shard.machine
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest) -> JoinGroupResult | asyncio.Future[JoinGroupResult]:
-        """Handle JoinGroup. Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
+        """Handle JoinGroup. Return the response, or a future of the response if the client has to wait for the join phase. Raises Rejected
+        if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
         future: asyncio.Future[JoinGroupResult] = asyncio.get_running_loop().create_future()
         self.append_and_deliver(shard, group_id, shard.machine.join(group_id, request, future, self.now()))
         return future.result() if future.done() else future
 
     def sync(self, group_id: str, request: SyncRequest) -> SyncGroupResult | asyncio.Future[SyncGroupResult]:
-        """Handle SyncGroup. Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
+        """Handle SyncGroup. Return the response, or a future of the response if the client has to wait for the leader's assignment. Raises
+        Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
         future: asyncio.Future[SyncGroupResult] = asyncio.get_running_loop().create_future()
         self.append_and_deliver(shard, group_id, shard.machine.sync(group_id, request, future, self.now()))
         return future.result() if future.done() else future
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Handle a heartbeat of a classic group's member and return its error; NONE while the group is being loaded."""
+        """Handle the heartbeat of a classic group's member and return the response's error code; NONE while the group is being loaded."""
         try:
             shard = self._shard_of_members(group_id)
         except Rejected as refused:
@@ -270,8 +272,8 @@ class GroupService:
         return error
 
     def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
-        """Let a member join, stay in or leave a consumer group. Return the response, or a future of it until its effects are committed.
-        Raises Rejected.
+        """Handle ConsumerGroupHeartbeat: let a member join, stay in or leave a consumer group. Return the response, or a future of the
+        response that completes when the group's changed records are committed. Raises Rejected.
         """
         try:
             shard = self.shards.of(beat.group_id)
@@ -294,8 +296,8 @@ class GroupService:
     def streams_heartbeat(
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> StreamsHeartbeatResult | asyncio.Future[StreamsHeartbeatResult]:
-        """Let a member join, stay in or leave a streams group. Return the response, or a future of it until its effects are committed.
-        Raises Rejected.
+        """Handle StreamsGroupHeartbeat: let a member join, stay in or leave a streams group. Return the response, or a future of the
+        response that completes when the group's changed records are committed. Raises Rejected.
         """
         from ottla.broker.groups.streams_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
@@ -364,8 +366,8 @@ class GroupService:
         member_epoch: int = -1,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Fetched | asyncio.Future[Fetched]:
-        """Return a group's committed offsets by topic, in the requested order, or a future of them; if `topics` is None, all of them.
-        Raises Rejected if no offset of the group can be fetched.
+        """Return a group's committed offsets by topic, in the order of `topics`, or a future of the offsets. If `topics` is None, return
+        all committed offsets. Raises Rejected if no offset of the group can be fetched.
 
         With `require_stable`, an offset with a pending transactional commit has an error. The group checks `member_id` and `member_epoch`,
         if given. An offset that was committed for another topic id than that in `topic_ids` is ignored, because the topic was deleted and
@@ -385,8 +387,8 @@ class GroupService:
         return shard.run(shard.machine.delete_offsets(group_id, topics))
 
     def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
-        """Delete a group without members. Return a future that is done when the deletion is durable, None if it is already. Raises
-        Rejected.
+        """Delete a group that has no members. Return a future that is done when the deletion is durable, or None if that is so already.
+        Raises Rejected.
         """
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_group(group_id))
@@ -399,12 +401,12 @@ class GroupService:
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def now(self) -> Now:
-        """Return the current monotonic and wall-clock time in milliseconds."""
+        """Return the current monotonic time and wall-clock time, both in milliseconds."""
         return Now(self._clock.mono_ms(), self._clock.now_ms())
 
     def _shard_of_members(self, group_id: str) -> _Shard:
-        """Return the shard (partition of __consumer_offsets) of a group, for a member's request. Raises Rejected: INVALID_GROUP_ID for an
-        empty id, otherwise a coordinator error.
+        """Return the shard (partition of `__consumer_offsets`) that stores a group, for the request of a group member. Raises Rejected:
+        INVALID_GROUP_ID for an empty group id, otherwise a coordinator error such as NOT_COORDINATOR.
         """
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
@@ -471,7 +473,8 @@ class GroupService:
             _send(due)
 
     def _watch(self, shard: _Shard, group_id: str) -> None:
-        """Schedule the timer of the group no later than the group's next deadline, such as a session timeout."""
+        """Schedule the group's timer for the group's next deadline, such as a session timeout. An earlier timer is kept; when it fires, it
+        calls this again."""
         deadline = shard.machine.next_deadline(group_id)
         timer = shard.timers.get(group_id)
         if deadline is None:
@@ -495,8 +498,8 @@ class GroupService:
         self._append_in_pieces(shard, shard.machine.expire_offsets(self.now()))
 
     def _append_in_pieces(self, shard: _Shard, effects: Effects[GroupRecord, None]) -> None:
-        """Append the records that delete committed offsets, in several batches. If one fails, the later ones are not written; the next
-        periodic check decides on their offsets again.
+        """Append the records that delete committed offsets, in several batches. If a batch fails, the later ones are not written; the next
+        periodic check finds their offsets again.
         """
         records = effects.records
         try:
@@ -517,7 +520,7 @@ def new_member_id(prefix: str, random_bytes: Callable[[int], bytes]) -> str:
 
 
 def random_member_id(random_bytes: Callable[[int], bytes]) -> str:
-    """Return a member id for a client that sent none (version 0 of ConsumerGroupHeartbeat)."""
+    """Return a random member id, for a client that sent none (version 0 of ConsumerGroupHeartbeat)."""
     from uuid import UUID  # noqa: PLC0415 # keeps it out of the start-up time
 
     return str(UUID(bytes=random_bytes(16), version=4))

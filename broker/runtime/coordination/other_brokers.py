@@ -18,7 +18,7 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 
 
 class OtherBrokers:
-    """Makes the clients that send requests to other brokers. `peers` is called once per client and returns the connections (`Peers`) that
+    """Makes the clients that send requests to other brokers. `peers` is called for each client and returns new connections (`Peers`) that
     only this client uses.
     """
 
@@ -29,15 +29,17 @@ class OtherBrokers:
         self._nursery = nursery
 
     def markers(self, local: SendMarker) -> SendMarker:
-        """Return a function that sends a transaction marker to a partition's leader, or calls `local` if that is this broker."""
+        """Return a function that sends a transaction marker to a partition's leader. If this broker is the leader, the function calls
+        `local` instead."""
         return RemoteMarkers(local, self._catalog, self._node_id, self._peers(), self._nursery).send
 
     def txns(self, local: TxnPartitions) -> TxnPartitions:
-        """Return an object that adds and verifies partitions of transactions at their coordinators. `local` is the one of this broker."""
+        """Return an object that adds partitions to transactions, and verifies them, at the transactions' coordinators. `local` does so for
+        the transactions that this broker coordinates."""
         return RemoteTxns(local, self._catalog, self._node_id, self._peers(), self._nursery)
 
     def share_peers(self) -> Peers:
-        """Return connections to other brokers: those that coordinate share state, or lead partitions of share groups or of their dead
-        letter queues.
+        """Return connections to other brokers for share groups: to share coordinators, and to the leaders of share group partitions and of
+        dead letter queues.
         """
         return self._peers()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class RemoteMarkers:
-    """Sends transaction markers to the partitions' leaders. `local` writes to the partitions that this broker, `node_id`, leads."""
+    """Sends transaction markers to the partitions' leaders. `local` writes those markers whose partition this broker, `node_id`, leads."""
 
     def __init__(self, local: SendMarker, catalog: Catalog, node_id: int, peers: Peers, nursery: Nursery) -> None:
         self._local = local

@@ -48,7 +48,7 @@ class _TxnOperation:
 
 
 class RemoteTxns:
-    """A `TxnPartitions` that adds and verifies partitions of transactions at whichever broker coordinates the transaction. `local` handles
+    """A `TxnPartitions` that adds and verifies partitions of transactions at the broker that coordinates the transaction. `local` handles
     the transactional ids that this broker, `node_id`, coordinates.
     """
 
@@ -73,8 +73,8 @@ class RemoteTxns:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
     ) -> VerificationResult:
-        """Return the error code of each partition, NONE if it belongs to the open transaction, or a future of the codes from another
-        broker. Nothing is changed.
+        """Return the error code of each partition, NONE if the partition belongs to the open transaction; or, from another broker, a future
+        of these codes. Nothing is changed.
         """
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.verify_partitions(transactional_id, producer_id, epoch, partitions)
@@ -123,8 +123,8 @@ def _wire_transaction(operation: _TxnOperation) -> AddPartitionsToTxnTransaction
 
 
 def _settle_each(now: Mapping[str, PendingOperation[_TxnOperation, Errors]], response: AddPartitionsToTxnResponse) -> None:
-    """Complete the pending operation of each transactional id with its result in the response; NETWORK_EXCEPTION if its
-    result is missing.
+    """Complete the pending operation of each transactional id with its result in the response, or with NETWORK_EXCEPTION if the response
+    has no result for the id.
     """
     if response.error_code:
         not_for_clients = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -47,7 +47,8 @@ Durable = asyncio.Future[None] | None
 The future fails with Rejected if the records may be lost, because the leadership of the partition has ended."""
 
 ScheduleTimeout = Callable[[Callable[[], None]], "TimerHandle"]
-"""Schedules the callback that fails a response whose records are not committed in time."""
+"""A function that schedules a callback after the coordinator's write timeout. The callback fails a response whose records are not committed
+by then."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -68,7 +69,7 @@ logger = logging.getLogger(__name__)
 
 
 def as_coordinator(error: Rejected) -> Rejected:
-    """Return the error that a coordinator reports to clients for an error of its partition's log (Kafka's
+    """Return the error that a coordinator reports to its clients when an append to its partition's log has failed with `error` (Kafka's
     CoordinatorOperationExceptionHelper).
     """
     return Rejected(_APPEND_ERRORS.get(error.code, error.code), error.message)
@@ -80,7 +81,8 @@ class Machine(Protocol[RecordT_contra]):
     """
 
     def apply(self, record: RecordT_contra, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Apply a record from offset `record_offset` of the log. With a `producer_id` it belongs to that producer's open transaction."""
+        """Apply a record, which is at `record_offset` in the log. With a `producer_id` the record belongs to that producer's open
+        transaction."""
         ...
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
@@ -132,8 +134,8 @@ class Shard(Generic[RecordT, MachineT]):
         return self.respond_after(self.append(effects.records), effects.response)
 
     def append(self, records: Sequence[RecordT]) -> Durable:
-        """Append and apply the records. Return a future that completes when they and all earlier records are committed, None if they are
-        already. Raises Rejected if the append fails; then nothing has changed.
+        """Append and apply the records. Return a future that completes when these and all earlier records are committed, or None if they
+        are committed already. Raises Rejected if the append fails; then nothing has changed.
         """
         if records:
             pairs = [self._encode(record) for record in records]
@@ -182,7 +184,7 @@ class Shard(Generic[RecordT, MachineT]):
 
     def append_marker(self, marker: TxnMarker) -> Durable:
         """Write the marker that ends the producer's transaction in this partition. Return a future that is done when the marker is
-        committed, None if it is already. Raises Rejected; then nothing has changed.
+        committed, or None if it is committed already. Raises Rejected if the marker cannot be written; then nothing has changed.
         """
         self._check_epoch()
         info = self.partition.append_marker(marker)
@@ -231,9 +233,10 @@ class Shard(Generic[RecordT, MachineT]):
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"leader epoch {self.epoch} is over")
 
     async def load(self, chunk_bytes: int) -> None:
-        """Read the partition's whole log and apply its records; other work runs after each chunk. Raises Rejected for a corrupt log.
+        """Read the partition's whole log in chunks of `chunk_bytes` and apply its records; other work runs after each chunk. Raises
+        Rejected for a corrupt log.
 
-        Responses wait until everything read is committed. Loading stops if another broker becomes leader meanwhile.
+        Responses wait until all records that were read are committed. Loading stops if another broker becomes leader meanwhile.
         """
         log = self.partition.log
         offset = log.log_start_offset

@@ -30,10 +30,10 @@ from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
 
 LOAD_CHUNK_BYTES = 128 * 1024
-"""Bytes loaded in one turn of the loop: about 1,000 records, 10 ms."""
+"""The bytes of a log that are loaded in one turn of the event loop: about 1,000 records, 10 ms."""
 
 LOAD_BEFORE_SERVING_MS = 200
-"""How long a start waits for loading: about 20,000 records, more than most compacted logs hold."""
+"""How long a broker's start waits for a coordinator's partitions to be loaded: about 20,000 records, more than most compacted logs hold."""
 
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
@@ -114,7 +114,8 @@ class Shards(Generic[ShardT]):
             self._close(self._shards.pop(index))
 
     def sweep_every(self, name: str, interval_ms: int, sweep: Callable[[ShardT], object]) -> None:
-        """Call `sweep` for each loaded shard every `interval_ms`, one shard per turn of the loop, because all of them may take a second."""
+        """Call `sweep` for each loaded shard every `interval_ms`, one shard per turn of the event loop, because all of them together may
+        take a second."""
 
         async def sweep_all() -> None:
             for shard in self.serving():

@@ -2,8 +2,8 @@
 
 Invariants:
 
-* A heartbeat may require new share partitions to be initialized. That begins after the heartbeat's records are committed; the response
-  does not wait for it. A later heartbeat assigns the partitions to members.
+* A heartbeat may add share partitions whose state must be initialized. The initialization begins after the heartbeat's records are
+  committed, and the heartbeat's response does not wait for it. A later heartbeat assigns the partitions to members.
 * The share coordinator alters offsets and deletes state. The response waits for it, and has an error for each share partition or topic that
   failed.
 * A share group is deleted only when all its state is deleted.
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from ottla.broker.groups.share_heartbeat import ShareHeartbeat
 
 CALLS_PER_TURN = 100
-"""Calls of the persister after which other work runs: a call of the coordinator on this broker takes about 50 microseconds."""
+"""The most calls of the share coordinator in one turn of the event loop; then other work runs. A call of the one on this broker takes about
+50 microseconds."""
 
 T = TypeVar("T")
 TopicIdPartition = tuple[bytes, int]
@@ -59,8 +60,8 @@ class DescribedOffset:
 
 
 class ShareGroupService:
-    """All share groups of this broker. `groups` is the group coordinator, which has their state machines; `persister` calls the share
-    coordinators.
+    """All share groups that this broker coordinates. `groups` is the group coordinator, which has the groups' state machines; `persister`
+    calls the share coordinators.
     """
 
     def __init__(self, groups: GroupService, persister: Persister, end_offsets: EndOffsets, nursery: Nursery) -> None:
@@ -72,8 +73,8 @@ class ShareGroupService:
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: ShareHeartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
-        """Let a member join, stay in or leave a share group. Return the response, or a future of it until its effects are committed. Raises
-        Rejected.
+        """Handle ShareGroupHeartbeat: let a member join, stay in or leave a share group. Return the response, or a future of the response
+        that completes when the group's changed records are committed. Raises Rejected.
         """
         from ottla.broker.groups.share_heartbeat import check  # noqa: PLC0415 # a start does not need it
 
@@ -88,8 +89,8 @@ class ShareGroupService:
         return response
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, Rejected]:
-        """Set the start offsets of share partitions, by topic id and partition. Return the errors of those that failed. Raises Rejected for
-        the whole request.
+        """Set the start offsets of share partitions, by topic id and partition. Return an error for each share partition that failed.
+        Raises Rejected if the whole request fails.
         """
         initialization = await self._write(group_id, lambda shares: shares.alter_offsets(group_id, offsets, self._groups.now()))
         failures = await self._initialize(group_id, initialization)
@@ -99,7 +100,7 @@ class ShareGroupService:
 
     async def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[Mapping[bytes, Rejected | None], Sequence[str]]:
         """Delete the group's state for whole topics. Return a map from the ids of topics with state to an error (None: the state was
-        deleted), and the names of topics without state. Raises Rejected for the whole request.
+        deleted), and the names of topics without state. Raises Rejected if the whole request fails.
         """
         deletion = await self._write(group_id, lambda shares: shares.delete_offsets(group_id, topics, self._groups.now()))
         failures = await self._delete(group_id, deletion.topics)
@@ -128,7 +129,8 @@ class ShareGroupService:
             await deleted
 
     async def describe_offsets(self, group_id: str, topics: Mapping[bytes, Sequence[int]]) -> dict[bytes, list[DescribedOffset]]:
-        """Return the start offset and lag of each of the group's share partitions in `topics`, by topic id, in order."""
+        """Return the start offset and lag of each of the group's share partitions in `topics` (topic ids and partitions), by topic id, in
+        the requested order."""
         tps = [(topic_id, partition) for topic_id, partitions in topics.items() for partition in partitions]
         found = await self._each(tps, lambda tp: self._persister.summary(SharePartitionKey(group_id, *tp)))
         described: dict[bytes, list[DescribedOffset]] = {topic_id: [] for topic_id in topics}
@@ -192,7 +194,8 @@ class ShareGroupService:
         return {tp[0]: result for tp, result in zip(tps, results, strict=True) if isinstance(result, Rejected)}
 
     async def _write(self, group_id: str, decide: Callable[[ShareGroups], Effects[GroupRecord, T]]) -> T:
-        """Append the records that `decide` returns for the group, and return its response when they are committed. Raises Rejected."""
+        """Append the records that `decide` returns for the group, and return the response of that decision when the records are committed.
+        Raises Rejected."""
         shard = self._groups.shards.of(group_id)
         response = shard.run(decide(shard.machine.shares))
         return await response if isinstance(response, asyncio.Future) else response

@@ -42,7 +42,7 @@ _CLASSES: Final[dict[type[StateOperation[Any]], _Classes]] = {
 
 
 def request_for(operations: Sequence[StateOperation[Any]]) -> Message:
-    """Return the request that carries the share state operations `operations`, all of one kind and on one group."""
+    """Return the request for the share coordinator that carries these operations on share state. All are of one kind and on one group."""
     classes = _CLASSES[type(operations[0])]
     topics: dict[bytes, list[Any]] = {}
     for operation in operations:
@@ -57,7 +57,7 @@ def parts_of(group_id: str, response: Any) -> dict[SharePartitionKey, Any]:
 
 
 def result_of(operation: StateOperation[Any], part: Any) -> Any:
-    """Return the result of a share state operation, from its entry `part` in the response, which has no error."""
+    """Return the result of an operation on share state. `part` is the operation's entry in the response, which has no error."""
     match operation:
         case ReadOperation():
             batches = [

@@ -41,7 +41,8 @@ from ottla.protocol.error_codes import ErrorCode
 
 FIRST_PAUSE_MS: Final = 100
 ATTEMPTS: Final = 9
-"""With pauses that double from FIRST_PAUSE_MS on, an operation fails after 25 seconds."""
+"""How often an operation on share state is tried before it fails. The pauses in between double from FIRST_PAUSE_MS on: 25 seconds in all.
+"""
 
 _TRIED_AGAIN: Final = frozenset(
     {
@@ -60,7 +61,7 @@ ResultT = TypeVar("ResultT")
 
 class SharePersister:
     """A `Persister` of share state that finds each share partition's coordinator in the cluster. `local` is the share coordinator on this
-    broker, `node_id`; a standalone node has no `peers`.
+    broker, `node_id`. `peers` are the connections to other brokers; a standalone node has none.
     """
 
     def __init__(
@@ -114,8 +115,8 @@ class SharePersister:
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _begin(self, operation: StateOperation[ResultT]) -> ResultT | asyncio.Future[ResultT]:
-        """Run the operation at once if this broker is the share coordinator; otherwise, or for a retry, in a task. Return the result, or a
-        future of it.
+        """Perform the operation at once if this broker is the share coordinator. Start a task if another broker is, or if the operation has
+        to be retried. Return the result, or a future of the result.
         """
         begun: asyncio.Future[ResultT] | None = None
         if self._coordinator_of(operation.key) == self._node_id:
@@ -174,7 +175,7 @@ class SharePersister:
         return self._catalog.leader_of((SHARE_GROUP_STATE, partition_of(key.coordinator_key, count))) if count else NO_LEADER
 
     async def _send_batch(self, node: int, batch: Sequence[PendingOperation[StateOperation[Any], Any]]) -> None:
-        """Send one request to broker `node` with the operations of `batch` on the group of its first operation. The other operations stay
+        """Send one request to broker `node` with those operations of `batch` that concern the same group as the first one. The others stay
         pending.
         """
         from ottla.broker.runtime.coordination.share_messages import parts_of, request_for, result_of  # noqa: PLC0415 # only in a cluster

@@ -42,7 +42,7 @@ class _Shard(Shard["ShareRecord", "ShareStateCoordinator"]):
 
 
 class ShareStateService:
-    """The share coordinator of this broker. Its methods raise Rejected with the error code of the response."""
+    """The share coordinator of this broker. Its methods raise Rejected with the error code for the response, such as NOT_COORDINATOR."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ShareStateService:
         self._timers = nursery.timers
         self._catalog = catalog
         self.writes = 0
-        """The number of writes since the start."""
+        """The number of WriteShareGroupState operations since the broker's start."""
         self.shards: Shards[_Shard] = Shards(
             SHARE_GROUP_STATE,
             partitions,
@@ -73,8 +73,9 @@ class ShareStateService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Start to load the share state that this broker coordinates, and wait for that at most LOAD_BEFORE_SERVING_MS (the loading goes on
-        while clients are served). Also start the periodic pruning and snapshots.
+        """Start to load the share state that this broker coordinates, and wait for the loading at most LOAD_BEFORE_SERVING_MS; it then
+        continues while clients are served. Also start two periodic jobs: the deletion of records that are not needed any more, and
+        snapshots of idle share partitions.
         """
         settings = self._settings
         self.shards.sweep_every("pruning of share state", settings.share_coordinator_state_topic_prune_interval_ms, self._prune)
@@ -87,7 +88,7 @@ class ShareStateService:
         self.shards.stop()
 
     def find(self, key: SharePartitionKey) -> ShareState | None:
-        """Return the share partition's state; None if it has none, or this broker does not coordinate it or has not loaded it."""
+        """Return the share partition's state; None if there is no state, or this broker does not coordinate it or has not loaded it."""
         try:
             return self.shards.of(key.coordinator_key).machine.states.get(key)
         except Rejected:

@@ -37,7 +37,8 @@ logger = logging.getLogger(__name__)
 
 _SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 _NOTHING_OPEN = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-"""Errors of a partition that can hold no transactions (Kafka's TransactionMarkerRequestCompletionHandler)."""
+"""Errors of a partition that cannot have an open transaction, so that it needs no marker (Kafka's
+TransactionMarkerRequestCompletionHandler)."""
 
 
 class TransactionFaults(Protocol):
@@ -106,8 +107,8 @@ class TxnCompletion:
         return len(self._work)
 
     def begin(self, shard: TransactionShard, txn: Transaction, decided: Durable = None) -> None:
-        """Complete a prepared transaction once its Prepare record is committed. `decided` is done at that time, None if it is committed
-        already. If `decided` fails, the transaction is not completed here.
+        """Complete a prepared transaction once its Prepare record is committed. `decided` is the future of that commit, None if the record
+        is committed already. If `decided` fails, this broker does not complete the transaction.
         """
         if decided is None:
             self._prepared(shard, txn)
@@ -120,7 +121,7 @@ class TxnCompletion:
         decided.add_done_callback(resume)
 
     def stop(self, shard: TransactionShard | None = None) -> None:
-        """Stop the completion of all transactions, or of those in `shard`. The next coordinator continues from the log."""
+        """Stop the completion of all transactions, or of the transactions in `shard`. The next coordinator continues from the log."""
         for work in list(self._work.values()):
             if shard is None or work.shard is shard:
                 self._leave(work)

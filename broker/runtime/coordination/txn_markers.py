@@ -23,8 +23,8 @@ from ottla.protocol.error_codes import ErrorCode
 logger = logging.getLogger(__name__)
 
 SendMarker = Callable[["TopicPartition", TxnMarker], "Durable"]
-"""Writes a marker to a partition. Returns None if it is committed already, or a future that fails with Rejected if the marker is lost.
-Raises Rejected if the partition rejects it at once."""
+"""A function that writes a marker to a partition. It returns None if the marker is committed already, otherwise a future that completes
+when it is committed and fails with Rejected if the marker is lost. It raises Rejected if the partition rejects the marker at once."""
 
 
 class LocalMarkers:
@@ -35,8 +35,8 @@ class LocalMarkers:
         self._groups = groups
 
     def write(self, place: TopicPartition, marker: TxnMarker) -> Durable:
-        """Write a transaction marker to a partition that this broker leads. Return None if it is committed already, or a future that is
-        done when it is. Raises Rejected; then nothing was written.
+        """Write a transaction marker to a partition that this broker leads. Return None if the marker is committed already, or a future
+        that is done when it is committed. Raises Rejected if the partition rejects the marker; then nothing was written.
         """
         topic, index = place
         if topic == CONSUMER_OFFSETS:

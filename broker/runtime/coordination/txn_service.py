@@ -1,13 +1,13 @@
-"""The transaction coordinator of this broker: finds a transactional id's state machine, applies decisions and completes transactions.
+"""The transaction coordinator of this broker: finds the stored transaction of a transactional id, applies decisions to it and completes it.
 
 Invariants:
 
 * A transactional id lives in the partition of `__transaction_state` that it hashes to. The topic is created when a coordinator is first
   looked up.
-* A transaction ends in two phases. The first one writes the Prepare record; the client gets its response when that record is committed.
-  `txn_completion` performs the second one.
-* A restart continues from the log: a prepared transaction's markers are sent (again), and an open one keeps its timeout.
-* A marker's coordinator epoch is the leader epoch of the id's partition.
+* A transaction ends in two phases. In the first phase the Prepare record is written; the client gets its response when that record is
+  committed. In the second phase `txn_completion` writes the markers.
+* A restart continues from the log: a prepared transaction's markers are sent (again), and an open transaction keeps its timeout.
+* A marker's coordinator epoch is the leader epoch of the transactional id's partition.
 
 Source: KIP-98, KIP-360, KIP-890; Kafka's TransactionCoordinator, TransactionStateManager.
 """
@@ -44,7 +44,7 @@ from ottla.broker.txns.txn_records import TxnRecord, decode_record, encode_recor
 from ottla.protocol.error_codes import ErrorCode
 
 EXPIRY_BATCH_BYTES = 16 * 1024
-"""Keys of expired ids per batch, as in Kafka; a single key may be longer."""
+"""The most bytes of expired transactional ids that are deleted by one batch of tombstones, as in Kafka; a single id may be longer."""
 
 T = TypeVar("T")
 Verified = dict[TopicPartition, ErrorCode]
@@ -75,7 +75,8 @@ class _Shard(Shard[TxnRecord, TxnCoordinator]):
 
 
 class TxnService:
-    """The transaction coordinator of this broker, for all transactional ids that it coordinates."""
+    """The transaction coordinator of this broker: it handles the transactional ids whose partition of `__transaction_state` this broker
+    leads."""
 
     def __init__(
         self,
@@ -110,8 +111,9 @@ class TxnService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Start to load the transactional ids that this broker coordinates, and wait for that at most LOAD_BEFORE_SERVING_MS (the loading
-        goes on while clients are served). Also start the periodic abort of timed-out transactions and the expiry of ids.
+        """Start to load the transactional ids that this broker coordinates, and wait for the loading at most LOAD_BEFORE_SERVING_MS; it
+        then continues while clients are served. Also start the periodic abort of timed-out transactions and the expiry of transactional
+        ids.
         """
         settings = self._settings
         interval_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -121,7 +123,7 @@ class TxnService:
         await self.shards.load()
 
     def stop(self) -> None:
-        """Stop the transaction coordinator; the next start continues unfinished transactions."""
+        """Stop the transaction coordinator. After the next start, the coordinator continues unfinished transactions from the log."""
         self.shards.stop()
         self._completion.stop()
 
@@ -129,12 +131,12 @@ class TxnService:
 
     def get(self, transactional_id: str) -> Transaction | None:
         """Return the transaction of this transactional id, or None if the id is unknown. Raises Rejected if this broker does not coordinate
-        the id, or has not loaded its partition yet.
+        the transactional id, or has not loaded the partition of that id yet.
         """
         return self.shards.of(transactional_id).machine.transactions.get(transactional_id)
 
     def all_transactions(self) -> Iterator[Transaction]:
-        """Yield every transaction of this broker. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
+        """Yield every transaction that this broker coordinates. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
         for shard in self.shards.all():
             yield from shard.machine.transactions.values()
 
@@ -143,8 +145,8 @@ class TxnService:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None
     ) -> TxnResult | asyncio.Future[TxnResult]:
-        """Return the transactional id's producer id with its next epoch, or an error, or a future of that. Older epochs are fenced, and
-        their open transaction is aborted.
+        """Handle InitProducerId: return the transactional id's producer id with its next epoch, or an error; or a future of that result.
+        Older epochs are fenced, and their open transaction is aborted.
         """
         if transactional_id and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             # Kafka checks the timeout before it looks for the coordinator.
@@ -167,7 +169,8 @@ class TxnService:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
-        """Open the transaction or add partitions to it. Return the error code, or a future of it until the change is committed."""
+        """Open the transaction or add partitions to it. Return the error code, or a future of the error code that completes when the change
+        is committed."""
         now_ms = self._clock.now_ms()
         return self._run(
             transactional_id,
@@ -180,8 +183,8 @@ class TxnService:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
     ) -> Verified | asyncio.Future[Verified]:
-        """Return for each partition NONE if it belongs to the open transaction, otherwise an error; or a future of that, which waits for
-        earlier writes. The transaction is not changed.
+        """Return an error code for each partition, NONE if the partition belongs to the open transaction; or a future of these codes, which
+        waits for earlier writes. The transaction is not changed.
         """
         if not transactional_id:
             return decide.verify_partitions(None, transactional_id, producer_id, epoch, partitions)
@@ -196,8 +199,8 @@ class TxnService:
     def end_txn(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
     ) -> TxnResult | asyncio.Future[TxnResult]:
-        """Commit or abort the transaction. Return the producer id and epoch of the next transaction, or an error, or a future of that until
-        the decision is committed; it does not wait for the markers.
+        """Commit or abort the transaction. Return the producer id and epoch of the next transaction, or an error; or a future of that
+        result, which completes when the Prepare record is committed. The result does not wait for the markers.
         """
         return self._run(
             transactional_id,
@@ -217,8 +220,9 @@ class TxnService:
     def _run(
         self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
     ) -> T | asyncio.Future[T]:
-        """Call `decided` with the id's stored transaction, and append and apply its decision. Return `reply` of the decision, or a future
-        of that until the records are committed. A decision without records still waits for earlier writes.
+        """Call `decided` with the transaction that is stored for the id, and append and apply the decision that it returns. Return
+        `reply(decision)`, or a future of it that completes when the decision's record is committed. A decision without a record waits for
+        earlier writes.
         """
         if not transactional_id:
             return reply(decide.Decision(ErrorCode.INVALID_REQUEST))
@@ -254,13 +258,13 @@ class TxnService:
     # --- timeouts and expiry --------------------------------------------------------------------------------------------------
 
     async def _abort_timed_out(self) -> None:
-        """Abort transactions that have timed out, a bounded number per turn."""
+        """Abort all transactions that have timed out, a bounded number per turn of the event loop."""
         while not self._abort_some():
             await pause(self._timers, self._clock, 1)
 
     def _abort_some(self) -> bool:
-        """Abort at most TIMED_OUT_TRANSACTIONS_PER_TURN timed-out transactions. Return whether none is left to try. After a failed append,
-        a shard's other transactions wait for the next check.
+        """Abort at most TIMED_OUT_TRANSACTIONS_PER_TURN timed-out transactions. Return True if no more of them have to be tried. After a
+        failed append, the other transactions of that partition are tried again at the next periodic check.
         """
         now_ms = self._clock.now_ms()
         left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN

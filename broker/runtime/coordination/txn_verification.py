@@ -25,22 +25,25 @@ from ottla.protocol.error_codes import ErrorCode
 
 TopicPartition = tuple[str, int]
 Batches = Sequence[tuple["Partition", int]]
-"""The partitions of one transaction's batches, each with the batch's base sequence."""
+"""The partitions to which one transaction's batches are written, each with the base sequence of its batch."""
 
 Verdicts = dict[TopicPartition, VerificationGuard | Rejected]
-"""Per partition the guard to append with, or the rejection. A partition that is not listed needs no guard."""
+"""The result of a verification by partition: the guard with which the partition's batch must be appended, or the error that rejects the
+batch. A partition without an entry needs no guard."""
 
 Errors = ErrorCode | Mapping[TopicPartition, ErrorCode]
-"""One error for all partitions, or one per partition."""
+"""Error codes of the transaction coordinator: one for all partitions, or one for each partition."""
 
 VerificationResult = Errors | asyncio.Future[ErrorCode] | asyncio.Future[dict[TopicPartition, ErrorCode]]
 
 ADDING_VERSION = 2
-"""From this transaction version on, a write adds its partition to the transaction."""
+"""The first transaction version in which a partition's leader adds the partition to the transaction at the first write; before, the
+producer did."""
 
 
 class TxnPartitions(Protocol):
-    """Adds and verifies partitions of transactions: the coordinator on this broker, or a client of remote ones (`remote_txns`)."""
+    """Adds and verifies partitions of transactions: the coordinator on this broker, or a client of coordinators on other brokers
+    (`remote_txns`)."""
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
@@ -63,7 +66,7 @@ class TxnPartitions(Protocol):
 class TransactionalProducer:
     """The producer of a transactional batch.
 
-    `adds` is true for transaction version 2: the leader adds the partition to the transaction, not the producer.
+    `adds` is true for a producer of transaction version 2: the partition's leader adds the partition to the transaction, not the producer.
     """
 
     transactional_id: str
@@ -73,7 +76,8 @@ class TransactionalProducer:
 
 
 class TxnVerification:
-    """Verifies transactional batches with the transaction coordinator before they are appended.
+    """Verifies with the transaction coordinator, before a transactional batch is appended, that the partition belongs to the batch's
+    transaction.
 
     `pause` waits for a number of milliseconds on the broker's clock. `coordinator_is_local` is true on a standalone node.
     """
@@ -84,8 +88,8 @@ class TxnVerification:
         self._coordinator_is_local = coordinator_is_local
 
     def verify(self, producer: TransactionalProducer, batches: Batches) -> Verdicts | Awaitable[Verdicts]:
-        """Return for each partition the guard with which its batch must be appended (the proof of this verification), or the error; no
-        entry if none is needed, because the transaction is open there.
+        """Return for each partition the guard with which its batch must be appended (the proof of this verification), or the error. A
+        partition in which the transaction is already open needs no guard and has no entry.
 
         An awaitable is returned if a remote coordinator must answer, or the request must be retried. The errors are the coordinator's, but
         PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH, its equivalent for Produce.
@@ -101,10 +105,10 @@ class TxnVerification:
 
     def verify_without_waiting(self, producer: TransactionalProducer, partition: Partition, sequence: int) -> VerificationGuard | None:
         """Verify one batch without waiting. Return the guard (proof of the verification) with which the batch must be appended, or None if
-        it needs no guard.
+        the batch needs no guard.
 
-        Raises Rejected if the verification needs a wait or fails; the caller then uses `verify`. Both calls together have the same effect
-        as `verify` alone: the guard is the same, and a partition is added once.
+        Raises Rejected if the verification needs a wait or fails; the caller then uses `verify`. That second call is harmless: it returns
+        the same guard, and the partition is added only once.
         """
         guard = partition.start_verification(producer.producer_id, producer.epoch, sequence, supports_epoch_bump=producer.adds)
         if guard is not None and not (self._coordinator_is_local and self._holds(producer, (partition.topic, partition.index))):
@@ -112,7 +116,8 @@ class TxnVerification:
         return guard
 
     def _holds(self, producer: TransactionalProducer, place: TopicPartition) -> bool:
-        """Ask the coordinator on this broker to verify or add the partition. Return whether it did so without a wait."""
+        """Ask the coordinator on this broker to verify or add the partition. Return whether the coordinator has accepted the partition
+        without a wait."""
         answer = self._ask(producer, frozenset((place,)))
         if isinstance(answer, asyncio.Future):
             return False
