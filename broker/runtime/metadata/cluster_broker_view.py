@@ -28,7 +28,8 @@ class ClusterBrokerView(ClusterView):
 
     @property
     def controller_id(self) -> int:
-        """A random live broker. Clients never see the controllers: any broker forwards their requests."""
+        """The id of a random live broker, which responses name as the controller. Clients never see the real controllers: any broker
+        forwards their requests."""
         alive = [node for node, broker in self.catalog.image.brokers.items() if not broker.fenced]
         return self._choose(alive) if alive else NO_CONTROLLER
 

@@ -49,16 +49,17 @@ class ReportedPartition:
     leader: int
     """The leader's node id; `NO_LEADER` if the partition is unavailable."""
     error: ErrorCode = ErrorCode.NONE
-    """Why there is no leader."""
+    """The reason why the partition has no leader; NONE if it has one."""
     offline: tuple[int, ...] = ()
-    """The offline replicas."""
+    """The node ids of the offline replicas."""
     hidden: Collection[int] = ()
-    """Replicas on brokers that are unregistered, fenced, or without the client's listener. Metadata version 0 omits them."""
+    """The node ids of replicas on brokers that are unregistered, fenced, or without the client's listener. Metadata version 0 omits these
+    replicas."""
 
 
 class ClusterView:
-    """The cluster as a standalone node reports it to clients. Its group coordinator looks up topics here, too (`TopicsView`). `rack` is the
-    node's broker.rack.
+    """The cluster as a standalone node reports it to clients. The group coordinator uses it, too, to look up the topics that groups
+    subscribe to (`TopicsView`). `rack` is the node's broker.rack.
     """
 
     def __init__(self, catalog: Catalog, partitions: Partitions, node_id: int, rack: str | None = None) -> None:
@@ -119,12 +120,13 @@ class ClusterView:
 
     @property
     def version(self) -> int:
-        """A number that changes whenever a topic is created, changed or deleted."""
+        """A number that changes whenever a topic is created, changed or deleted. Groups compare it to notice changes of their topics."""
         return self.catalog.changes
 
     @property
     def created(self) -> int:
-        """A number that changes whenever a topic is created."""
+        """A number that changes whenever a topic is created. Consumer groups compare it to notice new topics that a regular expression may
+        match."""
         return self.catalog.creations
 
     def partition_count(self, topic: str) -> int:
@@ -132,11 +134,11 @@ class ClusterView:
         return self.catalog.partition_count(topic)
 
     def by_name(self, name: str) -> TopicInfo | None:
-        """Return the topic with that name, or None."""
+        """Return the topic with that name, or None if there is none."""
         return self._info(self.catalog.topic(name))
 
     def by_id(self, topic_id: bytes) -> TopicInfo | None:
-        """Return the topic with that id, or None."""
+        """Return the topic with that id, or None if there is none."""
         return self._info(self.catalog.topic_by_id(topic_id))
 
     def names(self) -> Iterable[str]:
@@ -147,5 +149,5 @@ class ClusterView:
         return None if topic is None else TopicInfo(topic.name, topic.topic_id, len(topic.partitions), self._racks(topic))
 
     def _racks(self, topic: TopicImage) -> tuple[tuple[str, ...], ...]:
-        """Return for each partition the sorted racks of its replicas; empty if this broker has no rack."""
+        """Return the racks of each partition's replicas, sorted; empty if this broker has no rack."""
         return () if self._rack is None else ((self._rack,),) * len(topic.partitions)

@@ -19,8 +19,8 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class LocalTopics:
-    """A `TopicMaker` that calls the controller in this process. When a call returns, the broker serves the created topics. `published`
-    waits until the broker has applied all committed metadata.
+    """A `TopicMaker` that calls the controller in this process. When `create`, `auto_create` or `ensure` returns, the broker serves the
+    created topics. `published` waits until the broker has applied all committed metadata.
     """
 
     def __init__(
@@ -43,20 +43,20 @@ class LocalTopics:
         return await self._active.run(decide)
 
     async def auto_create(self, names: Iterable[str], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Create missing topics with the broker's default settings; an internal topic gets its own. Return, by name, None if the topic
-        exists now, or the error. Raises Rejected.
+        """Create missing topics with the broker's default settings; an internal topic gets the settings of its kind. Return, by name, None
+        if the topic exists now, or the error. Raises Rejected.
         """
         return await self.create([self._defaults_for(name) for name in names], requester)
 
     async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Create topics as requested. Returns, by name, None if the topic exists now, or the error. Raises Rejected."""
+        """Create topics as requested. Return, by name, None if the topic exists now, or the error. Raises Rejected."""
         charge = _no_charge if requester is None else requester.charge
         created = await self._active.run(partial(create_cluster_topics, topics=topics, charge=charge))
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
 
     def begin_auto_create(self, names: Iterable[str], requester: Requester | None = None) -> None:
-        """Start to create missing topics as `auto_create` does, and return at once. A creation under way is not started again; a failure is
-        only logged.
+        """Start to create missing topics as `auto_create` does, and return at once. A topic that is already being created is not requested
+        again. A failure is only logged.
         """
         self._auto_creation.begin(names, partial(self.auto_create, requester=requester))
 

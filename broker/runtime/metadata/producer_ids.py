@@ -18,7 +18,8 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 
 _ASK_AT: Final = 0.1
-"""The fraction of a block that is left when the next one is requested (RPCProducerIdManager.PID_PREFETCH_THRESHOLD)."""
+"""The next block of producer ids is requested when this fraction of the current block is left
+(RPCProducerIdManager.PID_PREFETCH_THRESHOLD)."""
 
 
 class NoProducerId(Rejected):
@@ -29,8 +30,8 @@ class NoProducerId(Rejected):
 
 
 class ProducerIds:
-    """Returns producer ids one by one, from blocks. `allocate` gets a block from the controller or raises Rejected. `local` is true if the
-    controller is in this process, so that `wait` may wait for the next block."""
+    """Returns producer ids one by one, from blocks that the controller allocates. `allocate` returns the next block, or raises Rejected.
+    `local` is true if the controller is in this process, so that `wait` may wait for the next block."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]], nursery: Nursery, *, local: bool = True) -> None:
         self._allocate = allocate
@@ -41,7 +42,7 @@ class ProducerIds:
         self._asking: asyncio.Future[None] | None = None
 
     def generate(self) -> int:
-        """Return a producer id that was never returned before. Raises NoProducerId."""
+        """Return a producer id that was never returned before. Raises NoProducerId if none is available now."""
         if self._next == self._end:
             self._begin_block()
         given = self._next
@@ -59,7 +60,8 @@ class ProducerIds:
         self._ask_from = block.stop - int(len(block) * _ASK_AT)
 
     async def wait(self) -> None:
-        """Wait until an id is available. Raises Rejected if the allocation fails; NoProducerId, without waiting, if `local` is false."""
+        """Wait until a producer id is available. Raises Rejected if the allocation of a block fails. If `local` is false, raises
+        NoProducerId instead of waiting."""
         while self._next == self._end and self._next_block is None:
             if not self._local:
                 raise NoProducerId

@@ -46,31 +46,32 @@ from ottla.broker.storage.partition_log import PartitionLog
 logger = logging.getLogger(__name__)
 
 _TOPIC_DEFAULTS = frozenset(synonym.name for key in TOPIC_KEYS.values() for synonym in key.synonyms)
-"""Broker settings that are a topic setting's default: a change of one changes the configuration of open logs."""
+"""Broker settings that are the default of a topic setting. A change of such a setting changes the configuration of open logs."""
 
 
 _OF_PRODUCERS = frozenset({"producer.id.expiration.ms", "transaction.partition.verification.enable"})
-"""Broker settings that each open log has a copy of."""
+"""Broker settings of which each open log has a copy; a change of such a setting is copied to every log."""
 
 
 class FetcherManager(Protocol):
     """Fetches records for the partitions that this broker follows: the interface of `ottla.broker.runtime.replicas.fetchers.Fetchers`."""
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """Fetch the partition's records from broker `leader`, and no other broker, in the partition's current leader epoch."""
+        """Fetch the partition's records from broker `leader` in the partition's current leader epoch, instead of from any earlier
+        leader."""
 
     def forget(self, partition: Partition) -> None:
-        """Stop fetching records for the partition, if they are fetched at all."""
+        """Stop fetching records for the partition. If no fetcher has the partition, do nothing."""
 
 
 class Publisher:
     """Applies metadata images to this broker and notifies other components (Kafka's BrokerMetadataPublisher).
 
     The listeners in `on_deleted` get each deleted topic. Those in `on_election` get topic, index and leader epoch of each partition that
-    this broker leads in a new epoch. Those in `on_resignation` get topic, index and leader epoch of each partition that it now follows; the
-    epoch is None if its replica was removed (as in onElection and onResignation of Kafka's coordinators). `on_quotas` is called when client
-    quotas have changed, `on_settings` when settings of this broker were written, and `on_subscriptions` with the name of each changed
-    client metrics subscription.
+    this broker leads in a new epoch. Those in `on_resignation` get topic, index and leader epoch of each partition that this broker follows
+    now; the epoch is None if its replica was removed (as in onElection and onResignation of Kafka's coordinators). `on_quotas` is called
+    when client quotas have changed, `on_settings` when settings of this broker were written, and `on_subscriptions` with the name of each
+    changed client metrics subscription.
 
     `brokers` stores the broker registrations, and `fetchers` fetches for followers. A standalone node has neither.
     """
@@ -95,10 +96,12 @@ class Publisher:
         self.on_subscriptions: list[Callable[[str], None]] = []
         self.fetchers: FetcherManager | None = None
         self.shutting_down = False
-        """A controlled shutdown has begun: partitions without a leader, or with this replica out of the ISR, are not fetched any more."""
+        """Whether a controlled shutdown has begun. From then on a partition that has no leader, or whose ISR does not contain this broker,
+        is not fetched any more."""
         self._opened = False
         self._new_configs: dict[str, LogConfig] = {}
-        """Configurations of topics whose partitions are being created: the partitions share one object."""
+        """The log configurations of topics whose partitions are being created, by topic name, so that all partitions of a topic share one
+        object."""
         self._catalog = catalog
         self._broker_configs = broker_configs
         self._log_dir = log_dir
@@ -112,7 +115,7 @@ class Publisher:
 
     async def publish(self, published: Published) -> None:
         """Apply a metadata image to this broker: put it into the catalog, then apply its changes to partitions, coordinators and settings.
-        Other tasks run meanwhile. The caller must await each call before the next one.
+        Other tasks run meanwhile, so the caller must await each call before it makes the next one.
         """
         if self._opened:
             self._catalog.publish(published.image, published.changes)
@@ -287,7 +290,7 @@ class Publisher:
         return log
 
     async def _make_logs(self, replicas: Iterable[LocalReplica]) -> None:
-        """Create missing logs, LOGS_AT_ONCE per turn of the loop, because 10,000 logs take a second. Stop at a disk error."""
+        """Create missing logs, LOGS_AT_ONCE per turn of the event loop, because 10,000 logs take a second. Stop at a disk error."""
         made = 0
         for replica in replicas:
             if self._is_known(replica):
@@ -343,7 +346,8 @@ class Publisher:
             self._log_dir.removal_checkpoint()()
 
     def _log_config_at_start(self, name: str, known: dict[frozenset[tuple[str, str]], LogConfig]) -> LogConfig:
-        """Return a topic's log configuration. Topics with the same overrides (most have none) share one object, by means of `known`."""
+        """Return a topic's log configuration. `known` has the configurations that were made before, by the topic's overrides, so that
+        topics with the same overrides (most have none) share one object."""
         overrides = self._catalog.configs(ResourceType.TOPIC, name)
         for key in overrides.keys() - usable_overrides(overrides, self._settings).keys():
             logger.warning("topic %s: %s=%s is not a valid setting and is ignored", name, key, overrides[key])

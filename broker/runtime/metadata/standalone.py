@@ -38,9 +38,9 @@ class StandaloneMetadata:
     """The metadata of a standalone node. The constructor opens the metadata log and begins to serve every partition. It blocks; call it on
     the event loop, before connections are accepted.
 
-    `listeners` are the broker's listeners with their advertised addresses. `on_failure` gets an error that must end the process. `read` is
-    the content of the metadata log, if it was read in advance. Raises ProtocolError for an invalid metadata record, LogDirRefused if the
-    directory cannot be used as it is.
+    `listeners` are the broker's listeners with their advertised addresses. `on_failure` is called with the error that must end the process.
+    `read` is the content of the metadata log, if it was read in advance. Raises ProtocolError for an invalid metadata record, LogDirRefused
+    if the directory cannot be used as it is.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class StandaloneMetadata:
         read: ReadMetadata | None = None,
     ) -> None:
         self.catalog = Catalog()
-        """The metadata as the broker has published it; the controller's own may be ahead."""
+        """The metadata that this node's broker has applied; the controller may already have decided newer changes."""
         self._settings = settings
         try:
             self.controller = controller = QuorumController(
@@ -103,7 +103,7 @@ class StandaloneMetadata:
         return broker_epoch
 
     def features(self) -> Features:
-        """Return the supported and finalized features, as ApiVersions reports them."""
+        """Return the supported and finalized features of this node, for ApiVersions responses."""
         levels, offered = finalized(self.catalog.features), supported(self._settings.like)
         in_force = {name: level for name, level in levels.items() if name in offered}
         return Features(offered, in_force, self.controller.newest.provenance.offset)
@@ -122,7 +122,7 @@ class StandaloneMetadata:
 
 
 def _check_levels(levels: Mapping[str, int], settings: BrokerSettings) -> None:
-    """Raise Rejected if `settings.like`, the Kafka release that this node imitates, does not support one of these feature levels."""
+    """Raise Rejected if one of these feature levels is too high for the Kafka release that this node imitates (`settings.like`)."""
     problems = list(settings.like.above(levels))
     if problems:
         advice = "be like a later release (--like), or use another directory"
@@ -130,10 +130,10 @@ def _check_levels(levels: Mapping[str, int], settings: BrokerSettings) -> None:
 
 
 def _settle_transaction_version(state: ControllerState, settings: BrokerSettings) -> Effects[MetadataRecord, None]:
-    """Make the transaction.version of the settings and the finalized level in the metadata log agree.
+    """Make the node's setting transaction.version and the finalized feature level in the metadata log agree.
 
-    If the setting was given explicitly and differs, return a record that finalizes its level. Otherwise apply the log's level (0 if it has
-    none) to the setting.
+    If the setting was given explicitly and differs, return a record that finalizes its level. If it was not given, set it to the log's
+    level (0 if the log has none).
     """
     stored = state.image.features.get(TRANSACTION_VERSION, 0)
     if TRANSACTION_VERSION not in settings.explicit:

@@ -20,7 +20,8 @@ CONTROLLERS_CHOICE = -1
 
 
 class _Failure(NamedTuple):
-    """Why an internal topic of a streams group could not be created, and until when (monotonic ms) that is remembered."""
+    """The reason why an internal topic of a streams group could not be created, and the monotonic time (ms) at which the failure is
+    forgotten."""
 
     until_ms: int
     reason: str
@@ -36,8 +37,8 @@ class StreamsTopics:
         self._failures: dict[str, _Failure] = {}
 
     def begin_create(self, topics: Mapping[str, InternalTopic], requester: Requester, failure_kept_ms: int) -> None:
-        """Start to create topics, except those that are being created or have failed recently. The controller authorizes and charges
-        `requester`. A failure is remembered for `failure_kept_ms`; `failures` returns it."""
+        """Start to create topics, except those that are being created or have failed recently. The controller checks the authorization of
+        `requester` and charges its quota. A failure is remembered for `failure_kept_ms` and returned by `failures`."""
         failures = self.failures(topics)
         wanted = [name for name in topics if name not in failures]
         self._creation.begin(wanted, partial(self._create, topics, requester, failure_kept_ms))

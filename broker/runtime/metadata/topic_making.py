@@ -1,4 +1,4 @@
-"""Creation of missing topics that a broker or a client needs. A topic whose creation is under way is not requested again."""
+"""Creation of missing topics that a broker or a client needs. A topic that is already being created is not requested again."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Client(Protocol):
 
 
 class Requester(NamedTuple):
-    """The client whose request causes a topic's creation. `charge` charges a number of partitions to the client's quota, and raises
-    Rejected if the quota is used up; only a controller in this process calls it.
+    """The client whose request causes the creation of topics. `charge` charges a number of partitions to the client's quota, and raises
+    Rejected if the quota is used up; only a controller in the same process calls `charge`.
     """
 
     client: Client
@@ -39,29 +39,31 @@ class Requester(NamedTuple):
 
 
 class TopicMaker(Protocol):
-    """Creates topics and allocates producer ids for a broker: decided in this process (`LocalTopics`), or requested from the controller
-    (`ottla.broker.runtime.nodes.remote_topics`)."""
+    """Creates topics and allocates producer ids for a broker. `LocalTopics` calls a controller in this process; `RemoteTopics`
+    (`ottla.broker.runtime.nodes.remote_topics`) sends requests to the controller."""
 
     async def allocate_producer_ids(self) -> range:
         """Return a block of producer ids that no other request got. Raises Rejected if none can be allocated."""
         ...
 
     async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Create topics as requested. Returns, by name, None if the topic exists now, or the error.
+        """Create topics as requested. Return, by name, None if the topic exists now, or the error.
 
-        The controller authorizes and charges `requester`; None means this broker itself. Raises Rejected if the controller did not answer.
+        The controller checks the authorization of `requester` and charges its quota; None means this broker itself. Raises Rejected if the
+        controller did not answer.
         """
         ...
 
     async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
-        """Create missing topics with the broker's default settings; an internal topic gets its own. Returns, by name, None if the topic
-        exists now, or the error. Raises Rejected if the controller did not answer.
+        """Create missing topics with the broker's default settings; an internal topic gets the settings of its kind. Return, by name, None
+        if the topic exists now, or the error. Raises Rejected if the controller did not answer.
         """
         ...
 
     def begin_auto_create(self, names: Iterable[str], requester: Requester | None = None) -> None:
-        """Start to create missing topics as `auto_create` does, and return at once. A creation under way is not started again. With
-        `requester` the controller authorizes and charges that client; without one the broker itself needs the topics.
+        """Start to create missing topics as `auto_create` does, and return at once. A topic that is already being created is not requested
+        again. The controller checks the authorization of `requester` and charges its quota; None means that the broker itself needs the
+        topics.
 
         A failure is only logged; the caller checks later whether the topic exists.
         """
@@ -73,18 +75,19 @@ class TopicMaker(Protocol):
 
 
 Creation = Callable[[Sequence[str]], Awaitable[dict[str, Rejected | None]]]
-"""Creates topics by name; returns an error or None for each, or raises Rejected."""
+"""A function that creates topics, given their names. It returns an error or None for each topic, or raises Rejected."""
 
 
 class AutoCreation:
-    """Creates topics in the background. A topic whose creation is under way is not created again."""
+    """Creates topics in the background. A topic that is already being created is not created again."""
 
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery
         self._being_made: set[str] = set()
 
     def begin(self, names: Iterable[str], create: Creation) -> None:
-        """Start to create the topics with `create`, except those whose creation is under way. Return at once. A failure is only logged."""
+        """Start to create the topics with the function `create`, except those that are already being created. Return at once. A failure is
+        only logged."""
         wanted = [name for name in names if name not in self._being_made]
         if not wanted:
             return

@@ -41,8 +41,8 @@ class ControllerChannel:
     """A broker's connection to the active controller, with a queue of requests. `find_controller` returns the active controller, or None
     while this node does not know it.
 
-    A call fails if no controller has answered `retry_timeout_ms` after its start (None: no limit), including the wait for earlier calls. An
-    attempt whose response takes longer than `socket_timeout_ms` is repeated.
+    A call fails if no controller has answered `retry_timeout_ms` after the call was made (None: no limit), including the wait for earlier
+    calls. If one response takes longer than `socket_timeout_ms`, the request is sent again.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ControllerChannel:
         self._logged: Node | None = None
 
     async def call(self, request: Message) -> Any:
-        """Send `request` and return the controller's response.
+        """Send `request` to the active controller and return the response.
 
         Raises ControllerUnreachable, and UnsupportedByPeer if the controller does not serve the API.
         """
@@ -90,7 +90,8 @@ class ControllerChannel:
             self._next()
 
     async def _turn(self, deadline_ms: int | None) -> None:
-        """Wait until all earlier calls of this channel have ended. Raises ControllerUnreachable at the deadline."""
+        """Wait until all earlier calls of this channel have ended. Raises ControllerUnreachable when monotonic time reaches
+        `deadline_ms`."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turns.append(turn)
         self._next()
@@ -126,14 +127,16 @@ class ControllerChannel:
             raise ControllerUnreachable(f"the channel {self._name} is closed")
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
-        """Return the lowest and highest version of an API on the controller last reached; None if it lacks the API or none was reached."""
+        """Return the lowest and highest version of an API on the controller that was reached last. Return None if that controller does not
+        serve the API, or none was reached yet."""
         for link in (self._link, self._seen):
             if link is not None and link.versions(ApiKey.API_VERSIONS) is not None:
                 return link.versions(api_key)
         return None
 
     def look_again(self) -> None:
-        """Look for the controller now, not after the current pause. Call this when this node has learned of another controller."""
+        """Look for the controller now, without waiting for the end of the current pause. Call this when this node has learned of another
+        controller."""
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
@@ -178,8 +181,8 @@ class ControllerChannel:
         await wait_at_most(self._timers, self._clock, min(limits.CONTROLLER_DISCOVERY_MS, left_ms), [self._news])
 
     def _dial(self) -> Link | None:
-        """Return a new link to the controller. Return None if no controller is known, or if the link to the known controller was just
-        closed: the caller then waits before the next attempt.
+        """Return a new link (connection) to the controller. Return None if no controller is known, or if the link to the known controller
+        was just closed: the caller then waits before the next attempt.
         """
         found = self._find_controller()
         skipped, self._skipped = self._skipped, None

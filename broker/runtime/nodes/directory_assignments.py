@@ -34,18 +34,18 @@ from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
 logger = logging.getLogger(__name__)
 
 PARTITIONS_MAX: Final = 2250
-"""Partitions in one request, as in Kafka's brokers."""
+"""The most partitions in one AssignReplicasToDirs request, as in Kafka's brokers."""
 RETRY_MS: Final = 1_000
 DIRECTORIES_LEVEL: Final = 17
-"""metadata.version 3.7-IV2, the first at which partitions record their replicas' directories."""
+"""The first level of metadata.version (3.7-IV2) at which the metadata of a partition contains the directories of its replicas."""
 
 TopicIdPartition = tuple[bytes, int]
-"""Topic id and partition."""
+"""A topic id and a partition index."""
 
 
 class DirectoryAssignments:
-    """Reports replicas to the controller as placed in `directory`, the id of the only log directory of broker `node`. `broker_epoch`
-    returns the epoch of the broker's registration.
+    """Reports to the controller which replicas of broker `node` are in `directory`, the id of the broker's only log directory.
+    `broker_epoch` returns the epoch of the broker's registration.
     """
 
     def __init__(

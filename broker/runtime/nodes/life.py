@@ -31,7 +31,7 @@ from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRe
 logger = logging.getLogger(__name__)
 
 CONTROLLED_SHUTDOWN_MS = 300_000
-"""How long a controlled shutdown waits for the controller, as in Kafka."""
+"""How many milliseconds a controlled shutdown waits for the controller, as in Kafka."""
 
 
 class StartupAborted(Exception):
@@ -68,15 +68,15 @@ class BrokerLifecycleManager:
         self._timer: TimerHandle | None = None
         self.caught_up: asyncio.Future[None] = _milestone()
         """A future that completes when the controller confirms that this broker has applied the metadata up to its own registration. It
-        fails with StartupAborted."""
+        fails with StartupAborted if the broker stops before."""
         self.unfenced: asyncio.Future[None] = _milestone()
         """A future that completes when the controller has unfenced this broker, which happens only after `ready_to_unfence`. It fails with
-        StartupAborted."""
+        StartupAborted if the broker stops before."""
         self._over: asyncio.Future[None] = _milestone()
 
     @property
     def state(self) -> State:
-        """The broker's state in its life cycle."""
+        """The state of the broker in its life cycle, from NOT_RUNNING to SHUTTING_DOWN (Kafka's BrokerState)."""
         return self._life.state
 
     @property
@@ -92,12 +92,14 @@ class BrokerLifecycleManager:
         self._turn()
 
     def ready_to_unfence(self) -> None:
-        """Ask the controller to unfence this broker, which has applied the metadata and can lead and follow partitions now."""
+        """Ask the controller to unfence this broker. Call this when the broker has applied the metadata and can lead and follow
+        partitions."""
         self._life.ready_to_unfence(self._clock.mono_ms())
         self._turn()
 
     def directory_failed(self, directory: bytes) -> None:
-        """Report the log directory with this id to the controller as failed. The broker no longer serves its partitions."""
+        """Report to the controller that the log directory with the id `directory` has failed. The broker must not serve that directory's
+        partitions any more."""
         self._life.directory_failed(directory, self._clock.mono_ms())
         self._turn()
 
@@ -118,7 +120,8 @@ class BrokerLifecycleManager:
             self._turn()
 
     async def controlled_shutdown(self, timeout_ms: int = CONTROLLED_SHUTDOWN_MS) -> bool:
-        """Ask the controller to move this broker's leaderships, and wait for that. Return whether it happened within `timeout_ms`."""
+        """Ask the controller to move this broker's leaderships to other brokers, and wait until that is done. Return False if it is not
+        done within `timeout_ms`."""
         self._life.begin_controlled_shutdown(self._clock.mono_ms())
         self._turn()
         late = await wait_at_most(self._nursery.timers, self._clock, timeout_ms, [self._over])
@@ -194,7 +197,7 @@ def incarnation_of(
     resumed_id: bytes | None = None,
 ) -> Incarnation:
     """Return the identity with which a starting broker registers. `listeners` are the advertised listeners with their actual ports.
-    `resumed_id` is the id of a previous incarnation to continue (None: a new id)."""
+    `resumed_id` is the id of an earlier incarnation, which a broker that returns to a saved state continues (None: a new id)."""
     return Incarnation(
         settings.node_id,
         log_dir.cluster_id,
@@ -208,7 +211,7 @@ def incarnation_of(
 
 
 def timeouts_of(settings: BrokerSettings) -> LifecycleTimeouts:
-    """Return the life cycle's intervals and timeouts from the settings."""
+    """Return the broker life cycle's intervals and timeouts, which are settings."""
     return LifecycleTimeouts(
         settings.broker_heartbeat_interval_ms, settings.initial_broker_registration_timeout_ms, settings.log_dir_failure_timeout_ms
     )

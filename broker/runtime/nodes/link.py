@@ -7,7 +7,7 @@ from ottla.protocol.schema import Message
 
 
 class Node(NamedTuple):
-    """A node of the cluster and one of its addresses. `node_id` is -1 if only the address is known (a bootstrap server)."""
+    """A node of the cluster and one of its addresses. `node_id` is -1 if only the address is known (as for a bootstrap server)."""
 
     node_id: int
     host: str
@@ -23,14 +23,17 @@ class UnsupportedByPeer(Exception):
 
 
 class Link(Protocol):
-    """A connection to one address of another node, opened by a call if it is closed. Responses arrive in the order of the calls."""
+    """A connection to one address of another node. A call opens the connection if it is closed. Responses arrive in the order of the
+    calls."""
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
-        """Return the response, in the highest version that both nodes know and that is not above `version`. If a response takes longer than
-        `timeout_ms`, the connection is closed and all pending calls fail with LinkBroken. Raises LinkBroken and UnsupportedByPeer."""
+        """Send a request and return the response. The version is the highest one that both nodes know, but at most `version`. If a response
+        takes longer than `timeout_ms`, the connection is closed and all pending calls fail with LinkBroken. Raises LinkBroken and
+        UnsupportedByPeer."""
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
-        """Return the lowest and highest version of the peer, as last fetched; None if it lacks the API or was never reached."""
+        """Return the lowest and highest version in which the peer serves an API, as the peer said in its last ApiVersions response. Return
+        None if the peer does not serve the API or was never reached."""
 
     def close(self) -> None:
         """Close the connection; pending and later calls fail with LinkBroken."""

@@ -57,7 +57,8 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.errors import RecordsError
 
 UPKEEP_MS: Final = 60_000
-"""Milliseconds between checks for old segments and snapshots, as in Kafka's RaftMetadataLogCleanerManager."""
+"""Milliseconds between the checks for segments and snapshots of the metadata log that can be deleted, as in Kafka's
+RaftMetadataLogCleanerManager."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +67,8 @@ logger = logging.getLogger(__name__)
 class ObserverSettings:
     """The settings of an observer that replicates the metadata log.
 
-    `request_timeout_ms` is the lesser of controller.quorum.request.timeout.ms and controller.quorum.fetch.timeout.ms; after it this node
-    asks another voter for the leader. `controller_listener` is the first of controller.listener.names.
+    `request_timeout_ms` is the lesser of controller.quorum.request.timeout.ms and controller.quorum.fetch.timeout.ms; if a response takes
+    longer, the observer asks another voter for the leader. `controller_listener` is the first of controller.listener.names.
     """
 
     request_timeout_ms: int = 2_000
@@ -78,12 +79,11 @@ class ObserverSettings:
 
 
 class MetadataObserver:
-    """Follows the metadata log as an observer of the quorum.
+    """Replicates the metadata log as an observer of the quorum, and passes its committed records to the broker as metadata images.
 
-    `log` is partition 0 of `__cluster_metadata`; its directory also holds the snapshots and `quorum-state`.
-    `bootstrap` is controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters. `on_published` is awaited for each
-    metadata image in turn; of the first image, all contents count as changes.
-    Raises LogDirRefused for a directory without a complete log, and OSError.
+    `log` is partition 0 of `__cluster_metadata`; its directory also holds the snapshots and `quorum-state`. `bootstrap` is
+    controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters. `on_published` is awaited for each metadata image in
+    turn; of the first image, all contents count as changes. Raises LogDirRefused for a directory without a complete log, and OSError.
     """
 
     def __init__(
@@ -117,18 +117,18 @@ class MetadataObserver:
         self._lines = StateLines(logger, clock.mono_ms)
         self._moved = asyncio.Event()
         self.on_controller: Callable[[], object] = lambda: None
-        """Called when `controller` has changed."""
+        """Called when the property `controller` has changed, because another node leads the quorum now."""
         self.applied_offset = -1
-        """The last offset whose records are all published; -1 before the first publication."""
+        """The offset up to which the broker has applied all records of the metadata log; -1 before the first image."""
 
     @property
     def controller(self) -> Node | None:
-        """The node that leads the metadata quorum, the active controller; None while the leader or its address is unknown."""
+        """The node that leads the metadata quorum (the active controller); None while the leader or its address is unknown."""
         return None if self._state.leader is None else Node(*self._state.leader)
 
     @property
     def end_offset(self) -> int:
-        """The end offset of the local copy of the metadata log, committed or not."""
+        """The end offset of the local copy of the metadata log, which includes uncommitted records."""
         return self._log.end_offset
 
     @property
@@ -144,7 +144,7 @@ class MetadataObserver:
     def start(self) -> None:
         """Start to replicate the metadata log and to pass its committed records to the broker. Call this once, on the event loop.
 
-        At the end the observer does not sync the last records; the code that closes the log does.
+        When the broker stops, the observer does not sync the last records; the code that closes the log does.
         """
         self._nursery.at_close(self._close, self._hang_up)
         self._nursery.every("upkeep of the cluster's metadata log", UPKEEP_MS, self._upkeep)

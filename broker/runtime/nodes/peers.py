@@ -24,12 +24,12 @@ OperationT = TypeVar("OperationT")
 ResultT = TypeVar("ResultT")
 
 AddressOf = Callable[[int], "Node | None"]
-"""Returns the address of a broker's inter-broker listener; None while the broker is unregistered or fenced."""
+"""A function that returns the address of a broker's inter-broker listener; None while the broker is unregistered or fenced."""
 
 
 class Peers:
-    """This broker's connections (links) to other brokers, for one purpose. A link is created at the first call to a broker, and created
-    again when that broker's address has changed.
+    """One component's own connections (links) to other brokers. A link is created at the first call to a broker, and created again when
+    that broker's address has changed.
     """
 
     def __init__(self, connect: Connect, address_of: AddressOf, request_timeout_ms: int) -> None:
@@ -58,7 +58,7 @@ class Peers:
         return await link.call(request, timeout_ms=self._timeout_ms)
 
     async def ask(self, node: int, request: Message) -> Any:
-        """Send `request` to broker `node` and return the response. Raises Rejected(NETWORK_EXCEPTION) if there is none."""
+        """Send `request` to broker `node` and return the response. Raises Rejected(NETWORK_EXCEPTION) if there is no response."""
         try:
             return await self.call(node, request)
         except (LinkBroken, UnsupportedByPeer) as error:
@@ -72,7 +72,8 @@ class Peers:
 
 @dataclass(slots=True, eq=False)
 class PendingOperation(Generic[OperationT, ResultT]):
-    """An operation that one caller wants another broker to perform, and the future of its result. Several operations share a request."""
+    """An operation that a caller has asked another broker to perform, and the future of its result. One request carries several
+    operations."""
 
     operation: OperationT
     result: asyncio.Future[ResultT]
@@ -90,7 +91,7 @@ class PendingOperation(Generic[OperationT, ResultT]):
 
 
 class OperationBatcher(Generic[OperationT, ResultT]):
-    """Sends the pending operations for a broker in one request. `name` describes them in log lines.
+    """Sends all pending operations for a broker together in one request. `name` is the name of the operations in log lines.
 
     `send(node, batch)` sends one request. It must settle or fail at least one operation of `batch`; the others go into the next request.
     """

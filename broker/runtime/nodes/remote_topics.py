@@ -36,7 +36,7 @@ from ottla.protocol.schema import Message
 
 CONTROLLERS_CHOICE: Final = -1
 REFUSED_MS: Final = 50
-"""Milliseconds to wait after a refused allocation (Kafka's RPCProducerIdManager.RETRY_BACKOFF_MS)."""
+"""Milliseconds to wait after the controller has rejected a request for producer ids (Kafka's RPCProducerIdManager.RETRY_BACKOFF_MS)."""
 _LAST_ID: Final = 2**63 - 1
 
 
@@ -92,13 +92,14 @@ class RemoteTopics:
         return {topic.name: _refusal(topic.error_code, topic.error_message) for topic in response.topics}
 
     def begin_auto_create(self, names: Iterable[str], requester: Requester | None = None) -> None:
-        """Start to create missing topics as `auto_create` does, and return at once. A creation under way is not started again; a failure is
-        only logged.
+        """Start to create missing topics as `auto_create` does, and return at once. A topic that is already being created is not requested
+        again. A failure is only logged.
         """
         self._auto_creation.begin(names, partial(self.auto_create, requester=requester))
 
     async def ensure(self, name: str) -> TopicImage:
-        """Return the topic. If it does not exist, start to create it and raise Rejected(COORDINATOR_NOT_AVAILABLE); the client retries."""
+        """Return the topic. If it does not exist, start to create it and raise Rejected(COORDINATOR_NOT_AVAILABLE), on which a client
+        retries."""
         topic = self._catalog.topic(name)
         if topic is None:
             self.begin_auto_create([name])
@@ -106,10 +107,10 @@ class RemoteTopics:
         return topic
 
     async def allocate_producer_ids(self) -> range:
-        """Return the next block of producer ids.
+        """Return a new block of producer ids from the controller.
 
-        Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), on which every client retries. If the controller has refused the request, the error
-        is raised after a pause of REFUSED_MS, so that this broker does not ask again at once.
+        Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), on which every client retries. If the controller has rejected the request, the error
+        is raised after a pause of REFUSED_MS, so that this broker does not repeat the request at once.
         """
         request = AllocateProducerIdsRequest(self._settings.node_id, self._broker_epoch())
         try:

@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 
 
 class SnapshotPolicy(NamedTuple):
-    """When to write a snapshot: the settings metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms
-    (0: no snapshots by time).
+    """When to write a snapshot of the metadata log: the settings metadata.log.max.record.bytes.between.snapshots and
+    metadata.log.max.snapshot.interval.ms (0: no snapshots by time).
     """
 
     max_bytes: int = 20 << 20
