@@ -35,19 +35,20 @@ class ActiveController:
         self.state = state
         self.voter = voter
         self.published: Callable[[], Awaitable[None]] | None = None
-        """Waits until the broker of the same process has published what is committed. None if responses do not wait for a broker."""
+        """A function that waits until the broker in the same process has applied all committed metadata. None if responses do not wait for
+        a broker."""
         self._on_failure = on_failure
 
     def begin(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]]) -> T:
-        """Run a decision during startup, before any request is served. Return its response before the records are synced: the caller must
-        sync the log afterwards."""
+        """Run a decision during startup, before any request is served. Return its response before the decision's records are synced; the
+        caller must sync the log afterwards."""
         effects = decide(self.state)
         self._carry_out(effects)
         return effects.response
 
     async def run(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]], *, validate_only: bool = False) -> T:
-        """Run a decision and return its response when its records are on disk; with `validate_only` the records are not written. Raises
-        what `decide` raises; then nothing has changed.
+        """Run a decision and return its response when the decision's records are on disk; with `validate_only` no records are written. If
+        `decide` raises an exception, it is passed on and nothing has changed.
         """
         effects = decide(self.state)
         if not validate_only:

@@ -1,5 +1,5 @@
 """The controller of a node with process.roles=controller or broker,controller: its metadata log, its state and its periodic work. The
-caller serves its requests and stops it.
+caller receives other nodes' requests and passes them to the controller, and stops it.
 
 Source: Kafka's ControllerServer, QuorumController.
 """
@@ -37,14 +37,14 @@ from ottla.protocol.messages.registration import Feature, Listener
 
 _PLAINTEXT_ID: Final = 0
 _SCANS: Final = 8
-"""Checks for expired broker sessions per session timeout."""
+"""The controller checks so many times per broker session timeout whether broker sessions have expired."""
 
 logger = logging.getLogger(__name__)
 
 
 class ControllerRole(QuorumController):
-    """The controller of a single-voter quorum that serves other nodes, which a `QuorumController` alone does not. `endpoints` are the
-    controller listeners with their actual ports.
+    """The controller of a single-voter quorum that other nodes use. Beyond a `QuorumController` it registers itself, fences silent brokers,
+    and elects and rebalances leaders. `endpoints` are the controller listeners with their actual ports.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ControllerRole(QuorumController):
         return value
 
     def features(self) -> Features:
-        """Return the supported and finalized features, as ApiVersions reports them."""
+        """Return the supported and finalized features of this node, for ApiVersions responses."""
         level, image = self.voter.quorum.kraft_version, self.newest.image
         levels = {**image.features, KRAFT_VERSION: level} if level else image.features
         return Features(REGISTERED, levels, self.newest.provenance.offset)
@@ -124,7 +124,7 @@ class ControllerRole(QuorumController):
     # --- periodic work -----------------------------------------------------------------------------------------------------------
 
     async def fence_silent(self) -> None:
-        """Fence the brokers whose sessions have timed out. Return when that is committed."""
+        """Fence the brokers whose sessions have timed out. Return when the fencing is committed."""
         now_ms = self._clock.mono_ms()
         self.state.sessions.extend_all(self._scan.ms(), now_ms)
         self._scan = Lateness(self._clock, self._scan_ms)

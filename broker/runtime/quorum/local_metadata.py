@@ -1,4 +1,5 @@
-"""Passes the cluster's metadata to a broker that runs in the same process as its controller. Other brokers fetch it (`MetadataObserver`).
+"""Passes the cluster's metadata to a broker that runs in the same process as its controller. A broker in another process fetches the
+metadata instead (`MetadataObserver`).
 
 The process has one metadata log, which the controller writes. Each committed image is passed to the broker, one at a time.
 """
@@ -21,8 +22,8 @@ from ottla.broker.runtime.upkeep.nursery import Nursery, OnFailure
 class LocalMetadata:
     """Passes the metadata images of `controller`, which must have been opened, to `on_published`, which applies them to the broker.
 
-    `applied_offset` is the last offset of the metadata log that the broker has applied already, -1 for none. If the controller is ahead of
-    it, all contents of the first image count as changes. If `on_published` raises, the process must end.
+    `applied_offset` is the last offset of the metadata log that the broker has applied already, -1 for none. If the controller has later
+    records, all contents of the first image count as changes. If `on_published` raises, the process must end.
     """
 
     def __init__(
@@ -39,17 +40,17 @@ class LocalMetadata:
         self._moved = asyncio.Event()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.applied_offset = applied_offset
-        """The last offset whose records are all published; -1 before the first publication."""
+        """The offset up to which the broker has applied all records of the metadata log; -1 before the first image."""
 
     @property
     def controller(self) -> Node:
-        """The controller that this broker's requests go to: always this process's own node."""
+        """The node to which this broker sends its requests for the controller: always its own process."""
         me = self._quorum.voter.me
         return Node(me.node_id, me.endpoints[0].host, me.endpoints[0].port)
 
     @property
     def kraft_version(self) -> int:
-        """The finalized level of kraft.version."""
+        """The finalized level of the feature kraft.version."""
         return self._quorum.voter.quorum.kraft_version
 
     def start(self) -> None:

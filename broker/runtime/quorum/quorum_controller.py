@@ -1,5 +1,5 @@
-"""The controller of a single-voter quorum: its metadata log, its state and its decisions. A standalone node has one without a listener;
-`controller_role` adds what other nodes need: the fencing of brokers, elections and the controller's registration.
+"""The controller of a single-voter quorum: its metadata log, its state and its decisions. A standalone node's controller is one that no
+other node can reach; `controller_role` adds what other nodes need: the fencing of brokers, elections and the controller's registration.
 
 Source: Kafka's QuorumController.
 """
@@ -46,8 +46,8 @@ _NAMES_SHOWN: Final = 5
 
 
 class QuorumController:
-    """The controller of a single-voter quorum. `endpoints` are the controller listeners with their actual ports; a standalone node has
-    none.
+    """The controller of a single-voter quorum. `endpoints` are the controller listeners with their actual ports; a standalone node has no
+    controller listener.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class QuorumController:
         self._settings, self._log_dir, self._nursery, self._flusher = settings, log_dir, nursery, flusher
         self._clock = nursery.clock
         self.newest = Published(EMPTY, Provenance(), ImageChanges())
-        """The newest committed image that `followers` have received."""
+        """The newest committed metadata image, which was passed to all `followers` (functions that get each committed image)."""
         self.followers: list[Callable[[Published], object]] = []
         me = Identity(log_dir.cluster_id, settings.node_id, log_dir.meta.directory_id, endpoints)
         self.voter = SoleVoter(
@@ -98,7 +98,8 @@ class QuorumController:
     def open(self, bootstrap: Sequence[MetadataRecord]) -> None:
         """Become the quorum's leader and activate the controller; `bootstrap` are the first records of an empty metadata log.
 
-        The records of this are not committed before the caller syncs the log. Blocks. Raises LogDirRefused, ProtocolError, OSError.
+        The records written here are not committed before the caller syncs the log. Blocks the event loop. Raises LogDirRefused,
+        ProtocolError, OSError.
         """
         voter, state = self.voter, self.state
         self._nursery.at_close(voter.end, voter.end)
@@ -124,7 +125,7 @@ class QuorumController:
 
     def start_upkeep(self) -> None:
         """Start the periodic work of the controller: the upkeep of the metadata log and, if delegation tokens are enabled, the removal of
-        expired ones.
+        expired tokens.
         """
         self._nursery.every("upkeep of the metadata log", UPKEEP_MS, self._look_after_log)
         if self._settings.delegation_token_secret_key:
@@ -137,8 +138,8 @@ class QuorumController:
             )
 
     def _repeat(self, name: str, interval_ms: int, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:
-        """Run a decision of the controller at each interval, and repeat it then until its response is False, which means that nothing is
-        left to do.
+        """Run a decision of the controller at each interval. While its response is True, more work is left, and the decision is run again
+        at once.
         """
         self._nursery.every(name, interval_ms, partial(self._while_there_is_more, decide))
 

@@ -68,8 +68,8 @@ def _endpoints(voter: SoleVoter) -> list[NodeEndpoint]:
 
 
 def _checked(voter: SoleVoter, request: Any) -> tuple[ErrorCode, Any]:
-    """Return the error that rejects the whole request (NONE if it is valid), and the request's entry for partition 0 of the metadata log,
-    None with an error.
+    """Check a request of the quorum's nodes. Return the error that rejects the whole request (NONE if the request is valid), and the
+    request's entry for partition 0 of the metadata log (None with an error).
     """
     if request.cluster_id not in {None, voter.me.cluster_id}:
         return ErrorCode.INCONSISTENT_CLUSTER_ID, None

@@ -27,9 +27,9 @@ from ottla.protocol.messages.quorum import Listener
 from ottla.protocol.messages.quorum import NodeEndpoint as QuorumEndpoint
 
 OBSERVER_SESSION_MS: Final = 300_000
-"""An observer that has not fetched for this long is dropped from DescribeQuorum."""
+"""An observer that has not fetched for so many milliseconds is not listed by DescribeQuorum any more."""
 OBSERVERS_MAX: Final = 2_000
-"""The most observers in DescribeQuorum. Above it, the one that has not fetched for the longest time is dropped."""
+"""The most observers that DescribeQuorum lists. If there are more, the one that has not fetched for the longest time is forgotten."""
 BYTES_AT_ONCE: Final = 8 << 20
 """Maximum bytes of the log in one response, whatever the request allows; no batch is larger."""
 
@@ -43,18 +43,18 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(slots=True)
 class ObserverProgress:
-    """The progress of an observer that fetches the metadata log. `end_offset` is its log end offset. Times are wall-clock milliseconds, -1
-    if the observer has never fetched or caught up.
+    """How far an observer has fetched the metadata log. `end_offset` is the observer's log end offset. Times are wall-clock milliseconds,
+    -1 if the observer has never fetched or caught up.
     """
 
     end_offset: int = -1
     fetched_ms: int = -1
     caught_up_ms: int = -1
     leader_end_offset: int = -1
-    """The log's end offset at the observer's last fetch."""
+    """The leader's log end offset at the time of the observer's last fetch."""
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Record a fetch from `offset`, which shows that the observer has every record before it."""
+        """Record a fetch from `offset`, which proves that the observer has every record before that offset."""
         if offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.leader_end_offset >= 0:
@@ -71,12 +71,13 @@ class QuorumServing:
         self._timers = timers
         self._progress: dict[ReplicaKey, ObserverProgress] = {}
         self.stopping = False
-        """Set when this node stops being the leader."""
+        """Whether this node stops being the leader; requests are then rejected with BROKER_NOT_AVAILABLE."""
 
     # --- Fetch -------------------------------------------------------------------------------------------------------------------
 
     def fetch(self, request: k01.FetchRequest) -> k01.FetchResponse | Awaitable[k01.FetchResponse]:
-        """Return the response to a Fetch of the metadata log, or an awaitable that waits for new records up to the request's max wait."""
+        """Return the response to a Fetch of the metadata log, or an awaitable of the response that waits for new records, at most for the
+        request's max wait time."""
         if request.cluster_id not in {None, self._voter.me.cluster_id}:
             return k01.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         fetch_partition = _only_partition(request)
@@ -133,8 +134,8 @@ class QuorumServing:
         return before or (fetch_partition.fetch_offset == log.start_offset and fetch_partition.last_fetched_epoch != oldest.epoch)
 
     def _records(self, offset: int, max_bytes: int) -> bytes:
-        """Return committed record batches of the metadata log from `offset` on, at most about `max_bytes`; none from the high watermark on.
-        Uncommitted records are never served: they may still be lost.
+        """Return committed record batches of the metadata log from `offset` on, about `max_bytes` at most. Uncommitted records are never
+        served, because they may still be lost.
         """
         log = self._voter.raft_log
         if offset >= log.high_watermark:
@@ -234,8 +235,8 @@ def not_the_metadata(request: k55.DescribeQuorumRequest) -> k55.DescribeQuorumRe
 
 
 def _only_partition(request: k01.FetchRequest) -> k01.FetchPartition | None:
-    """Return the request's entry for partition 0 of the metadata log; None if the request names any other partition. From version 13 on,
-    Fetch names topics by id.
+    """Return the request's entry for partition 0 of the metadata log; None if the request names any other partition. The topic may be given
+    by name or, from version 13 on, by id.
     """
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None

@@ -48,12 +48,13 @@ from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
 RECORDS_AT_ONCE: Final = 10_000
-"""Records per batch (Kafka's `QuorumController.MAX_RECORDS_PER_BATCH`)."""
+"""The most metadata records in one batch (Kafka's `QuorumController.MAX_RECORDS_PER_BATCH`)."""
 _KRAFT_VERSIONS: Final = KRaftVersionFeature(0, 1)
 
 
 class Identity(NamedTuple):
-    """The voter's cluster id, node id and directory id, and its controller listeners, the default listener first."""
+    """The identity of the quorum's only voter: cluster id, node id, directory id, and its controller listeners, the default listener
+    first."""
 
     cluster_id: str
     node_id: int
@@ -69,7 +70,7 @@ class ReadMetadata(NamedTuple):
 
 
 def read_metadata(log: RaftLog, feed: ImageFeed) -> ReadMetadata:
-    """Read the whole log of a sole voter into the feed. Every record in it is committed. Blocks.
+    """Read the whole metadata log of a quorum's only voter into `feed`. All records of the log are committed. Blocks the event loop.
 
     Raises LogDirRefused if the log's records contradict each other, ProtocolError or Rejected for a damaged log, OSError.
     """
@@ -100,7 +101,7 @@ class SoleVoter:
     """The quorum's only voter, which is always the leader, and its log. `log` is partition 0 of `__cluster_metadata`. `is_named` is true if
     controller.quorum.voters names this node.
 
-    `on_published` is called with each committed metadata image, in log order. `open` reads the log, unless it was `read` in advance.
+    `on_published` is called with each committed metadata image, in log order. `open` reads the log, unless `read` has its content already.
     """
 
     def __init__(
@@ -152,20 +153,19 @@ class SoleVoter:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata image of all records that were read at the start or committed since, without those of an open metadata transaction
-        (KIP-868).
-        """
+        """The metadata image of all committed records of the log, except those of an open metadata transaction (KIP-868)."""
         return self._feed.image
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the log ends inside a metadata transaction."""
+        """Whether the metadata log ends inside a metadata transaction (KIP-868), which was begun but neither ended nor aborted."""
         return self._feed.in_transaction
 
     # --- start -------------------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Read the log and begin a new leader epoch. The epoch's records are not committed before the next sync. Blocks the event loop.
+        """Read the log and begin a new leader epoch. The records of the new epoch are committed only by the next sync. Blocks the event
+        loop.
 
         Raises LogDirRefused if this node is not the quorum's only voter or the log's records contradict each other, ProtocolError for a
         damaged log, OSError.
@@ -216,10 +216,10 @@ class SoleVoter:
     # --- writing -----------------------------------------------------------------------------------------------------------------
 
     def append(self, records: Sequence[MetadataRecord], metadata_level: int) -> int:
-        """Append records, encoded at this metadata.version level, in batches of at most RECORDS_AT_ONCE. Return the first record's offset.
-        The caller then calls `sync` or `committed`, because the records are not on disk yet.
+        """Append records, encoded at the level `metadata_level` of metadata.version, in batches of at most RECORDS_AT_ONCE. Return the
+        first record's offset. The caller must then call `sync` or `commit`, because the records are not on disk yet.
 
-        Raises Rejected if no record was written, OSError if a batch after the first one failed: then the process must end.
+        Raises Rejected if no record was written, and OSError if a batch after the first one failed: then the process must end.
         """
         base_offset, now_ms = self.end_offset, self._clock.now_ms()
         for start in range(0, len(records), RECORDS_AT_ONCE):
@@ -239,7 +239,8 @@ class SoleVoter:
         self._on_disk(self.end_offset)
 
     def commit(self) -> asyncio.Future[None]:
-        """Start to sync the log. Return a future that is done when every record now in it is committed and passed to `on_published`."""
+        """Start to sync the log. Return a future that is done when all records that are in the log now are committed and passed to
+        `on_published`."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.high_watermark >= self.end_offset:
             done.set_result(None)
@@ -253,7 +254,8 @@ class SoleVoter:
         self._ended = True
 
     def when_high_watermark_moves(self) -> asyncio.Future[None]:
-        """Return a future that is done when the metadata log's high watermark moves. Cancel it if it is not needed any more."""
+        """Return a future that is done when the metadata log's high watermark increases. The caller cancels the future if it does not wait
+        any more."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._high_watermark_waiters[waiting] = None
         waiting.add_done_callback(lambda _: self._high_watermark_waiters.pop(waiting, None))

@@ -1,4 +1,5 @@
-"""Rejects changes to the voters of a single-voter quorum: makes Kafka's checks in Kafka's order, then answers UNSUPPORTED_VERSION.
+"""Rejects requests to add or remove voters, because the quorum always has one voter. Makes Kafka's checks in Kafka's order, then answers
+UNSUPPORTED_VERSION.
 
 Source: Kafka's KafkaRaftClient (handleAddVoterRequest, handleRemoveVoterRequest), AddVoterHandler, RemoveVoterHandler.
 """

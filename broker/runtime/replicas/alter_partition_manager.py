@@ -48,7 +48,7 @@ class Channel(Protocol):
 
 
 class AlterPartitionManager:
-    """All ISR changes that leaders on this broker have proposed, pending or in flight. `channel` connects to the controller."""
+    """Sends to the controller all ISR changes that leaders on this broker propose. `channel` is the connection to the controller."""
 
     def __init__(self, channel: Channel, node: int, brokers: Brokers, nursery: Nursery) -> None:
         self._channel = channel
@@ -60,8 +60,8 @@ class AlterPartitionManager:
         self._worker = nursery.worker("ISR changes", self._work)
 
     def submit(self, partition: Partition) -> None:
-        """Send the ISR change that the partition's replica proposes to the controller, and repeat it until the controller has accepted or
-        rejected it or the replica has discarded it.
+        """Send to the controller the ISR change that the partition's replica proposes. The request is repeated until the controller has
+        accepted or rejected the change, or the replica has discarded it.
         """
         self._pending[partition.log.topic_id, partition.index] = partition
         self._worker.wake()

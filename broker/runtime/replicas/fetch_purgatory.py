@@ -25,7 +25,7 @@ class FetchPurgatory:
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._waiters: dict[PendingFetch, None] = {}
-        """Waiting fetches in order of arrival."""
+        """The waiting fetches, in order of arrival."""
 
     @property
     def waiting(self) -> int:
@@ -33,15 +33,15 @@ class FetchPurgatory:
         return len(self._waiters)
 
     def release_all(self) -> None:
-        """Complete every waiting fetch with the data that it has, because the broker is shutting down."""
+        """Complete every waiting fetch with the data that is available, because the broker is shutting down."""
         for waiter in list(self._waiters):
             waiter.force_complete()
 
     def wait(self, session: FetchSession, missing_bytes: int, deadline_mono_ms: int) -> Waiting:
-        """Return a future that completes when the fetch should respond or read again. Cancelling the future ends the wait.
+        """Return a future that completes when the fetch must respond or read again. Cancelling the future ends the wait.
 
-        The result is True when `missing_bytes` more bytes are readable in the session's partitions, or when one of them changes in
-        another way, such as its leader. It is False at the deadline, or when another request uses the session.
+        The result is True when `missing_bytes` more bytes are readable in the session's partitions, or when a partition changes in another
+        way (for example, has another leader). The result is False at the deadline, or when another request uses the session.
         """
         future: Waiting = asyncio.get_running_loop().create_future()
         waiter = PendingFetch(future, session, missing_bytes)
@@ -70,7 +70,8 @@ class PendingFetch:
         self._joined: list[Partition] = []
 
     def join(self, partition: Partition) -> None:
-        """Watch the partition for the rest of this wait, because the session's own watch of it ended with the partition's first change."""
+        """Watch the partition for the rest of this wait. The session has watched the partition only up to its first change, which has just
+        occurred."""
         self._joined.append(partition)
         (partition.end_watchers if self._to_the_end else partition.watchers)[self] = self.appended
 
@@ -85,7 +86,7 @@ class PendingFetch:
             self._future.set_result(True)
 
     def force_complete(self) -> None:
-        """End the wait before there are enough bytes. The fetch then responds with the data that it has."""
+        """End the wait before there are enough bytes. The fetch then responds with the data that is available."""
         if not self._future.done():
             self._future.set_result(False)
 

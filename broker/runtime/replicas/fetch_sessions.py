@@ -67,16 +67,18 @@ class CachedPartition:
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
     order: int = 0
-    """The position in the session, whose partitions are read in ascending order."""
+    """The partition's position in the session. A session's partitions are read in ascending order."""
     session: FetchSession | None = None
     name: str | None = None
-    """The name of the topic, once it has been found by its id. A session keeps it when the topic is deleted (KAFKA CachedPartition)."""
+    """The name of the topic, once it has been found by the topic id. A session keeps the name when the topic is deleted (KAFKA
+    CachedPartition)."""
     watched: Partition | None = None
-    """This broker's replica, while it is watched for its first change since it was read; None once it has changed."""
+    """This broker's replica while it is watched for its first change after it was read. None once it has changed, and if it is not
+    watched."""
     quiet: bool = False
     """Whether the last read reached the end of the readable records, so that only a change can produce a new response."""
     idle_progress: Progress | None = None
-    """The leader's record of the follower that has the session, while the partition does not change: each request of the session then
+    """A follower's progress at the leader. It is set while the partition does not change: each request of the follower's session then
     counts as a fetch at this partition's log end (`Progress.follow_session`). None for consumers, and while the partition is dirty."""
 
     @property
@@ -141,24 +143,26 @@ class FetchSession:
     """Whether a follower created the session. No consumer's session may evict it while it is in use."""
     epoch: int = 1
     is_new: bool = True
-    """Whether no incremental request has used the session. The epoch does not tell: it wraps to 1 (KAFKA FetchMetadata.nextEpoch)."""
+    """Whether no incremental request has used the session yet. The epoch does not show this, because it wraps to 1 (KAFKA
+    FetchMetadata.nextEpoch)."""
     evictable_by_larger: bool = False
-    """Whether the session was used when older than `FETCH_SESSION_IDLE_MS`. A larger session may then evict it."""
+    """Whether the session was used at an age of more than `FETCH_SESSION_IDLE_MS`. A session with more partitions may then evict it."""
     partitions: dict[tuple[TopicKey, int], CachedPartition] = field(default_factory=dict)
     dirty: set[CachedPartition] = field(default_factory=set)
-    """The partitions that the next request has to read."""
+    """The partitions that have changed since the last response, or that a request has listed since. The next request has to read them."""
     last_sent: list[CachedPartition] = field(default_factory=list)
-    """The partitions in the newest response."""
+    """The partitions that the newest response contains."""
     result_inputs: Hashable = None
-    """All inputs of the last request, other than `partitions`, that its response depended on."""
+    """All inputs of the last request that its response depended on, such as the isolation level, except the partitions. If they change,
+    every partition has to be read."""
     waiter: Waiter | None = None
-    """The pending request of this session, if any."""
+    """The Fetch request of this session that waits for data; None if there is none."""
     fetch_time: SessionFetchTime = field(default_factory=SessionFetchTime)
     _orders: count[int] = field(default_factory=count)
 
     @property
     def eviction_key(self) -> tuple[bool, int, int]:
-        """The session's key in the order of eviction (KAFKA EvictableKey). The session with the lowest key is evicted first."""
+        """The key by which sessions are ordered for eviction (KAFKA EvictableKey). The session with the lowest key is evicted first."""
         return self.privileged, len(self.partitions), self.session_id
 
     def add(self, cached: CachedPartition) -> None:
@@ -190,8 +194,8 @@ class FetchSession:
         return sorted(self.dirty, key=_order) if len(self.dirty) > 1 else list(self.dirty)
 
     def mark_clean(self, cached: CachedPartition) -> None:
-        """Mark a partition clean after a response carried its state, unless it has changed since it was read. A clean partition is
-        not read by later requests.
+        """Mark a partition clean after a response carried its state, unless the partition has changed since it was read. A clean partition
+        is not read by later requests.
         """
         if cached.quiet and cached.watched is not None and self.partitions.get(cached.key) is cached:
             self.dirty.discard(cached)
@@ -216,8 +220,8 @@ def _order(cached: CachedPartition) -> int:
 
 
 class IncrementalFetchContext:
-    """An incremental Fetch request. `partitions` are the changed (dirty) partitions of its session, which it has to read; `finish` selects
-    the results to send.
+    """An incremental Fetch request. `partitions` are the changed (dirty) partitions of the session, which the request has to read; `finish`
+    selects the results to send.
     """
 
     def __init__(self, sessions: FetchSessions, session: FetchSession) -> None:
@@ -227,7 +231,7 @@ class IncrementalFetchContext:
 
     @property
     def session(self) -> FetchSession:
-        """The session in which the request waits."""
+        """The fetch session that this request uses."""
         return self._session
 
     @property
@@ -282,7 +286,7 @@ class FullFetchContext:
 
     @property
     def session(self) -> FetchSession:
-        """The request's session; it is made when this property is first used."""
+        """The fetch session of this request; it is made when this property is first used."""
         if self._own is None:
             self._own = self._make()
             for cached in self._partitions:
@@ -302,7 +306,7 @@ class FullFetchContext:
     def finish(
         self, results: Sequence[tuple[CachedPartition, PartitionData]], now_ms: int
     ) -> tuple[int, Sequence[tuple[CachedPartition, PartitionData]]]:
-        """Return the session id of the response, NO_SESSION if no session is kept, and the results, all of which are sent."""
+        """Return the session id of the response and all `results`. The session id is NO_SESSION if no session is kept."""
         session, self._finished = self._own, True
         if session is None:
             return NO_SESSION, results
@@ -336,7 +340,7 @@ def _changed(cached: CachedPartition, data: PartitionData) -> bool:
 
 
 class FetchSessions:
-    """The fetch session cache. `new_id` returns a random positive int32."""
+    """The cache of the broker's fetch sessions, at most `slots`. `new_id` returns a random positive int32."""
 
     def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
         self._slots = slots
@@ -371,7 +375,7 @@ class FetchSessions:
         """Return the context of a Fetch request (full or incremental), which has the partitions to read. Raises Rejected with the top-level
         error of the response.
 
-        `forgotten` are the keys of partitions to remove from the session; `by_id` says that topics are given by id. `follower` is the node
+        `forgotten` are the keys of partitions to remove from the session; `by_id` is true if topics are given by id. `follower` is the node
         id of the follower, or -1 for a consumer. `result_inputs` are all other inputs that the response depends on, such as the isolation
         level. If they differ from those of the session's last request, every partition is read.
         """

@@ -76,14 +76,15 @@ class FetcherParameters:
     nursery: Nursery
     limits: FetchLimits
     request_timeout_ms: int
-    """request.timeout.ms, as in Kafka's BrokerBlockingSender. Kafka uses replica.socket.timeout.ms only for the connection."""
+    """The timeout of a Fetch request: request.timeout.ms, as in Kafka's BrokerBlockingSender. Kafka uses replica.socket.timeout.ms only to
+    connect."""
     fetchers: int = 1
-    """num.replica.fetchers."""
+    """The number of fetchers, and so of connections, to each leader: num.replica.fetchers."""
     throttle: Throttle | None = None
 
 
 class Fetchers:
-    """The fetchers of all partitions that a broker follows. At most one of them fetches a given partition."""
+    """The fetchers of all partitions that a broker follows. Each partition is fetched by at most one of them."""
 
     def __init__(self, parameters: FetcherParameters) -> None:
         self._parameters = parameters
@@ -92,7 +93,7 @@ class Fetchers:
         self._lines = StateLines(logger, parameters.nursery.clock.mono_ms)
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """Fetch the partition from `leader` in its current leader epoch. A `leader` of -1 stops the fetch.
+        """Fetch the partition from broker `leader` in the partition's current leader epoch. If `leader` is -1, stop fetching the partition.
 
         Call this when the leader epoch changes. The leader and a hash of the partition select the fetcher, and thus the connection.
         """
@@ -138,7 +139,8 @@ class _Fetcher:
         self._plan = FetchPlan(parameters.node, parameters.brokers, parameters.limits, held_back)
         self.partitions: dict[PartitionKey, Partition] = {}
         self._unsynced: set[PartitionKey] = set()
-        """Partitions that may need an fsync because of flush.messages. The next fetch is sent after it, because it reports the log end."""
+        """Partitions that may need an fsync because of flush.messages. The next fetch is sent only after the fsync, because the fetch
+        offset tells the leader that all records before it are stored."""
         self._endpoint: Node | None = None
         self._link: Link | None = None
         self._wakeup: asyncio.Future[None] | None = None
@@ -242,8 +244,8 @@ class _Fetcher:
             self._link = None
 
     async def _ask_offsets(self, key: PartitionKey, sent: FetchPartition) -> None:
-        """Request the leader's log start and end offsets (ListOffsets) after OFFSET_OUT_OF_RANGE. Truncate or restart the log if they
-        require that. `sent` is the partition's entry in the Fetch request.
+        """Request the leader's log start and end offsets (ListOffsets) after OFFSET_OUT_OF_RANGE. Truncate or restart the local log if
+        these offsets require it. `sent` is the partition's entry in the Fetch request.
         """
         try:
             end, start = [await self._offset(key, sent, which) for which in (LATEST, EARLIEST)]

@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 
 
 class Flusher:
-    """Syncs partition logs (fsync) on a small thread pool. `on_failure(error)` must stop the process."""
+    """Syncs partition logs (fsync) on a small thread pool. After a failed fsync `on_failure(error)` is called, which must stop the
+    process."""
 
     def __init__(self, on_failure: Callable[[BaseException], None], threads: Threads = ThreadPoolExecutor) -> None:
         self._on_failure = on_failure
@@ -36,7 +37,8 @@ class Flusher:
         """The number of completed log fsyncs."""
 
     def flush(self, log: PartitionLog, done: Callable[[int], None]) -> asyncio.Future[None]:
-        """Sync `log` up to its current end, then call `done(offset)` on the event loop; every record before `offset` is on disk.
+        """Sync `log` up to its current end offset, then call `done(offset)` with that offset on the event loop: every record before it is
+        on disk.
 
         The returned future is done when the sync has ended. The caller may wait for it, but need not check its result, because an error
         stops the process. The caller ensures that a log has one flush at a time. Raises OSError if the sync cannot begin, for instance
@@ -62,14 +64,14 @@ class Flusher:
         return sync
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work`, which blocks on files (for example a checkpoint), on the threads that sync logs. The returned future has its result
-        or exception.
+        """Run `work`, which blocks on files (for example, writes a checkpoint), on the threads that sync logs. Return a future of the
+        result or exception of `work`.
         """
         return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def compute(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work`, which needs much CPU time, on a separate single thread, in submission order. The returned future has its result or
-        exception.
+        """Run `work`, which needs much CPU time, on a thread of its own, one computation after the other. Return a future of the result or
+        exception of `work`.
         """
         if self._computing is None:
             self._computing = self._threads(1, "compute")

@@ -37,16 +37,16 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 logger = logging.getLogger(__name__)
 retries = logging.getLogger("ottla.broker.retries")
-"""Logs each duplicate batch. The partition log does not store duplicates, and a counter would not survive SIGKILL."""
+"""A logger for each duplicate batch. The partition log does not store duplicates, and a counter would not survive SIGKILL."""
 
 Buffer = bytes | bytearray | memoryview
 Woken = Callable[[int], None]
 LATER: Final = -1
-"""Passed to watchers for a change that the next response must carry but that completes no wait, such as a new log start offset."""
+"""The size that watchers get for a change that the next response must carry but that completes no wait, such as a new log start offset."""
 
 _FAR_FUTURE_MS = 2**62
 _CLIENT: Final = Origin.CLIENT
-"""An alias for speed, like those in `ottla.broker.replication.purgatory`."""
+"""A module-level name for Origin.CLIENT: a global is read faster than an enum's attribute, and every append reads it."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class ClusterContext:
 
 
 class Partition:
-    """A partition replica with its log.
+    """A replica of a partition on this broker, with its log.
 
     `watchers` are called with the number of bytes that became readable, with 0 for a change that requires a new read (such as a deletion),
     or with `LATER` for a change that completes no waiting fetch. `end_watchers` belong to followers, which read up to the log end.
@@ -525,7 +525,7 @@ class Partition:
                 self._wake_readers(0)
 
     def _act(self, effects: int) -> None:
-        """Perform the effects (bit flags) that the replica returned: sync, high watermark, ISR proposal, completed waits."""
+        """Perform the effects (bit flags) that the replica state machine returned: sync, high watermark, ISR proposal, completed waits."""
         if effects & SYNC:
             self.flush()
         if effects & COMMITTED:

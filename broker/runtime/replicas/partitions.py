@@ -35,13 +35,13 @@ class Appended:
 
     @staticmethod
     def by(partition: Partition) -> Appended:
-        """Return the records and bytes that this broker has appended to one partition as its leader."""
+        """Return the records and bytes that this broker has appended to `partition` as its leader."""
         return Appended(partition.messages_in, partition.bytes_in)
 
 
 class TopicPartitions:
-    """The partitions of one topic on this broker. `missing` returns the error for a partition that is not on this broker; `appended_before`
-    counts the appends to partitions that were removed since.
+    """The partitions of one topic on this broker. `missing` returns the error for a partition that is not on this broker. `appended_before`
+    is the number of records and bytes in partitions that were removed since.
     """
 
     __slots__ = ("appended_before", "is_internal", "missing", "name", "offline", "partitions", "topic_id")
@@ -57,8 +57,8 @@ class TopicPartitions:
 
     @property
     def appended(self) -> Appended:
-        """The records and bytes that this broker has appended to the topic as leader, including partitions that were removed since. They
-        never decrease.
+        """The records and bytes that this broker has appended to the topic as a leader. Partitions that were removed since count, too, so
+        the numbers never decrease.
         """
         partitions, before = self.partitions.values(), self.appended_before
         return Appended(
@@ -77,27 +77,29 @@ class TopicPartitions:
 
 
 class Partitions:
-    """The registry of this broker's partitions. `context` is None on a standalone node."""
+    """The registry of this broker's partitions. `context` is the state that all partitions of a cluster broker share; None on a standalone
+    node."""
 
     def __init__(self, flusher: Flusher, clock: Clock, context: ClusterContext | None = None) -> None:
         self._flusher = flusher
         self._clock = clock
         self.cluster_context = context
         self.timed: set[Partition] = set()
-        """Partitions with unsynced records that wait for flush.ms."""
+        """The partitions with unsynced records that have to be synced when flush.ms is over."""
         self.one_search = asyncio.Lock()
         """A lock that a ListOffsets request holds while it searches a batch for a timestamp on the thread of `compute`. Other work on that
         thread, such as the check of a large batch, thus waits for at most one search."""
         self.behind: dict[Partition, None] = {}
-        """Partitions with a follower that may lag, or with a pending DeleteRecords request."""
+        """The partitions with a follower that may lag behind the leader, or with a pending DeleteRecords request. A periodic job checks
+        them. The values are None: a dict is a set that keeps its order."""
         self._by_name: dict[str, TopicPartitions] = {}
         self._by_id: dict[bytes, TopicPartitions] = {}
         self._appended_before = Appended()
-        """Appends to topics that were removed since."""
+        """The records and bytes that this broker has appended to topics that were removed since."""
 
     def compute(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work`, which needs much CPU time, on the thread that checks large batches. The returned future has its result or
-        exception.
+        """Run `work`, which needs much CPU time, on the thread that checks large batches. Return a future of the result or exception of
+        `work`.
         """
         return self._flusher.compute(work)
 
@@ -123,7 +125,7 @@ class Partitions:
         return topic
 
     def remove(self, name: str, index: int) -> Partition | None:
-        """Unregister the partition, served or offline, and fail its pending requests. Returns the partition; None if it was not served."""
+        """Unregister the partition, served or offline, and fail its pending requests. Return the partition; None if it was not served."""
         topic = self._by_name.get(name)
         if topic is None:
             return None
