@@ -45,11 +45,12 @@ from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceReq
 
 _ENABLE: Final = "errors.deadletterqueue.group.enable"
 _READ_BYTES: Final = limits.MIB
-"""The bytes of the log that are read at a time to copy records (Kafka's DLQ_MAX_FETCH_BYTES)."""
+"""The bytes of a partition's log that are read at a time to copy records into dead letters (Kafka's DLQ_MAX_FETCH_BYTES)."""
 _ACKS_ALL: Final = -1
 FIRST_PAUSE_MS: Final = 1_000
 ATTEMPTS: Final = 5
-"""With pauses that double from FIRST_PAUSE_MS on, an append fails after 15 seconds (Kafka's REQUEST_BACKOFF_MS, MAX_REQUEST_ATTEMPTS)."""
+"""How often an append to a dead letter queue is tried before it fails (Kafka's MAX_REQUEST_ATTEMPTS). The pauses in between double from
+FIRST_PAUSE_MS on (Kafka's REQUEST_BACKOFF_MS): 15 seconds in all."""
 _TRIED_AGAIN: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -61,7 +62,8 @@ _TRIED_AGAIN: Final = frozenset(
 
 
 class DeadLetterQueues:
-    """The dead letter queues of all share groups. `settings_of` returns a group's current settings. A standalone node has no `peers`."""
+    """The dead letter queues of all share groups: topics for records that a group has given up. `settings_of` returns a group's current
+    settings. `peers` are the connections to other brokers; a standalone node has none."""
 
     def __init__(
         self,
@@ -75,9 +77,11 @@ class DeadLetterQueues:
         peers: Peers | None = None,
     ) -> None:
         self.requests = Counter[str]()
+        """The number of batches that were sent to the group's queue, by group id."""
         self.failed = Counter[str]()
+        """The number of batches that could not be written to the group's queue, by group id."""
         self.records = Counter[str]()
-        """By group: the batches sent to its queue, the batches that failed, and the records that were written."""
+        """The number of dead letters that were written to the group's queue, by group id."""
         self._partitions = partitions
         self._catalog = catalog
         self._topics = topics
@@ -86,9 +90,9 @@ class DeadLetterQueues:
         self._settings_of = settings_of
         self._peers = peers
         self._in_order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """A lock for each group that writes dead letters or waits for a retry, so that its dead letters are appended in order."""
+        """A lock for each group that writes dead letters or waits for a retry, so that the group's dead letters are appended in order."""
         self._one_at_a_time = asyncio.Lock()
-        """A lock that bounds the memory: the dead letters of one group at a time are read, copied and sent."""
+        """A lock that bounds the memory: only one group's batch of dead letters at a time is read, copied and sent."""
         if peers is not None:
             nursery.at_close(peers.close, peers.close)
 
@@ -104,8 +108,8 @@ class DeadLetterQueues:
                 offset = end
 
     async def _write_some(self, group_id: str, source: Partition, letters: DeadLetters, offset: int) -> int:
-        """Write a batch of dead letters for records from `offset` on, with retries. Return the offset after the last of these records.
-        Raises Rejected.
+        """Write one batch of dead letters for records from `offset` on, with retries. Return the offset after the last record that the
+        batch covers. Raises Rejected.
         """
         for attempt in range(ATTEMPTS):
             try:
@@ -135,7 +139,8 @@ class DeadLetterQueues:
         return end
 
     async def _queue(self, group_id: str, name: str) -> TopicImage:
-        """Return the topic `name`, the group's dead letter queue; create it if that is allowed. Raises Rejected."""
+        """Return the topic `name`, the group's dead letter queue. Create the topic if it does not exist and may be created. Raises Rejected
+        if it cannot be used."""
         settings, topic = self._broker_configs.settings, self._catalog.topic(name)
         prefix = settings.errors_deadletterqueue_topic_name_prefix
         if not name:

@@ -12,8 +12,8 @@ from ottla.broker.share.settings import ShareSettings
 
 
 class GroupSettings:
-    """A callable that returns a share group's current settings. They are computed once for each metadata image, because every acquisition
-    of records needs them.
+    """A callable that returns a share group's current settings. A group's settings are computed once for each metadata image and then
+    cached, because every acquisition of records needs them.
     """
 
     def __init__(self, catalog: Catalog, broker_configs: BrokerConfigs) -> None:

@@ -6,8 +6,8 @@ Rules:
   ends the wait if the log could not be read or no partition is left.
 * A change of a partition (an append, another leader) or of a share partition (an acknowledgement, an expired lock) resumes the fetch. It
   resumes through a future, so that one attempt covers all changes of an event loop turn.
-* Reading and acquiring happen in one turn of the loop, so no other member comes between. Only a fetch of very many partitions yields while
-  it reads; the share partition then skips records that other members have acquired meanwhile.
+* Reading and acquiring happen in one turn of the event loop, so that no other member can acquire the same records in between. Only a fetch
+  of very many partitions yields while it reads; the share partition then skips records that other members have acquired meanwhile.
 * The log is read only as far as the member's `max_records` may reach.
 """
 
@@ -33,10 +33,10 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import BatchHeader, split_batches
 
 _FIRST_READ_BYTES: Final = 128 * limits.KIB
-"""The bytes that are read first of a partition. If they hold too few records, four times as many are read, and so on."""
+"""The bytes that a share fetch first reads of a partition. If they hold too few records, four times as many bytes are read, and so on."""
 
 _AT_ONCE: Final = 50
-"""The number of partitions that a large fetch reads before it yields to other requests."""
+"""The number of partitions that a large share fetch reads before other requests are served."""
 
 Buffer = bytes | memoryview
 Callbacks = dict[object, Callable[[], object]]
@@ -60,7 +60,7 @@ class ShareFetch:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """The result of a share fetch for one partition: an error, or acquired records with the batches that contain them."""
+    """The result of a share fetch for one partition: an error, or the acquired records with the batches that contain them."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -74,7 +74,7 @@ EMPTY: Final = FetchResult()
 
 @dataclass(slots=True)
 class _Chunk:
-    """The batches that a fetch has read from one partition, from its next offset to fetch (`offset`) on."""
+    """The batches that a share fetch has read from one partition, beginning at `offset`, the partition's next offset to fetch."""
 
     key: TopicPartition
     shared: SharePartitionInUse
@@ -93,11 +93,12 @@ class _Attempt:
         self.chunks: list[_Chunk] = []
         self.bytes = 0
         self.is_enough = False
-        """Whether a response is due, however few bytes there are."""
+        """Whether the fetch must respond now: it has read enough bytes, or there is another reason, such as an error."""
 
 
 class _Fetch:
-    """A fetch in progress: the share partitions that it reads (`in_use`), and the errors of its other partitions."""
+    """A share fetch in progress: the share partitions that it reads (`in_use`), and the errors of partitions that it does not read any
+    more."""
 
     __slots__ = ("deadline", "errors", "in_use", "on_closed", "request")
 
@@ -109,13 +110,13 @@ class _Fetch:
         self.errors: Results = {}
 
     def fail(self, key: TopicPartition, error: Rejected) -> None:
-        """Stop reading a partition, and return `error` for it in the response."""
+        """Stop reading a partition, and put `error` into the response as the partition's result."""
         self.in_use.pop(key, None)
         self.errors[key] = FetchResult(error.code, error.message or None)
 
 
 class ShareFetches:
-    """Executes share fetches and holds the waiting ones (Kafka's purgatory)."""
+    """Executes share fetches, and holds the fetches that wait for records (a purgatory, as in Kafka)."""
 
     def __init__(self, shares: SharePartitionManager, timers: Timers, turns: Turns) -> None:
         self._shares = shares
@@ -125,7 +126,7 @@ class ShareFetches:
 
     @property
     def waiting(self) -> int:
-        """The number of waiting fetches."""
+        """The number of share fetches that wait for records."""
         return len(self._waiting)
 
     def release_all(self) -> None:
@@ -134,8 +135,8 @@ class ShareFetches:
             _resolve(future, changed=False)
 
     def fetch(self, request: ShareFetch, on_closed: Callbacks) -> Results | Awaitable[Results]:
-        """Return the results by partition, or an awaitable of them if the fetch has to wait. `on_closed` holds functions that are called
-        when the client's connection is closed; the wait adds one that cancels it.
+        """Return the results by partition, or an awaitable of the results if the fetch has to wait. `on_closed` holds functions that are
+        called when the client's connection is closed; a waiting fetch adds a function that cancels the wait.
         """
         if not request.partitions or request.max_records == 0 or request.max_bytes == 0:
             return {}
@@ -155,8 +156,8 @@ class ShareFetches:
         return self._wait(fetch, self._park(fetch))
 
     async def _wait(self, fetch: _Fetch, waiting: asyncio.Future[bool]) -> Results:
-        """Repeat the fetch after each change of its partitions, until it has enough or its deadline. A closed connection cancels the
-        wait.
+        """Repeat the fetch after each change of its partitions, until it has read enough or its deadline has passed. A closed connection
+        cancels the wait.
         """
         while True:
             changed = await waiting
@@ -166,8 +167,8 @@ class ShareFetches:
             waiting = self._park(fetch)
 
     async def _fetch_slowly(self, fetch: _Fetch) -> Results:
-        """Execute a fetch of more than FETCHED_AT_ONCE partitions, over several turns of the loop. Changes during a pass start another
-        one.
+        """Execute a fetch of more than FETCHED_AT_ONCE partitions, over several turns of the event loop. If a partition changes meanwhile,
+        all are read again.
         """
         while True:
             waiting = self._park(fetch)
@@ -228,8 +229,8 @@ class ShareFetches:
         return [key for key, shared in fetch.in_use.items() if shared.loaded and shared.state.can_acquire]
 
     def _read_some(self, fetch: _Fetch, attempt: _Attempt, keys: Sequence[TopicPartition], sharing: int) -> None:
-        """Read the partitions `keys`, at most 1/`sharing` of the response's maximum bytes from each. `sharing` is the number of partitions
-        of the whole fetch from which it may acquire.
+        """Read the partitions `keys`, at most 1/`sharing` of the response's maximum bytes from each. `sharing` is the number of all
+        partitions from which this fetch may acquire records.
         """
         for key in keys:
             try:
@@ -294,7 +295,7 @@ def _judged(fetch: _Fetch, attempt: _Attempt) -> _Attempt:
 
 
 def _slice(chunk: _Chunk, acquired: Sequence[AcquiredRecords]) -> Buffer:
-    """Return the batches of the chunk, from the batch with the first acquired record to the batch with the last one."""
+    """Return those batches of `chunk` that contain acquired records, with all batches in between."""
     begin = end = 0
     for position, header in chunk.batches:
         if header.base_offset <= acquired[0].first_offset:

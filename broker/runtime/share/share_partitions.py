@@ -4,7 +4,7 @@ Invariants:
 * A share partition is loaded by the first fetch that names it, and dropped when this broker no longer leads the partition, when the group
   has no session here, or when the share coordinator fences it. Records that were acquired then are available again at the broker that loads
   it next, because acquisitions are never persisted.
-* An acknowledgement is answered when its state is persisted. If the write fails, the records belong to their member again.
+* The response to an acknowledgement waits until the new state is persisted. If the write fails, the records belong to their member again.
 * Each share partition has at most one timer, never later than its next expiring lock. It runs on the broker's clock.
 * A record that the group gives up is first persisted in the state "archiving", then written to the group's dead letter queue, then
   archived, even if that write failed. No acknowledgement waits for the write or for the archiving.
@@ -42,7 +42,8 @@ from ottla.protocol.error_codes import ErrorCode
 logger = logging.getLogger(__name__)
 
 Durable = asyncio.Future[None] | None
-"""A future that completes when a state change of a share partition is persisted; None if it is persisted already. Fails with Rejected."""
+"""A future that completes when a state change of a share partition is persisted, and fails with Rejected if it cannot be. None if the
+change is persisted already."""
 
 _OF_COORDINATOR: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -53,16 +54,16 @@ _OF_COORDINATOR: Final = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""The errors that clients get for those of the share coordinator (KAFKA SharePartition.fetchPersisterError). Any other error is
-UNKNOWN_SERVER_ERROR."""
+"""Maps an error of the share coordinator to the error that clients get (KAFKA SharePartition.fetchPersisterError). For any other error
+clients get UNKNOWN_SERVER_ERROR."""
 
 _FENCING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""Errors after which the share partition has to be loaded again."""
+"""Errors of the share coordinator or of the log after which a share partition is dropped, so that the next fetch loads it again."""
 
 
 class SharePartitionInUse:
-    """A share partition that this broker has loaded or is loading, with the partition whose log it reads, its lock timer and its waiting
-    fetches.
+    """A share partition that this broker has loaded or is loading, with the partition whose log is read, the timer of its acquisition
+    locks, and the fetches that wait for it.
     """
 
     __slots__ = ("failure", "key", "loaded", "lock_timeouts", "partition", "state", "timer", "waiting")
@@ -73,22 +74,22 @@ class SharePartitionInUse:
         self.state = SharePartition(settings, partition.leader_epoch)
         self.loaded = False
         self.failure: Rejected | None = None
-        """The error for which the share partition was dropped; None while it is in use."""
+        """The error because of which the share partition was dropped; None while it is in use."""
         self.lock_timeouts = 0
-        """The number of records whose acquisition lock expired."""
+        """The number of records whose acquisition lock has expired since the share partition was loaded."""
         self.timer: TimerHandle | None = None
         self.waiting: dict[object, Callable[[], object]] = {}
 
     def wake(self) -> None:
-        """Resume the fetches that wait for this share partition: they read again."""
+        """Resume the fetches that wait for this share partition, so that they read again."""
         for woken in list(self.waiting.values()):
             woken()
 
 
 class SharePartitionManager:
-    """All share partitions in use, with the share sessions. `settings_of` returns a group's current settings.
+    """All share partitions that this broker has loaded, with the share sessions. `settings_of` returns a group's current settings.
 
-    `write_dead_letters` writes dead letters of a group for records of a partition. It raises Rejected if that is impossible.
+    `write_dead_letters` writes dead letters of a group for records of a partition, and raises Rejected if that is impossible.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class SharePartitionManager:
         self.settings_of = settings_of
         self.clock = clock
         self.acknowledged = Counter[int]()
-        """The number of persisted acknowledgements, by type."""
+        """The number of records with a persisted acknowledgement, by acknowledgement type, such as accept."""
         self._write_to_queue = write_dead_letters
         self._nursery = nursery
         self._partitions = partitions
@@ -115,7 +116,8 @@ class SharePartitionManager:
         self._timers = timers
         self._in_use: dict[SharePartitionKey, SharePartitionInUse] = {}
         self._groups: dict[str, dict[SharePartitionKey, None]] = {}
-        """The keys in use by group."""
+        """The keys of the loaded share partitions, by group id. The values of the inner dicts are None: a dict is a set that keeps its
+        order."""
 
     def __len__(self) -> int:
         return len(self._in_use)
@@ -219,8 +221,8 @@ class SharePartitionManager:
         return offset
 
     def _failed(self, shared: SharePartitionInUse, error: Rejected) -> Rejected:
-        """Drop a share partition because of `error`, unless an earlier error has dropped it. Return the error with which it was dropped;
-        its fetches fail with that error.
+        """Drop a share partition because of `error`, unless an earlier error has dropped it. Return the error that has dropped it; the
+        fetches of the share partition fail with that error.
         """
         if shared.failure is None:
             shared.failure = error
@@ -239,15 +241,15 @@ class SharePartitionManager:
             shared.timer.cancel()
 
     def fence(self, shared: SharePartitionInUse, error: Rejected) -> None:
-        """Drop a share partition if `error` is one after which it has to be loaded again (`_FENCING`)."""
+        """Drop a share partition if it has to be loaded again after `error` (see `_FENCING`)."""
         if error.code in _FENCING:
             self._failed(shared, error)
 
     # --- acknowledgements --------------------------------------------------------------------------------------------------------
 
     def acknowledge(self, key: SharePartitionKey, member_id: str, batches: Sequence[AcknowledgementBatch]) -> Durable:
-        """Apply a member's acknowledgements. Returns a future that completes when they are persisted, None if they are already. The call or
-        the future raises Rejected.
+        """Apply a member's acknowledgements. Return a future that completes when they are persisted, or None if they are persisted already.
+        Either this call or the future raises Rejected if they fail.
         """
         shared = self._in_use.get(key)
         if shared is None:
@@ -383,7 +385,8 @@ class SharePartitionManager:
                 logger.warning("The records of a member of share group %s could not be released: %s", session.group_id, error)
 
     def disconnected(self, session: ShareSession) -> None:
-        """End the session of a connection that was closed. Drop the group's share partitions if that was its last session."""
+        """End the session of a connection that was closed. If it was the group's last session on this broker, drop the group's share
+        partitions."""
         if self.sessions.get(session.group_id, session.member_id) is session:
             self.release(session)
         if not self.sessions.has_members(session.group_id):
@@ -397,7 +400,7 @@ class SharePartitionManager:
                 self._failed(shared, Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def stop(self) -> None:
-        """Complete the waiting fetches and stop all timers, because the broker is shutting down."""
+        """Drop all share partitions, which completes their waiting fetches and stops all timers, because the broker is shutting down."""
         for shared in self.in_use():
             self._failed(shared, Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 

@@ -33,7 +33,7 @@ class ShareServices:
     dead_letters: DeadLetterQueues
 
     async def load(self) -> None:
-        """Load the share state that this broker coordinates (`ShareStateService.load`)."""
+        """Start to load the share state that this broker coordinates, and wait for it a short time (`ShareStateService.load`)."""
         await self.state.load()
 
     def stop(self) -> None:

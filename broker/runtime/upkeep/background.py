@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ottla.broker.storage.log_cleaner_manager import LogCleanerManager
 
 TIMED_FLUSH_CHECK_MS = 100
-"""Interval of the check for partitions whose flush.ms has passed since their first unsynced record."""
+"""Milliseconds between checks for partitions whose flush.ms has passed since their first unsynced record."""
 
 DOOMED_FILES_CHECK_MS = 1_000
-"""Interval of the check for deleted files whose file.delete.delay.ms has passed."""
+"""Milliseconds between checks for deleted files whose file.delete.delay.ms has passed, so that they can be removed from the disk."""
 
 
 class Background:
-    """The periodic jobs of a broker, such as retention and log cleaning. The nursery (the owner of background work) ends them."""
+    """The periodic jobs of a broker, such as retention and log cleaning. `nursery`, which owns the broker's background tasks, ends them."""
 
     def __init__(
         self, nursery: Nursery, turns: Turns, settings: BrokerSettings, *, log_dir: LogDir, partitions: Partitions, flusher: Flusher
@@ -91,8 +91,8 @@ class Background:
         self._nursery.every(name, interval_ms, job, first_ms=first_ms)
 
     async def _each(self, name: str, work: Callable[[Partition], object], partitions: Iterable[Partition]) -> None:
-        """Call `work` for each of `partitions`, one after the other, and wait for the future that it may return. A failure is logged under
-        `name`.
+        """Call `work` for each of `partitions`, one after the other. If a call returns a future, wait for it before the next call. A
+        failure is logged under `name`.
         """
         for partition in partitions:
             if partition.removed or partition.log.failure is not None:
@@ -105,8 +105,8 @@ class Background:
             await self._turns.wait_for_turn()
 
     async def _off_the_loop(self, steps: Iterable[Callable[[], None] | None]) -> bool:
-        """Run each callable of `steps` on a flusher thread, one after the other. For each None in `steps`, let other work use the event
-        loop. Return whether there was any step. An exception of a step is raised.
+        """Run each callable of `steps` on a flusher thread, one after the other. A None in `steps` lets other work use the event loop.
+        Return whether there was any step. An exception of a step is raised.
         """
         any_step = False
         for step in steps:
@@ -115,13 +115,13 @@ class Background:
         return any_step
 
     async def _remove_files(self) -> None:
-        """Remove files on a thread, because unlinking a gigabyte can take a file system long. If a removal fails, the remaining files are
-        removed by the next run."""
+        """Remove deleted files from the disk, on a thread, because a file system may need long to unlink a gigabyte. If a removal fails,
+        the next run removes the remaining files."""
         await self._off_the_loop(self._log_dir.due_deletions(self._clock.now_ms()))
 
     async def _checkpoint(self) -> None:
-        """Write the recovery points that the previous round has synced, then sync all partitions, FLUSH_THREADS at a time, because each
-        sync holds file descriptors.
+        """Write the recovery points that the syncs of the previous round have reached, then sync all partitions for the next round,
+        FLUSH_THREADS at a time, because each sync holds file descriptors.
         """
         await self._off_the_loop([self._log_dir.recovery_point_checkpoint(), self._log_dir.log_start_checkpoint()])
         begun: deque[asyncio.Future[None] | None] = deque()
@@ -136,9 +136,9 @@ class Background:
         await self._off_the_loop([self._log_dir.high_watermark_checkpoint()])
 
     async def _clean(self) -> None:
-        """Compact one log after the other, the dirtiest first, until none needs it (Kafka's CleanerThread).
+        """Compact one log after the other, the dirtiest first, until no log needs it (Kafka's CleanerThread).
 
-        A pass may fail to make progress, so there are at most as many passes as logs. The log cleaner is imported at the first run.
+        A pass may make no progress, so there are at most as many passes as logs. The log cleaner is imported at the first run.
         """
         if self._cleaner is None:
             from ottla.broker.storage.log_cleaner_manager import LogCleanerManager  # noqa: PLC0415 # keeps it out of the start-up time

@@ -29,7 +29,7 @@ from ottla.broker.storage.errors import FsyncFailed
 logger = logging.getLogger(__name__)
 
 Work = Callable[[], "Coroutine[Any, Any, Any] | None"]
-"""Returns a coroutine; None if there is nothing to do, so that an idle node makes no tasks."""
+"""A function that returns a coroutine to run as background work, or None if there is nothing to do, so that an idle node makes no tasks."""
 
 
 class OnFailure(Enum):
@@ -41,7 +41,7 @@ class OnFailure(Enum):
 
 
 class Nursery:
-    """The owner of a node's background tasks and of the functions that close its components. `on_lost` is called with an error that must
+    """The owner of a node's background tasks and of the functions that close its components. `on_lost` is called with the error that must
     end the process.
     """
 
@@ -56,13 +56,13 @@ class Nursery:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, name: str, work: Work, on_failure: OnFailure = OnFailure.RETRY) -> Job:
-        """Start `work` now as background work with this name, and return its job. `on_failure` says what happens after an exception."""
+        """Start `work` now as background work with this name, and return its job. `on_failure` is the policy after an exception."""
         job = Job(self, name, work, on_failure)
         job.wake()
         return job
 
     def run(self, name: str, work: Work) -> asyncio.Future[Any]:
-        """Start `work` once, without retries, and return the future of its result. The future is cancelled if the node is closed."""
+        """Start `work` once, without retries, and return the future of its result. The future is cancelled when the node stops."""
         job = self.start(name, work, OnFailure.GIVE_UP)
         if job.task is not None:
             return job.task
@@ -77,30 +77,31 @@ class Nursery:
         return Job(self, name, work, OnFailure.RETRY)
 
     def every(self, name: str, interval_ms: int | Callable[[], int], work: Work, *, first_ms: int | None = None) -> Job:
-        """Start `work` after `first_ms` (default: the interval), and again whenever the interval has passed since it ended or failed.
+        """Start `work` after `first_ms` (default: the interval), and again whenever `interval_ms` has passed since the work ended or
+        failed.
 
-        An interval that may change is a function, called each time.
+        An interval that may change is given as a function, which is called before each pause.
         """
         job = Job(self, name, work, OnFailure.RETRY, interval_ms)
         job.wake_in(job.interval_ms() if first_ms is None else first_ms)
         return job
 
     def at_close(self, stop: Callable[[], Awaitable[None] | None], crash: Callable[[], object]) -> None:
-        """Register how to close a component at the end of the node: `stop` is called and awaited at a normal stop, `crash` is called at a
-        crash. Both come after everything that was started later is closed.
+        """Register a component to be closed at the end of the node: `stop` is called and awaited at a normal stop, `crash` is called at a
+        crash. Both are called after all components and tasks that were started later are closed.
         """
         self._loop = asyncio.get_running_loop()
         self._owned[_Closing(stop, crash)] = None
 
     def step(self, name: str, *args: object, passing: type[Exception] = FsyncFailed) -> GuardedStep:
-        """Return a context for one step of the node's work. It logs an exception instead of raising it, so that later steps are taken; only
-        FsyncFailed and `passing` are raised. The step's name in the log is `name % args`.
+        """Return a context for one step of the node's work. An exception in the step is logged, not raised, so that the later steps are
+        taken; only FsyncFailed and `passing` are raised. The step's name in the log is `name % args`.
         """
         return GuardedStep(self, name, args, passing)
 
     async def stop(self) -> None:
-        """Close everything that the node has started, the newest first, one after the other. If any fails, the others are still closed;
-        then the first error is raised.
+        """Close everything that the node has started, the newest first, one after the other. If closing one fails, the others are still
+        closed; then the first error is raised.
         """
         errors: list[Exception] = []
         while self._owned:
@@ -114,7 +115,7 @@ class Nursery:
             raise errors[0]
 
     def crash(self) -> None:
-        """Close everything that the node has started without waiting: running work is cancelled, and no more starts."""
+        """Close everything that the node has started, without waiting. Running work is cancelled, and no further work starts."""
         self._closed = True
         with ExitStack() as newest_first:
             for owned in self._owned:
@@ -122,7 +123,7 @@ class Nursery:
         self._owned.clear()
 
     def crash_soon(self) -> None:
-        """Call `crash` in the event loop's next turn. Any thread may call this."""
+        """Call `crash` in the next turn of the event loop. Any thread may call this."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.crash)
 
@@ -154,7 +155,7 @@ class GuardedStep:
         self._name = name
         self._args = args
         self.error: Exception | None = None
-        """The exception, if there was one."""
+        """The exception of the block, after its end; None if there was none."""
 
     def __enter__(self) -> GuardedStep:
         return self
@@ -170,7 +171,7 @@ class GuardedStep:
 
 
 class Job:
-    """A unit of a node's background work that runs once, when woken, or periodically. A `Nursery` makes it."""
+    """A piece of a node's background work. It runs once, periodically, or each time it is woken. A `Nursery` makes it."""
 
     __slots__ = ("_began_ms", "_interval", "_name", "_nursery", "_on_failure", "_over", "_retry_ms", "_timer", "_work", "task")
 
@@ -187,16 +188,16 @@ class Job:
         self._timer: TimerHandle | None = None
         self._over = False
         self.task: asyncio.Task[Any] | None = None
-        """The run under way."""
+        """The task of the current run; None while the job does not run."""
 
     def interval_ms(self) -> int:
-        """Return the milliseconds from the end of a run of this job to the start of the next."""
+        """Return the milliseconds from the end of a run of this periodic job to the start of the next run."""
         assert self._interval is not None, "only periodic work has an interval"
         return self._interval if isinstance(self._interval, int) else self._interval()
 
     def wake(self) -> None:
-        """Run the work now, unless it is running, or its next run (a retry or a periodic one) is scheduled. Running work must find new
-        items itself before it returns.
+        """Run the work now. Do nothing if the work is already running or its next run (a retry or a periodic one) is scheduled: running
+        work must itself find new items before it returns.
         """
         if self.task is not None and self.task.done():
             self._ended(self.task)  # asyncio calls it a turn later: until then this wake-up would be lost, because the job seems to run
@@ -221,7 +222,7 @@ class Job:
     crash = cancel
 
     async def stop(self) -> None:
-        """Cancel the job's work and wait until it has ended."""
+        """Cancel the job's current run and all later ones, and wait until the current run has ended."""
         self.cancel()
         if self.task is not None:
             await asyncio.wait([self.task])

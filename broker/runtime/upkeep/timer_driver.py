@@ -1,7 +1,7 @@
-"""Runs the broker's timer queue (`Timers`) on the event loop, with one wake-up of the loop scheduled at a time: the earliest deadline.
+"""Runs the broker's timer queue (`Timers`) on the event loop. At any time one wake-up of the loop is scheduled: at the earliest deadline.
 
-Invariant: code that waits for time uses the broker's clock through this module, never the loop's (`asyncio.sleep`, `asyncio.timeout`).
-A test that moves the clock then moves every timeout.
+Invariant: code that waits for time uses the broker's clock through this module, never the loop's (`asyncio.sleep`, `asyncio.timeout`). A
+test that moves the clock then moves every timeout.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TimerDriver:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Start to run timers. Call it on the running loop."""
+        """Start to run timers. Call this on the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._timers.on_earlier = self._arm
         if isinstance(self._clock, MovableClock):
@@ -33,7 +33,7 @@ class TimerDriver:
         self._arm()
 
     def stop(self) -> None:
-        """Run no further timer of the queue."""
+        """Stop running timers: no further callback of the queue is called."""
         self._timers.on_earlier = None
         if isinstance(self._clock, MovableClock):
             self._clock.remove_listener(self._arm)
@@ -66,10 +66,10 @@ class TimerDriver:
 
 
 class Lateness:
-    """Measures how late the event loop runs a callback that is due `ms` from now.
+    """Measures how late the event loop runs a callback that is due `ms` milliseconds from now.
 
-    The lateness is the lesser of those by the broker's clock and by the loop's, so a test that moves the broker's clock forward makes no
-    callback late.
+    The lateness is measured by the broker's clock and by the loop's clock, and the lesser value counts. So a test that moves the broker's
+    clock forward makes no callback late.
     """
 
     __slots__ = ("_clock", "_due_ms", "_due_s", "_loop")
@@ -86,7 +86,7 @@ class Lateness:
 
 
 class Deadline:
-    """Calls `callback` after `ms`, but not before the loop has read the data that arrived in that time.
+    """Calls `callback` after `ms` milliseconds, but not before the event loop has read the data that arrived in that time.
 
     A loop that was busy runs overdue timers before it reads its sockets, so a response that arrived in time would count as missing. A
     deadline that is late by more than LATE_TURN_MS therefore waits again for as long as it was late, at most `ms`, and checks once more.
@@ -102,7 +102,7 @@ class Deadline:
         self._wait(ms)
 
     def cancel(self) -> None:
-        """Cancel the deadline: its callback is not called."""
+        """Cancel the deadline, so that its callback is not called."""
         self._timer.cancel()
 
     def _wait(self, ms: int) -> None:
@@ -118,7 +118,7 @@ class Deadline:
 
 
 def pause(timers: Timers, clock: Clock, ms: int) -> asyncio.Future[None]:
-    """Return a future that is done when `ms` have passed on the broker's clock."""
+    """Return a future that is done when `ms` milliseconds have passed on the broker's clock."""
     passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timer = timers.schedule(clock.mono_ms() + ms, lambda: None if passed.done() else passed.set_result(None))
     passed.add_done_callback(lambda _: timer.cancel())
@@ -126,7 +126,8 @@ def pause(timers: Timers, clock: Clock, ms: int) -> asyncio.Future[None]:
 
 
 async def wait_at_most(timers: Timers, clock: Clock, ms: int, futures: Collection[asyncio.Future[Any]]) -> list[asyncio.Future[Any]]:
-    """Wait until all `futures` are done or `ms` have passed on the broker's clock. Return those that are not done."""
+    """Wait until all `futures` are done, or until `ms` milliseconds have passed on the broker's clock. Return the futures that are not
+    done."""
     waiting = [future for future in futures if not future.done()]
     if not waiting:
         return []

@@ -1,4 +1,5 @@
-"""Shares the event loop among long computations: in each turn of the loop, one of them runs for about SLICE_MS, in the order of a queue."""
+"""Shares the event loop among long computations. They wait in a queue; in each turn of the event loop, one of them runs for about
+SLICE_MS."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class Turns:
         self._called = False
         self._slice_end_ns = 0
         self.one_list = asyncio.Lock()
-        """A lock that a request holds while it builds a long list, so that only one list at a time takes memory that no budget counts."""
+        """A lock that a request holds while it builds a long list for its response. Only one such list at a time is in memory, because the
+        memory budget does not count it."""
 
     async def wait_for_turn(self) -> None:
         """Wait until the calling computation may use the event loop. Return at once if the current time slice (SLICE_MS) is not used up and
