@@ -1,12 +1,12 @@
 """The composition root: builds each component once, and starts and stops them in a fixed order.
 
 Start: bind the listeners (a port that is in use is found before anything is changed) -> open the data directory: lock, recover -> replay
-the metadata log and open the topics -> load groups and transactions -> background work -> accept connections.
+the metadata log and open the topics -> load groups and transactions -> start background work -> accept connections.
 
-Stop (SIGTERM, SIGINT): accept and read nothing more -> release long polls and waiting group members -> answer requests in flight, for a
-bounded time -> end background work, the newest first -> sync and close the logs, write the checkpoints and, last, the clean-shutdown
-marker. A second signal, a signal during the start, or a failed fsync ends the process at once; the next start then recovers, as after a
-crash.
+Stop (SIGTERM, SIGINT): accept no connection and read no further request -> release long polls and waiting group members -> answer requests
+in flight, for a bounded time -> end background work, the newest first -> sync and close the logs, write the checkpoints and, last, the
+clean-shutdown marker. A second signal, a signal during the start, or a failed fsync ends the process at once; the next start then recovers,
+as after a crash.
 """
 
 from __future__ import annotations
@@ -211,7 +211,8 @@ class Broker:
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
-        """Stop the broker in the order that the module describes; requests that cannot be answered in time are dropped."""
+        """Stop the broker, as at SIGTERM: answer the requests in flight for a bounded time, then sync and close the logs. A cluster broker
+        first gives up its leaderships. Requests that take longer get no response."""
         if self._cluster is not None:
             await self._cluster.leave()
         await self._nursery.stop()
@@ -523,8 +524,8 @@ def run(
 ) -> int:
     """Run a broker until a signal stops it, and return the exit code.
 
-    `ready_text` returns further text for the greeting. `prepare` is called when settings and security are known to be valid, before
-    anything is read or written. Raises StartError.
+    `ready_text` gets the broker's address and returns further text for the greeting, which is printed after the start. `prepare` is called
+    when settings and security are known to be valid, before anything is read or written. Raises StartError.
     """
 
     def make() -> Broker:

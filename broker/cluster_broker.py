@@ -161,8 +161,8 @@ class ClusterComponents:
     def _apply_min_in_sync(self) -> None:
         """Warn if this broker's `min.insync.replicas` has no effect.
 
-        With eligible leader replicas a new cluster's metadata stores the controller's own value for all brokers (KIP-966). It overrides
-        the brokers' files, and nothing else reports that.
+        With eligible leader replicas (KIP-966) the metadata of a new cluster contains the controller's value as the default for all
+        brokers. That value overrides the brokers' configuration files, and nothing else tells the user.
         """
         if (found := self.parts.broker_configs.overruled(MIN_ISR)) is not None:
             logger.warning(

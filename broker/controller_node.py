@@ -203,7 +203,7 @@ class ControllerNode:
         return self._part.address
 
     async def start(self) -> None:
-        """Start the controller and accept connections. Raises StartError or OSError; then the data directory is unlocked again."""
+        """Start the controller and accept connections. Raises StartError or OSError; before that, the data directory is unlocked again."""
         try:
             self._part.bind()
             self.log_dir = log_dir = LogDir.open(

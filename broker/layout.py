@@ -120,8 +120,8 @@ def brokers_in(path: Path, nodes: Collection[Path]) -> int | None:
 
 
 def separate(path: Path, brokers: int, random_bytes: Callable[[int], bytes], now_ms: int) -> None:
-    """Give the nodes of a local cluster a new cluster id. `path` is a copy of a cluster's data directory; no node of the original, which
-    may still be running, then accepts requests of the copied nodes.
+    """Give the nodes of a local cluster a new cluster id. `path` is a copy of a cluster's data directory. Because of the new id, nodes of
+    the original cluster, which may still be running, reject the copied nodes.
 
     The copied brokers' metadata logs are deleted, because they name the original's controller; the brokers fetch the log from their own
     controller again. Raises OSError, and ValueError for a damaged meta.properties.

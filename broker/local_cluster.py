@@ -39,7 +39,7 @@ NODE: Final = ContextVar("NODE", default="")
 log lines; new tasks and connections inherit it."""
 
 SettingsOf = Callable[[Mapping[str, str]], "BrokerSettings"]
-"""A function that returns a node's settings: those of the command line, overridden by the given ones. It raises SettingsError."""
+"""A function that returns a node's settings: those that the user gave, overridden by the given ones. It raises SettingsError."""
 
 
 class LocalCluster:
@@ -96,7 +96,8 @@ class LocalCluster:
         ) + ("" if self._ready_text is None else f"\n{self._ready_text(brokers)}")
 
     async def start(self) -> None:
-        """Start every node and accept connections. Raises StartError, OSError; then all nodes are stopped."""
+        """Start every node and accept connections. Raises StartError or OSError if a node cannot start; brokers that did start are stopped
+        before."""
         try:
             self._layout.format(self._environment.files, self._environment.random.randbytes, self.clock.now_ms(), self._cluster_id)
         except LogDirRefused as error:

@@ -52,8 +52,9 @@ class PreopenedLogDir:
         self.metadata = None if log is None else _read(log, now_ms)
 
     def activate(self, settings: BrokerSettings, environment: Environment) -> LogDir | None:
-        """Lock the directory, which the caller has renamed to its final path, and return the open LogDir. Return None if it was opened with
-        other settings or files than the given ones, and must be opened again. Raises LogDirLocked, LogDirRefused.
+        """Lock the directory, which the caller has renamed to its final path, and return the open LogDir. Return None if the LogDir was
+        opened with settings or files other than the given ones; the caller must then open the directory again. Raises LogDirLocked,
+        LogDirRefused.
         """
         if settings != self._settings or environment.files is not self._below:
             return None

@@ -140,8 +140,9 @@ EXPRESSION_NAMED_GROUPS = 10
 """The most named groups in one regular expression, because RE2 always captures them, which makes matching slow."""
 
 EXPRESSION_INSTRUCTIONS_AT_ONCE = 10_000
-"""The most names matched with an expression in one turn of the event loop, times the number of the compiled expression's instructions,
-because each instruction may run for each character: 15 ms with names of 249 characters. An expression usually has tens of instructions.
+"""In one turn of the event loop, the number of names that are matched with a regular expression, times the number of the compiled
+expression's instructions, is at most this. Each instruction may run for each character: 15 ms with names of 249 characters. An expression
+usually has tens of instructions.
 """
 
 RECORD_ERRORS_MAX = 1000
@@ -212,8 +213,8 @@ otherwise block all clients for three hours.
 
 # --- delegation tokens --------------------------------------------------------------------------------------------------------
 TOKENS_OF_REQUESTER = 10_000
-"""The most delegation tokens that one principal can have created. A token lasts for seven days by default, so that 10,000 are one a minute.
-Their renewers (TOKEN_RENEWERS_CHARS) take at most 160 MB."""
+"""The most delegation tokens that one principal can have created. A token lasts for seven days by default, so 10,000 tokens are one a
+minute. Their renewers (TOKEN_RENEWERS_CHARS) take at most 160 MB."""
 TOKEN_RENEWERS_CHARS = 16 * KIB
 """The most characters in the names of all renewers of one delegation token. A token usually has one or two renewers."""
 
@@ -482,7 +483,7 @@ GATEWAY_STILL_MS = 10_000
 otherwise keep it open for ever."""
 
 GATEWAY_STEPS = 250
-"""Topics and partitions of a Metadata response that a gateway looks at before it may serve other connections: less than a millisecond."""
+"""The most topics and partitions of a Metadata response that a gateway processes in one turn of the event loop: less than a millisecond."""
 
 GATEWAY_REQUEST_BYTES = 100 * MIB
 """The largest request that a gateway decodes, which it does while fault rules or observers are loaded: Kafka's socket.request.max.bytes."""

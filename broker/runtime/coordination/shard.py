@@ -3,7 +3,7 @@
 Invariants, for groups, transactions and share state alike:
 
 * Append comes first and apply follows without an `await` in between, so a failed append changes nothing and needs no rollback. The caller
-  decides right before `run`, in the same turn of the loop, so no other operation comes between a decision and its effects.
+  decides right before `run`, in the same turn of the event loop, so no other operation comes between a decision and its effects.
 * The records of one operation are one batch: all of them are in the log or none.
 * A response waits until its records are committed. A response without records waits for earlier uncommitted writes, because it may reveal
   them. Pending responses fail when the leader epoch ends in which they were decided, and no decision is written in a later epoch
@@ -128,8 +128,8 @@ class Shard(Generic[RecordT, MachineT]):
         self._last_write: Durable = None
 
     def run(self, effects: Effects[RecordT, ResponseT]) -> ResponseT | asyncio.Future[ResponseT]:
-        """Append and apply the records of a decision. Return its response, or a future of it until the records are committed. Raises
-        Rejected if the append fails; then nothing has changed.
+        """Append and apply the records of `effects`, a decision of the state machine. Return its response, or a future of the response that
+        completes when the records are committed. Raises Rejected if the append fails; then nothing has changed.
         """
         return self.respond_after(self.append(effects.records), effects.response)
 

@@ -95,7 +95,8 @@ class Shards(Generic[ShardT]):
         await wait_at_most(nursery.timers, nursery.clock, LOAD_BEFORE_SERVING_MS, [self._spawn(shards)])
 
     def follow(self, elections: Elections) -> None:
-        """From now on, start a shard when this broker becomes the leader of its partition, and end it when the leadership ends."""
+        """From now on, start the shard of a partition when this broker becomes the partition's leader, and end the shard when the
+        leadership ends. `elections` reports these changes."""
         elections.on_election.append(lambda topic, index, _: self.on_election(index) if topic == self._topic else None)
         elections.on_resignation.append(lambda topic, index, epoch: self.on_resignation(index, epoch) if topic == self._topic else None)
 
@@ -105,9 +106,9 @@ class Shards(Generic[ShardT]):
             self.at(index)
 
     def on_resignation(self, index: int, leader_epoch: int | None) -> None:
-        """End the shard of partition `index`: another broker leads it since `leader_epoch`, or the replica was removed (None).
+        """End the shard of partition `index`: another broker leads the partition since `leader_epoch`, or the replica was removed (None).
 
-        A notification from before the shard's own epoch is ignored.
+        A notification of an earlier leader epoch than the shard's is ignored.
         """
         shard = self._shards.get(index)
         if shard is not None and (leader_epoch is None or shard.epoch < leader_epoch):
@@ -143,8 +144,8 @@ class Shards(Generic[ShardT]):
         await self._create_topic(self._topic)
 
     def of(self, key: str) -> ShardT:
-        """Return the shard (partition) that stores a key, such as a group id. Raises Rejected: NOT_COORDINATOR, or
-        COORDINATOR_LOAD_IN_PROGRESS while it is not loaded.
+        """Return the shard (state machine of a partition) that has the state of `key`, such as a group id. Raises Rejected:
+        NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS while the shard is not loaded.
         """
         count = self._partition_count()
         if not count:

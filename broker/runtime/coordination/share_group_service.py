@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ottla.broker.groups.share_heartbeat import ShareHeartbeat
 
 CALLS_PER_TURN = 100
-"""The most calls of the share coordinator in one turn of the event loop; then other work runs. A call of the one on this broker takes about
-50 microseconds."""
+"""The most calls of share coordinators in one turn of the event loop; then other work runs. A call of the share coordinator on this broker
+takes about 50 microseconds."""
 
 T = TypeVar("T")
 TopicIdPartition = tuple[bytes, int]

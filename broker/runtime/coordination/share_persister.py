@@ -86,7 +86,7 @@ class SharePersister:
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
         """Initialize a share partition's state with a state epoch, a start offset and no delivery states. Return a future that is done when
-        that is durable, None if it is already.
+        the state is durable, None if it is durable already.
         """
         return self._begin(InitializeOperation(key, state_epoch, start_offset))
 
@@ -99,7 +99,8 @@ class SharePersister:
         return self._begin(WriteOperation(key, state))
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
-        """Delete a share partition's state, if there is any. Return a future that is done when that is durable, None if it is already."""
+        """Delete a share partition's state, if there is any. Return a future that is done when the deletion is durable, None if it is
+        durable already."""
         return self._begin(DeleteOperation(key))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:

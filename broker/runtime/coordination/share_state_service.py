@@ -98,7 +98,7 @@ class ShareStateService:
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
         """Initialize a share partition's state with a state epoch, a start offset and no delivery states. Return a future that is done when
-        that is durable, None if it is already.
+        the state is durable, None if it is durable already.
         """
         shard = self._shard(key)
         return shard.run(shard.machine.initialize(key, state_epoch, start_offset, self._clock.now_ms()))
@@ -120,7 +120,8 @@ class ShareStateService:
         return shard.run(Effects((), shard.machine.summary(key)))
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
-        """Delete a share partition's state, if there is any. Return a future that is done when that is durable, None if it is already."""
+        """Delete a share partition's state, if there is any. Return a future that is done when the deletion is durable, None if it is
+        durable already."""
         shard = self._shard(key)
         return shard.run(shard.machine.delete(key))
 

@@ -51,8 +51,8 @@ class TransactionFaults(Protocol):
     def stops_at(
         self, step: str, transactional_id: str, resume: Callable[[], object], topic: str | None = None, partition: int | None = None, /
     ) -> bool:
-        """Return whether a fault rule stops the transaction before this step: "prepared", "marker" (to the given partition) or "marked".
-        `resume` is called when the rule is removed.
+        """Return whether a fault rule stops the transaction before this step: "prepared" (sending the first marker), "marker" (sending one
+        to the given partition) or "marked" (writing the Complete record). `resume` is called when the rule is removed.
         """
         ...
 

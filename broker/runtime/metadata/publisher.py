@@ -4,11 +4,11 @@ Invariants:
 
 * Metadata is committed before the directories are changed. If the broker crashes in between, its next start changes the directories to
   agree with the metadata (`topic_recovery`, or a cluster broker's first image).
-* Changes are applied in the order of Kafka's `BrokerMetadataPublisher`: removed partitions, leaders, followers, coordinators, settings.
-  If a topic is deleted and created again with the same name, its old partitions are removed before the new ones are created.
+* Changes are applied in the order of Kafka's `BrokerMetadataPublisher`: removed partitions, leaders, followers, coordinators, settings. If
+  a topic is deleted and created again with the same name, its old partitions are removed before the new ones are created.
 * Once a removal is published, requests for the partition fail. Pending requests are completed before the directory is renamed.
 * If a step raises an unexpected exception, it is logged and the later steps are still taken, because the change is not published again.
-* All new partitions of a topic are served from the same turn of the loop on, so that no client sees only some of them.
+* The broker begins to serve all new partitions of a topic in the same turn of the event loop, so that no client sees only some of them.
 """
 
 from __future__ import annotations

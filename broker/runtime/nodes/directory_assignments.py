@@ -69,7 +69,8 @@ class DirectoryAssignments:
         self._worker = nursery.worker("directory assignments", self._work)
 
     def maybe_report(self, changes: ImageChanges) -> None:
-        """Report to the controller every replica among `changes` that metadata places in another directory than this broker's."""
+        """Report to the controller every replica of this broker among `changes` that metadata places in another directory than this
+        broker's."""
         changed = [(change.after.topic_id, index) for change in changes.topics.values() if change.after for index in change.partitions]
         self._pending.update(tp for tp in changed if self._lies_elsewhere(tp))
         if self._pending:

@@ -37,8 +37,8 @@ class EnvelopeForwarding:
     async def forward(self, request: Message, version: int, client_id: str | None, client: Client) -> Any:
         """Forward the request of `client` and return the controller's response.
 
-        Raises VersionNotKnown; Rejected(REQUEST_TIMED_OUT) without a response in time; and Rejected(UNKNOWN_SERVER_ERROR) if the envelope
-        itself was rejected, which is no fault of the client.
+        Raises VersionNotKnown if the controller does not support `version`; Rejected(REQUEST_TIMED_OUT) without a response in time; and
+        Rejected(UNKNOWN_SERVER_ERROR) if the envelope itself was rejected, which is no fault of the client.
         """
         written = b"".join(encode_request(request.API_KEY, version, _CORRELATION_ID, client_id, request))
         envelope = EnvelopeRequest(written[PREFIX_BYTES:], _principal_of(client), _address_bytes(client.host))

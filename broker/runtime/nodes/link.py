@@ -23,17 +23,14 @@ class UnsupportedByPeer(Exception):
 
 
 class Link(Protocol):
-    """A connection to one address of another node. A call opens the connection if it is closed. Responses arrive in the order of the
-    calls."""
+    """A connection to one address of another node. A call opens it if it is closed. Responses arrive in the order of the calls."""
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
-        """Send a request and return the response. The version is the highest one that both nodes know, but at most `version`. If a response
-        takes longer than `timeout_ms`, the connection is closed and all pending calls fail with LinkBroken. Raises LinkBroken and
-        UnsupportedByPeer."""
+        """Send a request in the highest version that both nodes know, at most `version`; return the response. A response that takes longer
+        than `timeout_ms` closes the connection and fails all pending calls with LinkBroken. Raises LinkBroken, UnsupportedByPeer."""
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
-        """Return the lowest and highest version in which the peer serves an API, as the peer said in its last ApiVersions response. Return
-        None if the peer does not serve the API or was never reached."""
+        """Return the lowest and highest version of an API at the peer, as last fetched; None if unserved or never fetched."""
 
     def close(self) -> None:
         """Close the connection; pending and later calls fail with LinkBroken."""

@@ -70,7 +70,7 @@ class ReadMetadata(NamedTuple):
 
 
 def read_metadata(log: RaftLog, feed: ImageFeed) -> ReadMetadata:
-    """Read the whole metadata log of a quorum's only voter into `feed`. All records of the log are committed. Blocks the event loop.
+    """Read the whole metadata log of a quorum's only voter into `feed`. All records of the log are committed. Blocks the calling thread.
 
     Raises LogDirRefused if the log's records contradict each other, ProtocolError or Rejected for a damaged log, OSError.
     """

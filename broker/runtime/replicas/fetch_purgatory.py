@@ -29,7 +29,7 @@ class FetchPurgatory:
 
     @property
     def waiting(self) -> int:
-        """The number of waiting fetches."""
+        """The number of Fetch requests that wait for data."""
         return len(self._waiters)
 
     def release_all(self) -> None:

@@ -87,8 +87,8 @@ class CachedPartition:
         return self.topic, self.requested.partition
 
     def watch(self, partition: Partition, *, quiet: bool) -> None:
-        """Watch `partition`, which has just been read for this request, for its first change. `quiet`: the read has reached the end of
-        what the client may read, so only a change can produce a new response.
+        """Watch `partition`, which has just been read for this request, for its first change. `quiet` is true if the read has reached the
+        end of what the client may read, so that only a change can produce a new response.
         """
         self.quiet = quiet
         if self.watched is None:

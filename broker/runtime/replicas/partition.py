@@ -116,7 +116,7 @@ class Partition:
         self.log = log
         self.removed = False
         self.bytes_in = self.messages_in = 0
-        """Bytes and records appended since the broker's start, except those that a follower replicated and transaction markers."""
+        """Bytes and records that this broker has appended as the leader since its start, without transaction markers."""
         self.watchers: dict[object, Woken] = {}
         self.end_watchers: dict[object, Woken] = {}
         self.fetcher: Callable[[], None] | None = None
@@ -417,7 +417,7 @@ class Partition:
         self._cut()
 
     def restart(self, offset: int) -> None:
-        """Delete all records and start an empty log at `offset`, because the leader has deleted the records before. Raises OSError."""
+        """Delete all records and start an empty log at `offset`, because the leader has deleted all before it. Raises OSError."""
         self.log.restart_at(offset, self._clock.now_ms())
         self._cut()
 

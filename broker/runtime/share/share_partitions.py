@@ -133,7 +133,8 @@ class SharePartitionManager:
     # --- loading -----------------------------------------------------------------------------------------------------------------
 
     def get(self, key: SharePartitionKey) -> SharePartitionInUse:
-        """Return the share partition, which may still be loading. Raises Rejected if this broker cannot serve it."""
+        """Return the share partition, which may still be loading. Begin to load it if it is not in use yet. Raises Rejected if this broker
+        cannot serve it."""
         found = self._in_use.get(key)
         if found is not None:
             return found
