@@ -1,8 +1,8 @@
 """DescribeLogDirs (key 35), versions 1-5: the contents of the data directory, and the size of its volume.
 
-Promises: the only data directory is always returned; requested partitions that are not in it are omitted. Sizes are those of the
-segments. In a cluster the directory is cordoned if this broker's `cordoned.log.dirs` says so; a standalone node has no other place for
-partitions.
+Promises: the only data directory is always returned; requested partitions that are not in it are omitted. Sizes are those of the segments.
+The directory is returned as cordoned if this broker's dynamic setting `cordoned.log.dirs` is not empty. In a cluster it then gets no new
+partitions; a standalone node only reports the setting, because it has no other place for partitions.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ API = Api(AlterPartitionRequest, throttled=False, splits=(Split("topics.partitio
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: AlterPartitionRequest) -> AlterPartitionResponse:
-    """Change the ISR of partitions."""
+    """Change the ISR of partitions as their leaders propose. Return one result per partition when the changes are durable."""
     try:
         return await ctx.services.active.run(partial(alter_partition, request=request))
     except Rejected as error:

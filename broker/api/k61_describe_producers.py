@@ -1,7 +1,7 @@
 """DescribeProducers (key 61), version 0: the producer state of partitions, and the start offsets of open transactions (KIP-664).
 
-Promises: the response has the state that decides about the producers' next batches; -1 means "none" in every field. A partition that is
-named twice is described once.
+Promises: the response has the state by which the broker checks the producers' next batches; -1 means "none" in every field. A partition
+that is named twice is described once.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _PREVIOUS_EPOCH_SINCE = 3
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-    """Register a broker and return its epoch."""
+    """Register a broker. Return its epoch when the registration is durable."""
     services = ctx.services
     decide = partial(
         register_broker,

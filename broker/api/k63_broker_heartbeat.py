@@ -26,7 +26,7 @@ brokers could create any number of sessions."""
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-    """Record a heartbeat and return the broker's state."""
+    """Extend the broker's session, and decide whether its state changes. Return the state when the change is durable."""
     services = ctx.services
     state = services.active.state
     registration = state.image.brokers.get(request.broker_id)

@@ -22,7 +22,7 @@ API = Api(UnregisterBrokerRequest, forwarded=Forwarded.ALWAYS)
 
 @API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[ControllerServices], request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    """Remove a broker's registration."""
+    """Remove a broker's registration, and the broker from all ISRs and leadership; respond when this is durable."""
     voter = ctx.services.active.voter
     if voter.is_standalone and request.broker_id == voter.me.node_id:
         return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The only broker cannot be unregistered.")

@@ -18,7 +18,7 @@ API = Api(AllocateProducerIdsRequest, forwarded=Forwarded.IN_PART, throttled=Fal
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-    """Allocate a block of producer ids to a broker."""
+    """Allocate a block of producer ids to a broker. Return the block when its allocation is durable, so that no other broker gets it."""
     try:
         block = await ctx.services.active.run(partial(allocate_block_to, broker_id=request.broker_id, broker_epoch=request.broker_epoch))
     except Rejected as error:

@@ -1,8 +1,8 @@
 """PushTelemetry (key 72), version 0: stores a client's metrics in OTLP for the admin port (KIP-714).
 
-Promises: the errors are those of Kafka's ClientMetricsManager, in its order. A payload is decompressed to at most `telemetry.max.bytes`
-(INVALID_RECORD, as in Kafka). Its contents are parsed only when the admin port needs them. No authorization is required. The API is
-served only with `client.telemetry.enable`.
+Promises: the errors are those of Kafka's ClientMetricsManager, in its order. A payload that is decompressed to more than
+`telemetry.max.bytes` is INVALID_RECORD, as in Kafka. Its contents are parsed only when the admin port needs them. No authorization is
+required. The API is served only with `client.telemetry.enable`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ API = Api(AssignReplicasToDirsRequest, throttled=False, splits=(Split("directori
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-    """Record in which of the broker's directories the replicas are that the request names."""
+    """Record in which of the requesting broker's directories each replica is. Return one result per replica when this is durable."""
     try:
         return await ctx.services.active.run(partial(assign_directories, request=request))
     except Rejected as error:

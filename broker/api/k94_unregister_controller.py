@@ -21,7 +21,7 @@ API = Api(UnregisterControllerRequest, forwarded=Forwarded.ALWAYS)
 
 @API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[ControllerServices], request: UnregisterControllerRequest) -> UnregisterControllerResponse:
-    """Remove a controller's registration."""
+    """Remove a controller's registration; respond when this is durable."""
     try:
         await ctx.services.active.run(partial(unregister_controller, controller_id=request.controller_id))
     except Rejected as error:

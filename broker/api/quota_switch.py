@@ -1,4 +1,4 @@
-"""Activation of quotas. Without quotas none of their code is imported, and no request is checked."""
+"""Switches the quotas of a node on and off. While there are no quotas, none of their code is imported, and no request is checked."""
 
 from __future__ import annotations
 
