@@ -376,8 +376,8 @@ def _read_some(
 def _is_quiet(partition: Partition, requested: FetchPartition, data: PartitionData, requester: _Requester, rack: str) -> bool:
     """Return whether the next read of the partition can differ only after a change of which its watchers are notified.
 
-    Three kinds of partitions are never quiet: that of a follower outside the ISR, which a metadata change may let join; that of a consumer
-    whose nearer replica may catch up and serve it; and that of a follower whose fetch has just advanced the high watermark.
+    A partition is never quiet if a follower outside the ISR fetches it, because a metadata change may let the follower join; if a consumer
+    does whose nearer replica may catch up and serve it; or if a follower's fetch has just advanced the high watermark.
     """
     if data.records or _must_be_reported(data):
         return False

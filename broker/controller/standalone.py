@@ -27,8 +27,8 @@ def register_standalone(
     replica and leader of every partition. The response is the broker epoch.
 
     `found` are the partitions of which this node has a directory. If this node was a cluster's broker, a partition without a replica here
-    gets no leader, because it would look as if it were empty. Partitions of internal topics get this leader nevertheless, because groups
-    and transactions need a coordinator.
+    gets no leader: if this node led it, the partition would look empty. For partitions of internal topics, this node becomes the leader
+    nevertheless, because groups and transactions need a coordinator.
 
     After an unclean shutdown every partition gets a new leader epoch, so that clients can detect records that replaced those they have read
     (KIP-320).

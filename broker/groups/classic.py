@@ -32,8 +32,9 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 again under another member id (Kafka's classicGroupNewMemberJoinTimeoutMs)."""
 
 NOBODY_JOINED_RETRY_MS = 1_000
-"""The minimum time for which a join phase is extended that no static member has joined. It is needed because clients can send a rebalance
-timeout of 0."""
+"""If the join phase of a group of static members ends before one of them has joined, it is extended by at least this time. The minimum is
+needed because clients can send a rebalance timeout of 0.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +149,7 @@ class ClassicGroup:
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members)
 
     def current_generation(self, member_id: str) -> JoinGroupResult:
-        """Return the response to the JoinGroup of a member of the current generation. Only the response to the leader has the list of
-        members.
-        """
+        """Return a member's JoinGroup response for the current generation. Only the response to the leader has the list of members."""
         return JoinGroupResult(
             member_id=member_id,
             generation=self.generation,

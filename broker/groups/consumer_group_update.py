@@ -36,15 +36,18 @@ class ConsumerConfig:
     assignment_interval_ms: int = 1_000
     delays_assignments: bool = True
     ends_removed_expressions: bool = True
-    """Whether the removal of a member's regular expression leads to a new target assignment at once (since Kafka 4.1), or only the next
-    change of the group does."""
+    """Whether the removal of a member's regular expression leads to a new target assignment at once, as since Kafka 4.1. If false, only the
+    next change of the group does.
+    """
     ends_subscriptions_at_once: bool = True
-    """Whether a member that unsubscribes from a topic must revoke its partitions at once (since Kafka 4.2), or only after the next target
-    assignment."""
+    """Whether a member that unsubscribes from a topic must revoke the topic's partitions at once, as since Kafka 4.2. If false, it must do
+    so only after the next target assignment.
+    """
     assigns_empty: bool = False
     follows_preferred_assignor: bool = True
-    """Whether a change of the assignor that most members request leads to a new target assignment at once (since Kafka 4.4), or only the
-    next change of the group does."""
+    """Whether a change of the assignor that most members request leads to a new target assignment at once, as since Kafka 4.4. If false,
+    only the next change of the group does.
+    """
     regex_refresh_interval_ms: int = 600_000
 
     @property
@@ -86,8 +89,9 @@ class ConsumerGroupUpdate(SubscriptionGroupUpdate[ConsumerGroup, ConsumerConfig]
         self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
 
     def put_unknown_target_epoch(self, epoch: int) -> None:
-        """Add the record of the target assignment's epoch when a classic group is converted. The time of the assignment is written as
-        unknown (0), so that the assignment interval does not delay the next computation."""
+        """Add the record of the target assignment's epoch to the records that this operation writes, when a classic group is converted. The
+        time of the assignment is written as unknown (0), so that the assignment interval does not delay the next computation.
+        """
         self._put_target_epoch(epoch, 0)
 
     def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:

@@ -91,7 +91,9 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         self.members: dict[str, MemberT] = {}
         self.targets: dict[str, TargetT] = {}
         self.topics_version: int | None = None
-        """`TopicsView.version` when the group last compared its topics' metadata; None: not compared since the group was loaded."""
+        """The value of `TopicsView.version` when the group last compared its topics' metadata; None if it has not done so since it was
+        loaded.
+        """
 
     @property
     def protocol_type(self) -> str:

@@ -180,7 +180,7 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
         return metadata_hash
 
     def refresh(self, metadata_hash: int, *, member_changed: bool) -> None:
-        """Bump the epoch if the member, the topics, the validity of the topology or the assignor's settings have changed."""
+        """Bump the group epoch if the member, the topics, the validity of the topology or the assignor's settings have changed."""
         group, configs = self.group, self.config.assignment_configs
         self.validated_topology_epoch = self.configured.epoch if self.configured.is_ready else NOT_VALIDATED
         validity_changed = self.validated_topology_epoch != group.validated_topology_epoch
