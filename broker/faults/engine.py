@@ -75,8 +75,8 @@ class Faults:
         self.active = False
         """Whether there are rules, held requests or observers. If not, requests do not consult this object, so that they cost nothing."""
         self.on_disk_rules: Continue | None = None
-        """Called when rules were added or removed, so that the broker's files check only while there is a `disk-full` rule whether a write
-        must fail."""
+        """Called when rules were added or removed. The broker's files then find out whether there is a `disk-full` rule; only then do they
+        consult the rules at each write."""
         self.on_crash: Continue = on_crash or _kill_this_process
         self.exempt_client_ids: frozenset[str] = frozenset()
         """Client ids of tools that run beside the clients under test: only rules with a `client_id` apply to their requests."""

@@ -35,8 +35,8 @@ _SAME: Final[tuple[tuple[str, ...], ...]] = (
     ("resource_type",),
     ("topic_id",),
 )
-"""Groups of field names that mean the same in a request and its response. A struct of the response repeats a struct of the request if, for
-both, the first of these groups of which the struct has a field is the same."""
+"""Groups of field names that mean the same in a request and its response. The kind of a struct is the first of these groups of which the
+struct has a field; a struct of the response repeats the request's struct of the same kind."""
 
 Wanted = Callable[[str | None, int | None], bool]
 """A function that returns whether a rule applies to a topic and partition of a response; either is None if the response does not name

@@ -344,7 +344,7 @@ def likeness(name: str) -> Likeness:
 
 
 def default_likeness() -> Likeness:
-    """Return how a broker imitates `DEFAULT_RELEASE`, which it does without the option `--like`."""
+    """Return how a broker behaves without the option `--like`: as `DEFAULT_RELEASE`."""
     return _made(DEFAULT_RELEASE)
 
 

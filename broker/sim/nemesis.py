@@ -291,8 +291,8 @@ class Nemesis:
         return all(len(each.isr) == len(each.replicas) for topic in topics for each in topic.partitions.values())
 
     def _forget_recovered(self) -> None:
-        """Update `_not_recovered`, the nodes that lost power and with it unsynced records: remove the nodes that run unfenced again, and
-        those that are in no ISR and no set of eligible leader replicas any more."""
+        """Remove from `_not_recovered` (the nodes that lost power, and with it unsynced records) each node that runs unfenced again, or is
+        in no ISR and no set of eligible leader replicas any more."""
         image = self.cluster.image
         for node in sorted(self._not_recovered):
             all_of_them = (each for topic in image.topics.values() for each in topic.partitions.values())

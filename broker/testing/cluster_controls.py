@@ -115,8 +115,8 @@ class ClusterClockControl:
         broker.movable_clock.advance(self._cluster.controller.clock.ahead_ms - broker.movable_clock.ahead_ms)
 
     async def _advance_controller(self, node: ControllerNode, ms: int, reaching_controller: list[int]) -> None:
-        """Advance the controller's clock as if the brokers that reach it had sent heartbeats just before, and fence the others in the same
-        turn: a heartbeat that is in the socket's buffer comes too late."""
+        """Advance the controller's clock as if the brokers that reach it had sent heartbeats just before, and fence the other brokers in
+        the same turn of the event loop, so that a heartbeat that is still in a socket's buffer comes too late."""
         clock, state = self._cluster.controller.clock, node.role.state
         clock.advance(ms)
         for broker in state.image.brokers.values():

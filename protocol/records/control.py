@@ -105,7 +105,8 @@ class MarkerBatch(NamedTuple):
 
 @lru_cache(maxsize=_BATCHES_REMEMBERED)
 def marker_batch(committed: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> MarkerBatch:
-    """Make the marker batch for all partitions of a transaction, which differ only in the base offset and leader epoch that a log sets."""
+    """Make the marker batch of a transaction, the same for all of its partitions: the log that appends the batch sets the base offset and
+    the leader epoch."""
     batch = end_txn_marker(
         committed=committed,
         producer_id=producer_id,
