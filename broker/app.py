@@ -110,7 +110,8 @@ class Broker:
         self._server = Server(environment.network, listeners, settings.socket_listen_backlog_size)
         self._cluster: ClusterComponents | None = None
         self.standalone: StandaloneMetadata | None = None
-        """The metadata of a standalone node (its controller, which calls the broker directly); None for a cluster broker."""
+        """The metadata of a standalone node: its controller, and the components that apply the controller's decisions to the broker. None
+        for a cluster broker."""
         self._metadata: ReadMetadata | None = None
         self._controller = self._own_controller() if settings.is_controller else None
         self._publisher: Publisher
@@ -176,8 +177,8 @@ class Broker:
         return self._dispatcher.waiting
 
     async def start(self, preopened: PreopenedLogDir | None = None) -> None:
-        """Open the data directory, load its state and accept connections. `preopened` is the data directory if it was opened in advance.
-        Raises StartError or OSError; before that, the data directory is unlocked again.
+        """Open the data directory, load its state and accept connections. `preopened` is the data directory, if it was opened before this
+        call. Raises StartError or OSError; before that, the data directory is unlocked again.
         """
         try:
             self._server.bind()

@@ -76,7 +76,7 @@ def _read(log: PartitionLog, now_ms: int) -> ReadMetadata:
 
 
 class _RedirectedFiles(Files):
-    """Access to `files` in which paths below `path` are redirected to `copy` until `activate`."""
+    """Access to `files` in which paths below `path` are redirected to `copy` until `activate` is called."""
 
     def __init__(self, files: Files, path: Path, copy: Path) -> None:
         self._path, self._copy, self._deferred_lock = path, copy, _DeferredLock(files)

@@ -17,7 +17,7 @@ READ_CHUNK_BYTES = 256 * KIB
 """The most that one read of a socket returns (uvloop's buffer)."""
 
 FULL_READ_BYTES = 250_000
-"""A socket read of at least so many bytes has filled uvloop's buffer (READ_CHUNK_BYTES), so more data may be waiting in the socket."""
+"""A socket read of this many bytes or more has filled uvloop's buffer (READ_CHUNK_BYTES), so more data may be waiting in the socket."""
 FULL_READS_PER_TURN = 4
 """The number of full reads (FULL_READ_BYTES) after which a connection pauses until the next turn of the event loop. libuv reads one socket
 up to 32 times before it serves others, which would be 8 MiB, or 20 ms for each fast sender.
@@ -68,7 +68,7 @@ read. A read of 64 MiB can have 450,000 of them, one of 1 MiB (max.partition.fet
 """
 
 FETCHED_AT_ONCE = 500
-"""The most partitions that one Fetch reads in one turn of the event loop: 5 ms at 10 us each."""
+"""The most partitions that one Fetch or ShareFetch reads in one turn of the event loop: 5 ms at 10 us each."""
 
 DECOMPRESSED_BATCH_BYTES = 64 * MIB
 """The largest decompressed size of a produced batch: 64 times the default of max.message.bytes, or twice max.message.bytes if that is more.
@@ -312,8 +312,8 @@ FETCH_SESSION_PARTITIONS = 1_000_000
 session."""
 
 SHARE_SESSION_BYTES_MAX = 256 * MIB
-"""The most memory of all share sessions together. A client may name any partitions, so that their number must be limited: to 890,000, as in
-fetch sessions. Kafka limits only the number of sessions."""
+"""The most memory of all share sessions together. A client may name any partitions, so their number must be limited: to 890,000 (for fetch
+sessions, FETCH_SESSION_PARTITIONS). Kafka limits only the number of sessions."""
 SHARE_SESSION_BYTES = 600
 """The memory that counts for one share session, without its group's name and its partitions."""
 SHARE_SESSION_PARTITION_BYTES = 300

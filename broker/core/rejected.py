@@ -13,7 +13,7 @@ response field holds at most 32,767 bytes."""
 
 
 class Rejected(Exception):
-    """Raised when a rule rejects an operation. The handler turns it into the fields of its own response.
+    """Raised when a rule rejects an operation. The request handler puts the error into the fields of its own response.
 
     `code` is Kafka's error and `message` the text of the errorMessage field; an empty message means that the code is sufficient.
     `record_errors` are pairs of (index in the batch, message) for Produce's recordErrors (KIP-467).

@@ -82,9 +82,9 @@ class Shards(Generic[ShardT]):
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Load the shards of all partitions that this broker leads.
+        """Load the shards (state machines) of all partitions that this broker leads.
 
-        Return when all are loaded, or after LOAD_BEFORE_SERVING_MS; the loading then goes on while clients are served.
+        Return when all are loaded, or after LOAD_BEFORE_SERVING_MS; the loading then continues while clients are served.
         """
         topic = self._partitions.by_name(self._topic)
         led = [] if topic is None else [partition for partition in topic.partitions.values() if partition.leads]

@@ -135,7 +135,8 @@ class BrokerLifecycleManager:
         self._turn()
 
     def _turn(self) -> None:
-        """Send the request that is due now, if any, and schedule the next call. If the life cycle has given up, call `on_lost`."""
+        """Send the request that is due now, if any, and schedule the next call of this method. If the life cycle has given up, call
+        `on_lost`."""
         now_ms = self._clock.mono_ms()
         if (why := self._life.gives_up(now_ms)) is not None:
             logger.critical("Stopping: %s", why)

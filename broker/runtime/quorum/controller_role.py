@@ -37,7 +37,7 @@ from ottla.protocol.messages.registration import Feature, Listener
 
 _PLAINTEXT_ID: Final = 0
 _SCANS: Final = 8
-"""The controller checks so many times per broker session timeout whether broker sessions have expired."""
+"""How often the controller checks for expired broker sessions during one broker session timeout."""
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from ottla.protocol.messages.quorum import Listener
 from ottla.protocol.messages.quorum import NodeEndpoint as QuorumEndpoint
 
 OBSERVER_SESSION_MS: Final = 300_000
-"""An observer that has not fetched for so many milliseconds is not listed by DescribeQuorum any more."""
+"""An observer that has not fetched for this many milliseconds is not listed by DescribeQuorum any more."""
 OBSERVERS_MAX: Final = 2_000
 """The most observers that DescribeQuorum lists. If there are more, the one that has not fetched for the longest time is forgotten."""
 BYTES_AT_ONCE: Final = 8 << 20

@@ -329,7 +329,7 @@ FetchContext = IncrementalFetchContext | FullFetchContext
 
 
 def _changed(cached: CachedPartition, data: PartitionData) -> bool:
-    """Return whether the response must include the partition, and store the offsets that the client receives."""
+    """Return whether an incremental response must include the partition, and store the offsets that the client receives."""
     special = data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
     changed = bool(data.records) or special or data.preferred_read_replica >= 0
     changed = changed or data.high_watermark != cached.sent_high_watermark or data.log_start_offset != cached.sent_log_start_offset

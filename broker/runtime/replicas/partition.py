@@ -330,7 +330,7 @@ class Partition:
         return throttle.is_exceeded(self._clock.mono_ms())
 
     def sent(self, size: int) -> None:
-        """Charge `size` bytes that were sent to a follower to the leader's replication quota."""
+        """Count `size` bytes, which were sent to a follower, against the leader's replication quota."""
         throttle = None if self._context is None else self._context.throttle
         if throttle is not None and throttle.covers(self.topic, self.index):
             throttle.record(size, self._clock.mono_ms())

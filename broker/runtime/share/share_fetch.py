@@ -1,9 +1,9 @@
 """Share fetches: read, acquire, and wait for records (KAFKA DelayedShareFetch, ShareFetchUtils).
 
 Rules:
-* A fetch waits until the partitions from which it may acquire have `min_bytes`, counted from each one's next offset to fetch; at the
-  deadline it acquires the available records. A share partition that is loading, or at its limit of record locks, counts as empty. An error
-  ends the wait if the log could not be read or no partition is left.
+* A fetch waits until the partitions from which it may acquire have `min_bytes`, counted from the next offset to fetch of each partition; at
+  the deadline it acquires the available records. A share partition that is loading, or at its limit of record locks, counts as empty. An
+  error ends the wait if the log could not be read or no partition is left.
 * A change of a partition (an append, another leader) or of a share partition (an acknowledgement, an expired lock) resumes the fetch. It
   resumes through a future, so that one attempt covers all changes of an event loop turn.
 * Reading and acquiring happen in one turn of the event loop, so that no other member can acquire the same records in between. Only a fetch

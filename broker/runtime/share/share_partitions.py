@@ -182,8 +182,9 @@ class SharePartitionManager:
         search: Search[int],
         searched: asyncio.Future[TimestampOffset | None] | None = None,
     ) -> None:
-        """Continue to load a share partition: take the next step of the search for its start offset, after the batch that a thread has
-        searched (`searched`; None at first). Raises Rejected if the share partition cannot be loaded.
+        """Continue to load a share partition whose start offset is searched in the log. `search` is a generator of the steps, which run on
+        a thread; `searched` is the future of the step that has just ended (None at first). Raises Rejected if the share partition cannot be
+        loaded.
         """
         if shared.failure is not None:
             return
@@ -207,7 +208,7 @@ class SharePartitionManager:
             self._failed(shared, Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _reset_offset(self, shared: SharePartitionInUse) -> Search[int]:
-        """Search for the start offset of a share partition without state, as share.auto.offset.reset says. Raises Rejected."""
+        """Search for the start offset of a share partition without stored state, as share.auto.offset.reset says. Raises Rejected."""
         partition, settings = shared.partition, shared.state.settings()
         partition.replica.check_leads()
         if settings.auto_offset_reset == EARLIEST:
