@@ -56,7 +56,7 @@ follow at once.
 """
 
 ACCEPT_BACKLOG = 1024
-"""Connections that the kernel queues until the broker accepts them (the backlog of `listen`)."""
+"""Connections that the kernel queues until a gateway accepts them. A broker has the setting socket.listen.backlog.size instead."""
 
 # --- one request ------------------------------------------------------------------------------------------------------------
 FETCH_PARTITION_READ_BYTES = 64 * MIB

@@ -77,9 +77,9 @@ class DeadLetterQueues:
         peers: Peers | None = None,
     ) -> None:
         self.requests = Counter[str]()
-        """The number of batches that were sent to the group's queue, by group id."""
+        """The number of attempts to append a batch to the group's queue, by group id. A retry counts as another attempt."""
         self.failed = Counter[str]()
-        """The number of batches that could not be written to the group's queue, by group id."""
+        """The number of attempts to append a batch to the group's queue that have failed, by group id."""
         self.records = Counter[str]()
         """The number of dead letters that were written to the group's queue, by group id."""
         self._partitions = partitions
