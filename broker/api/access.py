@@ -119,7 +119,7 @@ def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) 
     return Rejected(*_DENIALS[resource])
 
 
-def refused(
+def rejecting_response(
     version: int, request: Message, response: type[ResponseT], error: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 ) -> ResponseT:
     """Return the response of class `response` that rejects the whole `request`, of this version, with `error` (KAFKA
@@ -127,5 +127,5 @@ def refused(
     """
     from ottla.broker.api.error_response import error_response  # noqa: PLC0415 # only for denied requests
 
-    refused_all: ResponseT = error_response(response.API_KEY, version, request, error)
-    return refused_all
+    rejection: ResponseT = error_response(response.API_KEY, version, request, error)
+    return rejection

@@ -208,8 +208,8 @@ def denial_line(check: _Check, api_key: int, count: int, verdict: AclVerdict) ->
     names the resource.
     """
     return (
-        f"Principal = {_shown(str(check.principal))} is Denied operation = {Operation(check.operation).name} "
-        f"from host = {java_host(check.host)} on resource = {Resource(check.resource).java_name}:LITERAL:{_shown(check.name)} "
+        f"Principal = {_escaped(str(check.principal))} is Denied operation = {Operation(check.operation).name} "
+        f"from host = {java_host(check.host)} on resource = {Resource(check.resource).java_name}:LITERAL:{_escaped(check.name)} "
         f"for request = {_api_name(api_key)} with resourceRefCount = {count} based on rule {rule_of(verdict)}"
     )
 
@@ -250,7 +250,7 @@ def java_host(host: str) -> str:
     return ":".join(f"{int(address) >> shift & 0xFFFF:x}" for shift in range(112, -1, -16)) + zone
 
 
-def _shown(name: str) -> str:
+def _escaped(name: str) -> str:
     """Return a resource name for a line of the audit log: a name with unprintable characters is escaped, and a long one is shortened, so
     that a client cannot forge log lines.
     """

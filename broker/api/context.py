@@ -65,9 +65,9 @@ class Peer:
     """The authenticated principal."""
     throttle: Callable[[int], object] = _no_throttle
     """Pauses reading of the connection for a number of milliseconds (KIP-219)."""
-    by_token: bool = False
+    token_authenticated: bool = False
     """Whether the client authenticated with a delegation token. Such a client cannot obtain further tokens."""
-    has_to_log_in: bool = False
+    must_authenticate: bool = False
     """Whether the client must still authenticate: the listener requires authentication, and the client has not authenticated yet."""
     is_forwarded: bool = False
     """Whether a broker forwarded this client's request. The controller then relies on the broker's checks of the client's connection."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
-from ottla.broker.api.access import allowed_of_cluster, refused
+from ottla.broker.api.access import allowed_of_cluster, rejecting_response
 from ottla.broker.api.context import Context
 from ottla.broker.api.routes import Answer, Handler
 from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi, Split
@@ -144,7 +144,7 @@ class Api(Generic[RequestT]):
         if is_brief and hasattr(response, "error_code"):
             response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return response
-        response = refused(version, request, type(response))
+        response = rejecting_response(version, request, type(response))
         if self.key in _DENIED_WITH_TEXT:
             from ottla.broker.api.error_response import TEXTS, set_text  # noqa: PLC0415 # only for denied requests
 

@@ -40,7 +40,7 @@ from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.api.large_requests import Budget, Compute, LargeRequests
-    from ottla.broker.api.produce_lane import ProduceLane
+    from ottla.broker.api.produce_fast_path import ProduceFastPath
     from ottla.broker.api.throttling import Throttling
 
 _PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
@@ -91,9 +91,9 @@ class Dispatcher:
     def requests(self) -> dict[tuple[int, int], int]:
         """The number of requests of each API key and version since the start."""
         found = {(kind >> 8, kind & 0xFF): count for kind, count in self._counts.items()}
-        lane = self.__dict__.get("_lane")  # it is created with the first Produce
-        if lane is not None:
-            for version, count in enumerate(lane.answered):
+        fast_path = self.__dict__.get("_fast_path")  # it is created with the first Produce
+        if fast_path is not None:
+            for version, count in enumerate(fast_path.answered):
                 if count:
                     key = int(ApiKey.PRODUCE), version
                     found[key] = found.get(key, 0) + count
@@ -220,19 +220,19 @@ class Dispatcher:
             return None
         try:
             if self.throttling is not None:
-                return self._lane.answer_with_quotas(peer, data, at, self.throttling)
-            return self._lane.answer(peer, data, at)
+                return self._fast_path.answer_with_quotas(peer, data, at, self.throttling)
+            return self._fast_path.answer(peer, data, at)
         except Exception as error:  # noqa: BLE001 # the same catch-all, for the fast path
             header, _ = read_request_header(memoryview(data)[at + PREFIX_BYTES :])
             return self._answer_to(error, header), len(data)
 
     @cached_property
-    def _lane(self) -> ProduceLane:
+    def _fast_path(self) -> ProduceFastPath:
         """The Produce fast path, imported with the first Produce."""
         services = cast("Services", self._services)  # a broker's services: a controller's dispatcher has no fast path
-        from ottla.broker.api.produce_lane import ProduceLane  # noqa: PLC0415 # imported when needed, like the handlers
+        from ottla.broker.api.produce_fast_path import ProduceFastPath  # noqa: PLC0415 # imported when needed, like the handlers
 
-        return ProduceLane(
+        return ProduceFastPath(
             services.partitions,
             services.txn_verification,
             services.authorizer,

@@ -64,11 +64,11 @@ class FaultInterceptors:
         if not call.rules:
             return handle()
         actions = {rule.action for rule in call.rules}
-        call.late = not actions.isdisjoint(_ANSWERED_LATE | {_SLOW})
-        call.seen = not call.late and actions.isdisjoint(_NOT_SEEN)
+        call.is_delayed = not actions.isdisjoint(_ANSWERED_LATE | {_SLOW})
+        call.is_answered_fully = not call.is_delayed and actions.isdisjoint(_NOT_SEEN)
         late = _rule(call, FaultAction.LATE_REQUEST)
         if late is not None:
-            self._faults.hold(late, f"request of {_what(call)}", lambda: call.detach(self._delivered(call, handle, ())))
+            self._faults.hold(late, f"request of {_describe(call)}", lambda: call.detach(self._delivered(call, handle, ())))
             raise CloseConnection("a scripted fault makes its request late")
         return self._delivered(call, handle, _DELAYED)
 
@@ -80,13 +80,13 @@ class FaultInterceptors:
 
     async def _delivered(self, call: Call, handle: Handle, delays: Iterable[FaultAction]) -> Message | None:
         await self._wait(call, delays, "request")
-        await self._move(call, lambda: call.size)
+        await self._wait_for_transfer(call, lambda: call.size)
         response = await _awaited(handle())
         if response is not None:
             if _rule(call, FaultAction.SWALLOW) is not None:
                 await self._parked()
             await self._wait(call, _ANSWERED_LATE, "response")
-            await self._move(call, partial(_size_of, call, response))
+            await self._wait_for_transfer(call, partial(_size_of, call, response))
             cut = _rule(call, FaultAction.CUT_RESPONSE)
             if cut is not None:
                 raise CloseConnection("a scripted fault cuts its response", FinalResponse([_first_bytes(call, response, cut.bytes)]))
@@ -109,11 +109,11 @@ class FaultInterceptors:
             answers = [handle() for _ in range(1 if _rule(call, FaultAction.DUPLICATE) is None else 2)]
             response, *_ = [await _awaited(answer) for answer in answers]
         if response is not None:
-            _keep(call, response)
+            _store_for_stale(call, response)
             _change(call, response)
         return response
 
-    async def _move(self, call: Call, size: Callable[[], int]) -> None:
+    async def _wait_for_transfer(self, call: Call, size: Callable[[], int]) -> None:
         """Wait as long as the transfer of `size()` bytes takes at the rate of the fault rules with action SLOW that match the request
         (`bytes` per second).
         """
@@ -129,7 +129,7 @@ class FaultInterceptors:
                 await self._pause(call, rule.ms)
             else:
                 future = self._parked()
-                self._faults.hold(rule, f"{what} of {_what(call)}", partial(_resume, future))
+                self._faults.hold(rule, f"{what} of {_describe(call)}", partial(_resume, future))
                 await future
 
     async def _pause(self, call: Call, ms: int) -> None:
@@ -157,7 +157,7 @@ def _rule(call: Call, action: FaultAction) -> FaultRule | None:
     return next((rule for rule in call.rules if rule.action is action), None)
 
 
-def _what(call: Call) -> str:
+def _describe(call: Call) -> str:
     """Return a readable description of the request: API, client id, transactional ids, groups and the first three partitions."""
     subject = call.subject
     named = [*sorted(subject.transactional_ids), *sorted(subject.groups)]
@@ -199,7 +199,7 @@ def _stale(call: Call) -> Message | None:
     return None
 
 
-def _keep(call: Call, response: Message) -> None:
+def _store_for_stale(call: Call, response: Message) -> None:
     """Store a copy of the response in each fault rule with action STALE_METADATA that matches the request but was not applied, so that
     `_stale` can return it later.
     """

@@ -210,18 +210,22 @@ def _append_all(
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     condition = REPLICATED if request.acks == -1 else ON_DISK
     waits: Waits = []
-    late: list[_Late] = []
-    responses = [_append_topic(ctx, topic, verdicts, condition, waits, late=late) for topic in request.topic_data]
-    if late:
-        return _append_late(ctx, request, responses, waits, late)
+    large: list[_LargeBatch] = []
+    responses = [_append_topic(ctx, topic, verdicts, condition, waits, large=large) for topic in request.topic_data]
+    if large:
+        return _append_large(ctx, request, responses, waits, large)
     return _answer(ctx, request, responses, waits)
 
 
-async def _append_late(
-    ctx: Context[PartitionServices], request: ProduceRequest, responses: list[TopicProduceResponse], waits: Waits, late: Iterable[_Late]
+async def _append_large(
+    ctx: Context[PartitionServices],
+    request: ProduceRequest,
+    responses: list[TopicProduceResponse],
+    waits: Waits,
+    large: Iterable[_LargeBatch],
 ) -> ProduceResponse | None:
     condition = REPLICATED if request.acks == -1 else ON_DISK
-    for each in late:
+    for each in large:
         try:
             checked = await each.partition.check(each.batch)
             if each.partition.removed:
@@ -335,7 +339,7 @@ def unverified_error(version: int, rejected: Rejected) -> Rejected:
     return Rejected(code, rejected.message)
 
 
-class _Late(NamedTuple):
+class _LargeBatch(NamedTuple):
     """A large batch, which is checked on a thread before it is appended. Its result is stored in `answers[position]`, a place in the
     response.
     """
@@ -348,7 +352,13 @@ class _Late(NamedTuple):
 
 
 def _append_topic(
-    ctx: Context[PartitionServices], topic: TopicProduceData, verdicts: Verdicts, condition: Condition, waits: Waits, *, late: list[_Late]
+    ctx: Context[PartitionServices],
+    topic: TopicProduceData,
+    verdicts: Verdicts,
+    condition: Condition,
+    waits: Waits,
+    *,
+    large: list[_LargeBatch],
 ) -> TopicProduceResponse:
     found = _find_topic(ctx, topic)
     only_ours = found is not None and found.is_internal and ctx.client_id != ADMIN_CLIENT_ID
@@ -370,7 +380,7 @@ def _append_topic(
             try:
                 answers.append(_append(partition, data.index, batch, guard, condition, waits=waits))
             except TooLongForEventLoop:
-                late.append(_Late(answers, len(answers), partition, batch, guard))
+                large.append(_LargeBatch(answers, len(answers), partition, batch, guard))
                 answers.append(PartitionProduceResponse(data.index))
         except Rejected as rejected:
             answers.append(_error(data.index, rejected))

@@ -46,7 +46,7 @@ TOPICS_AT_ONCE = 500
 
 LISTENER_NOT_FOUND_SINCE = 6
 """The first version with the error LISTENER_NOT_FOUND. Older versions get LEADER_NOT_AVAILABLE instead."""
-_UNSEEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+_HIDDEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """Errors with which a topic's authorized operations are not returned, because the client does not see the topic."""
 
 
@@ -99,7 +99,7 @@ def _with_operations(
     """Return `topics`, with the client's authorized operations if the request asks for them."""
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if topic.name is not None and topic.error_code not in _UNSEEN:
+            if topic.name is not None and topic.error_code not in _HIDDEN:
                 topic.topic_authorized_operations = operations(ctx, Resource.TOPIC, topic.name)
     return topics
 
@@ -124,14 +124,14 @@ def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, req
     return [
         MetadataResponseTopic(code, name, is_internal=name in not_made and is_internal(name))
         if name in hidden or name in not_made
-        else _being_made(ctx, name)
+        else _being_created(ctx, name)
         if name in made and ctx.services.settings.like.has_zookeeper
         else _describe_name(ctx, name)
         for name in names
     ]
 
 
-def _being_made(ctx: Context[ClusterServices], name: str) -> MetadataResponseTopic:
+def _being_created(ctx: Context[ClusterServices], name: str) -> MetadataResponseTopic:
     """Return the response entry for a topic whose automatic creation has begun, as releases with ZooKeeper do: LEADER_NOT_AVAILABLE, or
     INVALID_TOPIC_EXCEPTION if the name collides with an existing topic.
     """

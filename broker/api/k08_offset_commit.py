@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import replace
 
-from ottla.broker.api.access import allowed, denied, refused
+from ottla.broker.api.access import allowed, denied, rejecting_response
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import respond_when_ready, transform
@@ -43,7 +43,7 @@ Known = list[TopicImage | None]
 def handle(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Store the group's offsets. Return the response, with an error code for each partition, when they are durable."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
-        return refused(ctx.version, request, OffsetCommitResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return rejecting_response(ctx.version, request, OffsetCommitResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if ctx.services.authorizer is not None:
         names = [_name(ctx, topic) for topic in request.topics]
         if hidden := denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name is not None]):

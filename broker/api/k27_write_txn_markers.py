@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from ottla.broker.api.access import allowed_of_cluster, refused
+from ottla.broker.api.access import allowed_of_cluster, rejecting_response
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
@@ -51,7 +51,7 @@ def handle(
 ) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
     """Write the transaction markers to this broker's partitions; respond at once unless a marker must become durable first."""
     if not allowed_of_cluster(ctx, Operation.ALTER, quietly=True) and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
-        return refused(ctx.version, request, WriteTxnMarkersResponse)
+        return rejecting_response(ctx.version, request, WriteTxnMarkersResponse)
     waiting: Waiting = []
     results: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
     for marker in request.markers:

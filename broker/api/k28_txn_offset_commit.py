@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import replace
 
-from ottla.broker.api.access import allowed, denied, refused
+from ottla.broker.api.access import allowed, denied, rejecting_response
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import respond_when_ready, transform
@@ -54,7 +54,7 @@ def handle(
     are durable.
     """
     if (denial := _denial(ctx, request)) is not None:
-        return refused(ctx.version, request, TxnOffsetCommitResponse, denial)
+        return rejecting_response(ctx.version, request, TxnOffsetCommitResponse, denial)
     names = [_name(ctx, topic) for topic in request.topics]
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name is not None])
     if not hidden:

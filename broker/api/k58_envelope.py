@@ -61,7 +61,7 @@ async def handle(ctx: Context[ControllerServices], request: EnvelopeRequest) -> 
         ctx.peer,
         host=str(ip_address(bytes(request.client_host_address))),
         principal=Principal(forwarded.type, forwarded.name),
-        by_token=forwarded.token_authenticated,
+        token_authenticated=forwarded.token_authenticated,
         is_forwarded=True,
     )
     inner = Context(header.api_version, header.client_id, client, ctx.services, header.api_key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.broker.api.access import allowed, denied, refused
+from ottla.broker.api.access import allowed, denied, rejecting_response
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.services import CoordinationServices
@@ -40,7 +40,7 @@ async def handle(ctx: Context[CoordinationServices], request: AlterShareGroupOff
     if not enabled(ctx):
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
-        return refused(ctx.version, request, AlterShareGroupOffsetsResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return rejecting_response(ctx.version, request, AlterShareGroupOffsetsResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is empty.")
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, [topic.topic_name for topic in request.topics])

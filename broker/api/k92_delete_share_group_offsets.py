@@ -7,7 +7,7 @@ Promises:
 
 from __future__ import annotations
 
-from ottla.broker.api.access import allowed, denied, refused
+from ottla.broker.api.access import allowed, denied, rejecting_response
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.services import CoordinationServices
@@ -30,7 +30,7 @@ async def handle(ctx: Context[CoordinationServices], request: DeleteShareGroupOf
     if not enabled(ctx):
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):
-        return refused(ctx.version, request, DeleteShareGroupOffsetsResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return rejecting_response(ctx.version, request, DeleteShareGroupOffsetsResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is empty.")
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics))

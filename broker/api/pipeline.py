@@ -59,9 +59,9 @@ class Call:
     """
     candidates: list[FaultRule] = field(default_factory=list)
     """The fault rules that match the request and change the response, if the response contains what they change."""
-    seen: bool = True
+    is_answered_fully: bool = True
     """Whether the client will get the whole response, without a delay: no fault rule delays, cuts or drops it."""
-    late: bool = False
+    is_delayed: bool = False
     """Whether fault rules will delay the response."""
     response_bytes: int | None = None
     """The size in bytes of the response, if the carrier (a gateway) received it already encoded; observers then need not encode the
@@ -90,7 +90,7 @@ def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
         answered, request = response is not None, call.request
         names = tuple(rule.name for rule in call.rules)
         now_ms = call.carrier.clock.now_ms()
-        seen, late = answered and call.seen, answered and call.late
+        seen, late = answered and call.is_answered_fully, answered and call.is_delayed
         version, took_ns = request.header.api_version, call.carrier.clock.spent_ns() - began_ns
         response_bytes = None if call.rules else call.response_bytes  # a rule may have changed the response
         sizes_and_time = (call.size, took_ns, response_bytes)

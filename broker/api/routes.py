@@ -94,7 +94,7 @@ def load_all() -> None:
     """Import all handlers of a standalone node and the Produce fast path now."""
     load(broker_routes())
     load(standalone_routes())
-    import_module("ottla.broker.api.produce_lane")
+    import_module("ottla.broker.api.produce_fast_path")
 
 
 def _handled(api: ServedApi, listener: ListenerType) -> Route:

@@ -57,7 +57,7 @@ class Throttling:
             return handle()
         if key in _FETCHES:
             self._limit(ctx, request.body)
-        if key in _NOT_THROTTLED or ctx.peer.has_to_log_in:
+        if key in _NOT_THROTTLED or ctx.peer.must_authenticate:
             return handle()
         begun_ns = self._clock.spent_ns()
         answer = handle()

@@ -24,7 +24,7 @@ def check_token_requests_allowed(peer: Peer) -> None:
     """Raise Rejected(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) if the client may not use the delegation token APIs: it is not authenticated, or
     authenticated with a token.
     """
-    if peer.by_token or not (peer.is_forwarded or _is_known(peer)):
+    if peer.token_authenticated or not (peer.is_forwarded or _is_known(peer)):
         raise Rejected(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 

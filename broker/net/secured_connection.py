@@ -238,7 +238,7 @@ class _SaslGate:
 
     def install(self) -> None:
         """Become the session's handler: until authentication, reject every request except ApiVersions and those of SASL."""
-        self._peer.has_to_log_in = True
+        self._peer.must_authenticate = True
         self._session.serve(self._handle, self._try_fast_path, self._sasl.max_receive_bytes)
         self._start_timeout()
 
@@ -289,8 +289,8 @@ class _SaslGate:
         if session.user is None:  # Kafka completes the authentication and maps the principal to a name when the first request arrives
             self._session.serve(lambda _frame: CLOSE, lambda _data, _at: None, self._shared.max_request_bytes)
             return
-        self._peer.has_to_log_in = False
-        self._peer.principal, self._peer.by_token = Principal(USER, session.user), session.by_token
+        self._peer.must_authenticate = False
+        self._peer.principal, self._peer.token_authenticated = Principal(USER, session.user), session.by_token
         dispatcher, max_bytes = self._shared.dispatcher, self._shared.max_request_bytes
         if session.expires_mono_ms is None:
             self._session.serve(partial(dispatcher.handle, self._peer), partial(dispatcher.try_fast_path, self._peer), max_bytes)

@@ -361,6 +361,6 @@ def several(given: str | Sequence[str]) -> Sequence[str]:
 def import_ahead() -> None:
     """Import now what the broker would import while it serves. Otherwise it would import on its thread while the test imports too, which
     sometimes fails in CPython 3.11 when pytest rewrites assertions ("AST constructor recursion depth mismatch", gh-106905)."""
-    import ottla.broker.api.produce_lane  # noqa: F401, PLC0415 # only needed ahead of time by tests
+    import ottla.broker.api.produce_fast_path  # noqa: F401, PLC0415 # only needed ahead of time by tests
 
     load_all()

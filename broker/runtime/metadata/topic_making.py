@@ -25,7 +25,7 @@ class Client(Protocol):
     @property
     def principal(self) -> Principal: ...
     @property
-    def by_token(self) -> bool: ...
+    def token_authenticated(self) -> bool: ...
 
 
 class Requester(NamedTuple):
@@ -83,15 +83,15 @@ class AutoCreation:
 
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery
-        self._being_made: set[str] = set()
+        self._being_created: set[str] = set()
 
     def begin(self, names: Iterable[str], create: Creation) -> None:
         """Start to create the topics with the function `create`, except those that are already being created. Return at once. A failure is
         only logged."""
-        wanted = [name for name in names if name not in self._being_made]
+        wanted = [name for name in names if name not in self._being_created]
         if not wanted:
             return
-        self._being_made.update(wanted)
+        self._being_created.update(wanted)
         self._nursery.run("creation of topics", partial(self._make, wanted, create))
 
     async def _make(self, names: Sequence[str], create: Creation) -> None:
@@ -102,7 +102,7 @@ class AutoCreation:
             peer_logger.warning("cannot create the %d requested topic(s), the first being %s: %s", len(names), first, error)
             return
         finally:
-            self._being_made.difference_update(names)
+            self._being_created.difference_update(names)
         for name, refused in answers.items():
             if refused is not None:
                 peer_logger.warning("cannot create the requested topic %s: %s", name, refused)

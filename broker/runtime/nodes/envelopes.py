@@ -64,7 +64,7 @@ class EnvelopeForwarding:
 
 
 def _principal_of(client: Client) -> bytes:
-    return principal_bytes(client.principal.kind, client.principal.name, by_token=client.by_token)
+    return principal_bytes(client.principal.kind, client.principal.name, by_token=client.token_authenticated)
 
 
 def _address_bytes(host: str) -> bytes:

@@ -227,7 +227,7 @@ async def test_drain_drops_requests_that_a_removed_rule_delays() -> None:
     assert not faults.waiting
 
 
-class Lane(SimpleNamespace):
+class NoTopics(SimpleNamespace):
     """A stand-in for the broker's partitions without any topic; if `broken`, the lookup of a topic raises LookupError."""
 
     def by_name(self, name: str) -> None:
@@ -235,12 +235,12 @@ class Lane(SimpleNamespace):
             raise LookupError("a bug")
 
 
-def with_lane(*faults: str, broken: bool = False, observed: bool = False) -> Dispatcher:
+def with_fast_path(*faults: str, broken: bool = False, observed: bool = False) -> Dispatcher:
     script = Faults(parse_rule(rule) for rule in faults)
     if observed:
         script.observe(lambda exchange: None)
     services = SimpleNamespace(
-        partitions=Lane(broken=broken),
+        partitions=NoTopics(broken=broken),
         txn_verification=None,
         settings=SimpleNamespace(socket_request_max_bytes=1 << 20),
         authorizer=None,
@@ -254,13 +254,13 @@ ORDINARY = b"".join(encode_request(ApiKey.PRODUCE, 9, 5, "me", PRODUCE))
 
 
 def test_the_fast_path_is_off_with_faults_or_observers(caplog: pytest.LogCaptureFixture) -> None:
-    assert with_lane(broken=True).try_fast_path(PEER, ORDINARY, 0) == (CLOSE, len(ORDINARY))  # the fast path was tried
-    assert with_lane("drop-ack:api=Fetch", broken=True).try_fast_path(PEER, ORDINARY, 0) is None
-    assert with_lane(broken=True, observed=True).try_fast_path(PEER, ORDINARY, 0) is None
+    assert with_fast_path(broken=True).try_fast_path(PEER, ORDINARY, 0) == (CLOSE, len(ORDINARY))  # the fast path was tried
+    assert with_fast_path("drop-ack:api=Fetch", broken=True).try_fast_path(PEER, ORDINARY, 0) is None
+    assert with_fast_path(broken=True, observed=True).try_fast_path(PEER, ORDINARY, 0) is None
     assert len(caplog.records) == 1
 
 
 def test_only_a_produce_uses_the_fast_path() -> None:
-    assert with_lane().try_fast_path(PEER, ORDINARY, 0) is None  # there is no such topic
-    assert with_lane(broken=True).try_fast_path(PEER, b"\0\0\0\x0a" + frame(HeartbeatRequest("g"), 4), 0) is None
-    assert with_lane(broken=True).try_fast_path(PEER, ORDINARY[:5], 0) is None
+    assert with_fast_path().try_fast_path(PEER, ORDINARY, 0) is None  # there is no such topic
+    assert with_fast_path(broken=True).try_fast_path(PEER, b"\0\0\0\x0a" + frame(HeartbeatRequest("g"), 4), 0) is None
+    assert with_fast_path(broken=True).try_fast_path(PEER, ORDINARY[:5], 0) is None

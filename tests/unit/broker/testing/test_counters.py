@@ -19,7 +19,7 @@ def test_counters_report_requests_records_and_bytes_between_two_readings(ottla_b
         for _ in range(3):
             produce(client, "t", b"a", b"b")
         done = did(ottla_broker, before)
-    assert done.requests == {"Produce": 3}, "be they the lane's or not"
+    assert done.requests == {"Produce": 3}, "whether or not the fast path handled them"
     assert done.requests["Fetch"] == 0
     assert done.messages_in == {"t": 6}
     assert done.bytes_in["t"] > 100

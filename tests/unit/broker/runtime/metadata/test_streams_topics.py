@@ -25,7 +25,7 @@ KEPT_MS = 10_000
 class Client(NamedTuple):
     host: str = "10.0.0.9"
     principal: Principal = ANONYMOUS
-    by_token: bool = False
+    token_authenticated: bool = False
 
 
 ASKER = Requester(Client(), "app", lambda _: None)

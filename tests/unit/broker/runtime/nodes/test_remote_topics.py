@@ -104,7 +104,7 @@ async def test_internal_topics_are_requested_with_this_brokers_counts_and_settin
 class ClientPeer(NamedTuple):
     host: str = "10.0.0.9"
     principal: Principal = Principal("User", "ann")
-    by_token: bool = True
+    token_authenticated: bool = True
 
 
 async def test_a_clients_topic_is_requested_in_an_envelope(member: Member) -> None:

@@ -1,4 +1,4 @@
-"""Tests of the requests that the Produce fast path handles. tests/property/test_produce_lane.py compares it with the normal path."""
+"""Tests of the requests that the Produce fast path handles. tests/property/test_produce_fast_path.py compares it with the normal path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from ottla.broker.api.authorizer import Authorizer
 from ottla.broker.api.context import Listener, Peer
-from ottla.broker.api.produce_lane import ProduceLane
+from ottla.broker.api.produce_fast_path import ProduceFastPath
 from ottla.broker.api.throttling import Throttling
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.core.acl import Operation, Pattern, Permission, Resource
@@ -81,19 +81,19 @@ class Coordinator:
 
 
 async def no_pause(ms: int) -> None:
-    raise AssertionError("the lane does not wait")
+    raise AssertionError("the fast path does not wait")
 
 
-def lane(
+def fast_path(
     harness: PartitionHarness,
     max_bytes: int = 1 << 20,
     *,
     coordinator: Coordinator | None = None,
     coordinator_is_local: bool = True,
     authorizer: Authorizer | None = None,
-) -> ProduceLane:
+) -> ProduceFastPath:
     verification = TxnVerification(coordinator or Coordinator(), pause=no_pause, coordinator_is_local=coordinator_is_local)
-    return ProduceLane(harness.partitions, verification, authorizer, max_bytes)
+    return ProduceFastPath(harness.partitions, verification, authorizer, max_bytes)
 
 
 def ends(harness: PartitionHarness) -> list[int]:
@@ -104,7 +104,7 @@ def ends(harness: PartitionHarness) -> list[int]:
 @pytest.mark.parametrize("acks", [1, -1])
 def test_an_ordinary_produce_is_appended_and_answered_by_the_fast_path(harness: PartitionHarness, version: int, acks: int) -> None:
     data = frame(produce(acks=acks, index=1), version)
-    found = lane(harness).answer(PEER, b"before" + data + b"after", 6)
+    found = fast_path(harness).answer(PEER, b"before" + data + b"after", 6)
     assert found is not None
     reply, at = found
     assert at == 6 + len(data)
@@ -121,7 +121,7 @@ def test_an_ordinary_produce_is_appended_and_answered_by_the_fast_path(harness: 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_batches_of_any_size_and_codec_use_the_fast_path(harness: PartitionHarness, size: int, codec: Codec) -> None:
     batch = build_batch([SimpleRecord(None, bytes(range(256)) * (size // 256) + bytes(size % 256), 0)], codec=codec)
-    assert lane(harness).answer(PEER, frame(produce(batch), 9), 0) is not None
+    assert fast_path(harness).answer(PEER, frame(produce(batch), 9), 0) is not None
     assert ends(harness) == [1, 0]
 
 
@@ -146,15 +146,15 @@ UNUSUAL: dict[str, Any] = {
 
 @pytest.mark.parametrize("unusual", UNUSUAL)
 def test_an_unusual_request_is_left_to_the_normal_path_without_a_write(harness: PartitionHarness, unusual: str) -> None:
-    assert lane(harness).answer(PEER, frame(*UNUSUAL[unusual]), 0) is None
+    assert fast_path(harness).answer(PEER, frame(*UNUSUAL[unusual]), 0) is None
     assert ends(harness) == [0, 0]
 
 
 def test_an_incomplete_frame_is_left_to_the_normal_path(harness: PartitionHarness) -> None:
     data = frame(produce(), 9)
     for end in range(len(data)):
-        assert lane(harness).answer(PEER, data[:end], 0) is None
-    assert lane(harness, max_bytes=len(data) - 5).answer(PEER, data, 0) is None
+        assert fast_path(harness).answer(PEER, data[:end], 0) is None
+    assert fast_path(harness, max_bytes=len(data) - 5).answer(PEER, data, 0) is None
     assert ends(harness) == [0, 0]
 
 
@@ -162,8 +162,8 @@ def test_tags_and_trailing_bytes_are_left_to_the_normal_path(harness: PartitionH
     data = frame(produce(), 9)
     longer = (len(data) - 3).to_bytes(4, "big") + data[4:] + b"\0"
     tagged = longer[:-2] + b"\1\0"
-    assert lane(harness).answer(PEER, longer, 0) is None
-    assert lane(harness).answer(PEER, tagged, 0) is None
+    assert fast_path(harness).answer(PEER, longer, 0) is None
+    assert fast_path(harness).answer(PEER, tagged, 0) is None
 
 
 def test_a_replicated_partition_uses_the_fast_path_with_acks_1(harness: PartitionHarness) -> None:
@@ -171,7 +171,7 @@ def test_a_replicated_partition_uses_the_fast_path_with_acks_1(harness: Partitio
     first.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
     notified: list[int] = []
     first.end_watchers["a follower"] = notified.append
-    assert lane(harness).answer(PEER, frame(produce(acks=1), 9), 0) is not None
+    assert fast_path(harness).answer(PEER, frame(produce(acks=1), 9), 0) is not None
     assert (ends(harness), first.log.high_watermark, notified) == ([1, 0], 0, [len(BATCH)])
 
 
@@ -181,7 +181,7 @@ def test_throttled_produce_gets_its_throttle_time_on_the_fast_path(harness: Part
     throttling, paused_ms = Throttling(quotas, VirtualClock(), None), []
     peer = replace(PEER, throttle=paused_ms.append)
     data = frame(produce(), 9)
-    found = lane(harness).answer_with_quotas(peer, b"before" + data, 6, throttling)
+    found = fast_path(harness).answer_with_quotas(peer, b"before" + data, 6, throttling)
     assert found is not None
     reply, at = found
     _, answer = decode_response(0, 9, b"".join(reply)[4:])
@@ -194,13 +194,13 @@ def test_a_request_within_its_quota_or_not_ordinary_is_not_throttled(harness: Pa
     quotas = Quotas(Windows(), Windows())
     quotas.change({frozenset({("client-id", None)}): {"producer_byte_rate": 1e9}})
     throttling = Throttling(quotas, VirtualClock(), None)
-    found = lane(harness).answer_with_quotas(PEER, frame(produce(), 9), 0, throttling)
+    found = fast_path(harness).answer_with_quotas(PEER, frame(produce(), 9), 0, throttling)
     assert found is not None
     assert decode_response(0, 9, b"".join(found[0])[4:])[1].throttle_time_ms == 0
     assert quotas.produce.measured == 1
     for unusual in UNUSUAL.values():
-        assert lane(harness).answer_with_quotas(PEER, frame(*unusual), 0, throttling) is None
-    assert lane(harness).answer_with_quotas(PEER, frame(produce(), 9).replace(b"me", b"\xff\xff", 1), 0, throttling) is None
+        assert fast_path(harness).answer_with_quotas(PEER, frame(*unusual), 0, throttling) is None
+    assert fast_path(harness).answer_with_quotas(PEER, frame(produce(), 9).replace(b"me", b"\xff\xff", 1), 0, throttling) is None
     assert (ends(harness), quotas.produce.measured) == ([1, 0], 1)
 
 
@@ -209,14 +209,14 @@ def test_a_partition_that_waits_for_syncs_or_replicas_is_left_to_the_normal_path
     synced.reconfigure(replace(synced.log.config, flush_messages=1))
     shared.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
     for index in (0, 1):
-        assert lane(harness).answer(PEER, frame(produce(index=index), 9), 0) is None
+        assert fast_path(harness).answer(PEER, frame(produce(index=index), 9), 0) is None
     assert ends(harness) == [0, 0]
 
 
 @pytest.mark.parametrize("version", [9, 11, 12, 13])
 def test_a_transactional_batch_uses_the_fast_path_if_it_is_verified_at_once(harness: PartitionHarness, version: int) -> None:
     coordinator = Coordinator()
-    assert lane(harness, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), version), 0) is not None
+    assert fast_path(harness, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), version), 0) is not None
     assert ends(harness) == [1, 0]
     assert next(iter(harness.partitions)).has_open_transaction(1, 0)
     adds = version >= 12
@@ -225,9 +225,9 @@ def test_a_transactional_batch_uses_the_fast_path_if_it_is_verified_at_once(harn
 
 def test_a_partition_with_the_open_transaction_needs_no_verification(harness: PartitionHarness) -> None:
     coordinator = Coordinator()
-    assert lane(harness, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is not None
+    assert fast_path(harness, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is not None
     second = build_batch([SimpleRecord(None, b"v", 0)], producer_id=1, producer_epoch=0, base_sequence=1, transactional=True)
-    assert lane(harness, coordinator=coordinator).answer(PEER, frame(produce(second, txn="x"), 10), 0) is not None
+    assert fast_path(harness, coordinator=coordinator).answer(PEER, frame(produce(second, txn="x"), 10), 0) is not None
     assert (ends(harness), coordinator.verifications) == ([2, 0], 1)
 
 
@@ -236,14 +236,16 @@ async def test_an_unverified_batch_is_left_to_the_normal_path(harness: Partition
     unknown: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     request = frame(produce(IN_A_TRANSACTION, txn="x"), version)
     for answer in (unknown, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS):
-        assert lane(harness, coordinator=Coordinator(answer)).answer(PEER, request, 0) is None
+        assert fast_path(harness, coordinator=Coordinator(answer)).answer(PEER, request, 0) is None
     assert ends(harness) == [0, 0]
 
 
 def test_the_fast_path_does_not_contact_another_coordinator(harness: PartitionHarness) -> None:
     coordinator = Coordinator()
     assert (
-        lane(harness, coordinator=coordinator, coordinator_is_local=False).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0)
+        fast_path(harness, coordinator=coordinator, coordinator_is_local=False).answer(
+            PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0
+        )
         is None
     )
     assert (ends(harness), coordinator.verifications) == ([0, 0], 0)
@@ -251,7 +253,7 @@ def test_the_fast_path_does_not_contact_another_coordinator(harness: PartitionHa
 
 def test_a_transactional_id_that_is_not_utf8_is_left_to_the_normal_path(harness: PartitionHarness) -> None:
     data = frame(produce(IN_A_TRANSACTION, txn="x"), 10)
-    assert lane(harness).answer(PEER, data.replace(b"\x02x", b"\x02\xff", 1), 0) is None
+    assert fast_path(harness).answer(PEER, data.replace(b"\x02x", b"\x02\xff", 1), 0) is None
     assert ends(harness) == [0, 0]
 
 
@@ -261,7 +263,7 @@ def test_a_produce_that_the_authorizer_denies_is_not_handled_by_the_fast_path(
     topic, transactional_id = b"a" * 16, b"b" * 16
     acls = {topic: may_write(Resource.TOPIC, "t"), transactional_id: may_write(Resource.TRANSACTIONAL_ID, "x")}
     now: dict[bytes, AccessControlEntryRecord] = {}
-    judged = lane(harness, coordinator=Coordinator(), authorizer=Authorizer((), False, lambda: now, VirtualClock()))
+    judged = fast_path(harness, coordinator=Coordinator(), authorizer=Authorizer((), False, lambda: now, VirtualClock()))
     plain, transactional = frame(produce(), 10), frame(produce(IN_A_TRANSACTION, txn="x"), 10)
     assert judged.answer(PEER, plain, 0) is None
     now = {topic: acls[topic]}

@@ -8,7 +8,7 @@ Rules:
   make the same checks and append by the same call. A rejected append has written nothing, and `k00_produce` rejects it again.
 * A request that the authorizer denies is not ordinary; `k00_produce` rejects it and logs the denial.
 * If client quotas are configured, the request is charged as on the ordinary path (`ottla.broker.api.throttling`).
-* tests/property/test_produce_lane.py sends the same bytes by both paths, and compares responses, logs and state.
+* tests/property/test_produce_fast_path.py sends the same bytes by both paths, and compares responses, logs and state.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _THROTTLE_TIME: Final = struct.Struct(">iB")
 _ANSWER_BYTES: Final = _ANSWER_HEAD.size + _ANSWER.size - _SIZE_BYTES
 
 
-class ProduceLane:
+class ProduceFastPath:
     """The Produce fast path; one object for all connections. `max_bytes` is the size of the largest request (socket.request.max.bytes),
     `spent_ns` the clock that measures the time a request takes, `newest` the last version that is served.
     """

@@ -19,7 +19,7 @@ import pytest
 
 from ottla.broker.api.authorizer import Authorizer
 from ottla.broker.api.context import Peer
-from ottla.broker.api.produce_lane import ProduceLane
+from ottla.broker.api.produce_fast_path import ProduceFastPath
 from ottla.broker.api.throttling import Throttling
 from ottla.broker.app import Broker
 from ottla.broker.core.acl import STANDARD_AUTHORIZER, Operation, Pattern, Permission, Resource
@@ -259,9 +259,14 @@ class Producers:
 @contextmanager
 def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Count the requests that the fast path answers or passes on, those that begin a transaction in their partition, and throttled ones."""
-    answer, at_once, allows, produced = ProduceLane.answer, TxnVerification.verify_without_waiting, Authorizer.allows, Throttling.produced
+    answer, at_once, allows, produced = (
+        ProduceFastPath.answer,
+        TxnVerification.verify_without_waiting,
+        Authorizer.allows,
+        Throttling.produced,
+    )
 
-    def counted_answer(self: ProduceLane, *given: Any) -> Any:
+    def counted_answer(self: ProduceFastPath, *given: Any) -> Any:
         found = answer(self, *given)
         taken["passed on" if found is None else "answered"] += 1
         return found
@@ -284,31 +289,31 @@ def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     with monkeypatch.context() as patch:
         patch.setattr(Throttling, "produced", charged)
         patch.setattr(Authorizer, "allows", judged)
-        patch.setattr(ProduceLane, "answer", counted_answer)
+        patch.setattr(ProduceFastPath, "answer", counted_answer)
         patch.setattr(TxnVerification, "verify_without_waiting", verified)
         yield
 
 
 async def compare(seed: int, *, secured: bool, throttled: bool) -> None:
     draw = Random(seed)
-    lane, ordinary = (Side(seed, closed=closed, secured=secured, throttled=throttled) for closed in (False, True))
-    for side in (lane, ordinary):
+    fast, ordinary = (Side(seed, closed=closed, secured=secured, throttled=throttled) for closed in (False, True))
+    for side in (fast, ordinary):
         await side.start()
-    assert lane.topic_id("t") == ordinary.topic_id("t") != bytes(16)
+    assert fast.topic_id("t") == ordinary.topic_id("t") != bytes(16)
     producers = Producers(draw, ordinary)
     for step in range(STEPS):
         room = draw.choice([0, draw.randrange(400)]) if draw.random() < 0.08 else None
-        for side in (lane, ordinary):
+        for side in (fast, ordinary):
             side.files.room = room
         pieces = producers.pieces()
-        first, second = await lane.take(pieces), await ordinary.take(pieces)
+        first, second = await fast.take(pieces), await ordinary.take(pieces)
         assert first == second, f"seed {seed}, step {step}: {pieces}"
-        assert lane.state() == ordinary.state(), f"seed {seed}, step {step}: {pieces}"
-    assert lane.disk() == ordinary.disk()
-    for side in (lane, ordinary):
+        assert fast.state() == ordinary.state(), f"seed {seed}, step {step}: {pieces}"
+    assert fast.disk() == ordinary.disk()
+    for side in (fast, ordinary):
         side.files.room = None
         await side.broker.stop()
-    assert lane.disk() == ordinary.disk()
+    assert fast.disk() == ordinary.disk()
 
 
 @pytest.mark.parametrize("rules", ["", "authorizer", "quota"])
