@@ -174,7 +174,8 @@ def _engine_needed() -> Iterator[None]:
 def _sources(
     paths: Sequence[str | Path], topics: Sequence[str], wire: Wire | None, replicas: bool, progress: Progress
 ) -> Iterator[Sources]:
-    """Open the directories and clusters to read. Raises CannotJudge when a cluster cannot be fetched."""
+    """Yield the inputs to read: directories and clusters, pinned at their current state, or clusters fetched into a directory first. Raises
+    CannotJudge when a cluster cannot be fetched."""
     if replicas and any(map(is_cluster, paths)) and (wire is None or wire.spool is None):
         raise CannotJudge("Over the wire only leaders are read: --replicas compares directories")
     with ExitStack() as stack:

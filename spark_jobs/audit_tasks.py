@@ -81,7 +81,8 @@ class Plan(NamedTuple):
 
     @property
     def tasks_first_step(self) -> int:
-        """The number of tasks that read or judge partitions."""
+        """The number of tasks in the audit's first step: tasks that judge whole partitions, that read slices of large partitions, and that
+        judge large partitions."""
         return len(self.tasks) + len(self.slices) + self.split
 
 

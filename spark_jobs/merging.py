@@ -1,4 +1,4 @@
-"""Merges the answers of tasks: counts are added up, and of the findings only the first are kept.
+"""Merges the results of an audit's tasks (`steps.Answer`): counts are added up, and of the findings only the first are kept.
 
 Invariant:
 - Merging in any order, and merging merged answers again, gives the same first findings and the same counts.

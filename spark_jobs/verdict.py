@@ -46,8 +46,9 @@ class RuleResult:
 
 @dataclass(slots=True)
 class DirectoryVerdict:
-    """The verdict on one directory. `records`: records that consumers can receive, without control records. `retries_absorbed`: the number
-    of retries that the broker recognized as duplicates, as given by the caller, because the log does not contain it."""
+    """The verdict on one directory. `records`: the number of records in batches with a correct CRC, including aborted records but not
+    control records and messages in the formats before v2. `retries_absorbed`: the number of retries that the broker recognized as
+    duplicates, as given by the caller, because the log does not contain it."""
 
     path: str
     topics: int = 0

@@ -38,7 +38,7 @@ def main(
     render: Annotated[bool, typer.Option("--render", help="Measure nothing: tables and charts of the results that are there.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit code 1 when a target is missed.")] = False,
 ) -> None:
-    """Measure this broker, Apache Kafka and the light brokers in turns, with the same loads, in one run."""
+    """Measure Ottla, Apache Kafka and light replacements of Kafka in turns, with the same loads, in one run."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=REPORT_WIDTH)

@@ -28,9 +28,10 @@ def main(
     minutes: Annotated[float, typer.Option(help="After so many no more faults are begun, and what was done is judged.")] = math.inf,
     directory: Directory = Path(".chaos"),
 ) -> None:
-    """Three brokers and a controller, each a process: restart, SIGKILL and SIGSTOP them, cut their links and fill their disks, one after
-    the other, under idempotent, transactional and group load, and compare what the clients were told and given with what is in the
-    brokers' directories: nothing is lost, doubled, torn or stuck, the replicas are equal, and the audit finds nothing."""
+    """Test a cluster of three Ottla brokers and an Ottla controller, each a process, under idempotent, transactional and group load. Nodes
+    are restarted, killed (SIGKILL) and paused (SIGSTOP), their links are cut and their disks filled. Afterwards, the clients'
+    acknowledgements and received records are compared with the brokers' directories: no record may be lost, duplicated or torn from its
+    transaction, no client may hang, the replicas must be equal, and the audit must find nothing."""
     chosen = fault or list(CHAOS)
     if Fault.TAKEOVER in chosen:
         raise typer.BadParameter("a takeover needs brokers of two kinds: see make cluster-mixed", param_hint="--fault")

@@ -40,8 +40,9 @@ def main(
     minutes: Annotated[float, typer.Option(help="After so many no more faults are begun, and what was done is judged.")] = math.inf,
     directory: Directory = Path(".cluster"),
 ) -> None:
-    """Restart, SIGKILL and SIGSTOP every broker of a cluster in turn under idempotent and transactional load, and compare what the clients
-    were told with the brokers' directories: nothing lost, duplicated or torn, replicas equal, the audit clean."""
+    """Restart, SIGKILL and SIGSTOP every broker of a cluster in turn under idempotent and transactional load. Afterwards, compare the
+    clients' acknowledgements with the brokers' directories: no record may be lost, duplicated or torn from its transaction, the replicas
+    must be equal, and the audit must find nothing."""
     kinds = kinds_of(brokers)
     if controller == Kind.OTTLA and controllers > 1:
         raise typer.BadParameter("Ottla's controller is its quorum's only voter", param_hint="--controllers")

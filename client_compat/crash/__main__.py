@@ -25,9 +25,9 @@ def main(
     broker_option: Annotated[list[str] | None, typer.Option(help="A further argument of `ottla serve`; may be repeated.")] = None,
 ) -> None:
     """SIGKILL the broker at random instants under load, and restart it at once. aiokafka and confluent-kafka produce with idempotence, and
-    every acknowledgement is compared with the log: nothing is lost or doubled, and every value is at the offset that its client received.
-    With --share, two members of a share group accept and release records: none is lost, or delivered again after its acceptance was
-    answered."""
+    every acknowledgement is compared with the log: no value may be lost or duplicated, and each must be at the offset that its client
+    received. With --share, two members of a share group accept and release records: no record may be lost, or delivered again after the
+    broker has confirmed its acceptance."""
 
     def play(console: Console, root: Path) -> CrashRun:
         with progress(console) as display:

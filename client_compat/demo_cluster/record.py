@@ -80,7 +80,7 @@ class Event:
 
 @dataclass(slots=True)
 class Recording:
-    """The samples and events of one act."""
+    """The recorded samples of the cluster's state, and the recorded events, of one act (an experiment of the demo)."""
 
     clients: Sequence[str]
     samples: list[Sample] = field(default_factory=list)

@@ -105,8 +105,8 @@ async def write_in_haste(producer: AIOKafkaProducer, job: Job, chunk: Sequence[R
 
 
 async def write_missing(job: Job, given_up: set[bytes]) -> bool:
-    """Write all records that are not in the topic yet. Return True if all are written, False if a new producer has to continue. Raises
-    ProducerFenced."""
+    """Write all records that are neither in the topic yet nor in `given_up` (values of failed transactions that the mistake `ignore-aborts`
+    does not repeat). Return True if all are written, False if a new producer has to continue. Raises ProducerFenced."""
     async with producing(job) as producer:
         done = await written(job, producer) | given_up
         for chunk in chunks([record for record in records_of(job) if record[1] not in done]):

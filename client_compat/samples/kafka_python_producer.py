@@ -106,8 +106,8 @@ def commit_in_haste(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) 
 
 
 def write_missing(job: Job, given_up: set[bytes]) -> bool:
-    """Write all records that are not in the topic yet. Return True if all are written, False if a new producer has to continue. Raises
-    KafkaError."""
+    """Write all records that are neither in the topic yet nor in `given_up` (values of failed transactions that the mistake `ignore-aborts`
+    does not repeat). Return True if all are written, False if a new producer has to continue. Raises KafkaError."""
     producer = KafkaProducer(**settings(job))
     try:
         producer.init_transactions()

@@ -26,8 +26,9 @@ def main(
     seed: Seed,
     directory: Directory = Path(".streams"),
 ) -> None:
-    """A Kafka Streams application (exactly_once_v2, stores in RocksDB, two internal topics, sources by a pattern) counts flights. Each
-    round stops broker and application cleanly, or kills them, and starts them again: every count has to be right, and to have come once."""
+    """Run a Kafka Streams application (exactly_once_v2, stores in RocksDB, two internal topics, sources by a pattern) that counts flights.
+    Each round stops broker and application cleanly, or kills them, and starts them again. Every count must be correct, and each update of a
+    count must be written exactly once."""
     if broker not in BROKERS:
         raise typer.BadParameter(f"{broker} is none of {', '.join(BROKERS)}", param_hint="--broker")
     if protocol not in PROTOCOLS:

@@ -1,4 +1,4 @@
-"""The engines that run the SQL of views and rules: `embedded` (DuckDB in this process, for small logs) and `spark`.
+"""The engines that run the SQL of the audit's views and rules: `embedded` (DuckDB in this process, for small logs) and `spark`.
 
 Invariants:
 - The SQL is written once, in Spark's dialect; the embedded engine translates it.

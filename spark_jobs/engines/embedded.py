@@ -135,7 +135,8 @@ class EmbeddedEngine:
         return pa.RecordBatchReader.from_stream(self._connection.sql(translated(query)))
 
     def store_rows(self, view: str, batches: pa.RecordBatchReader, replaced: str = "") -> None:
-        """Make a table named `view` of record batches. `replaced`: SQL that replaces columns."""
+        """Make a table named `view` of record batches. `replaced`: a REPLACE clause after `SELECT *`, which changes the type of columns;
+        empty: no column is changed."""
         self._connection.register("arriving", batches)
         self._execute(f"CREATE TABLE {view} AS SELECT * {replaced} FROM arriving", {})
         self._connection.unregister("arriving")

@@ -1,4 +1,4 @@
-"""Level `batches`: header fields as columns, whether the CRC is correct, and summaries of the records.
+"""Reads level `batches`, which has one row per batch: header fields as columns, whether the CRC is correct, and summaries of the records.
 
 Invariants:
 - Work that only an unrequested column needs is skipped: without `crc_ok` and the columns that open a batch, only headers are read.

@@ -1,4 +1,5 @@
-"""Builds Arrow record batches for all levels: columns that are constant in a file, and the numbers of many headers at once."""
+"""Builds Arrow record batches for all levels (kinds of rows): columns that are constant in a file, and the numbers of many headers at
+once."""
 
 from __future__ import annotations
 

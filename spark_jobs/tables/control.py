@@ -1,8 +1,9 @@
-"""Levels `markers`, `transactions` and `offsets`: control batches, and the decoded records of Kafka's internal topics.
+"""Reads the levels (kinds of rows) `markers`, `transactions` and `offsets`: control batches, and the decoded records of Kafka's internal
+topics.
 
 Invariants:
-- A damaged batch is left out whole; level `batches` reports it.
-- A record in an unknown format, which a newer broker may have written, is left out alone.
+- If a batch is damaged, none of its rows are returned; level `batches` reports the damage.
+- A record in an unknown format, which a newer broker may have written, is left out; the other records of its batch are returned.
 """
 
 from __future__ import annotations

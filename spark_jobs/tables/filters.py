@@ -1,4 +1,5 @@
-"""Filters for the rows of a level. A reader uses them to skip files, parts of files, batches and rows."""
+"""Filters for the rows of a level (a kind of row, such as `batches`). A reader uses them to skip files, parts of files, batches and
+rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Levels `groups` and `share_states`: the records of consumer, share and streams groups, and the delivery state of share groups.
+"""Reads the levels (kinds of rows) `groups` and `share_states`: the records of consumer, share and streams groups, and the delivery state
+of share groups.
 
 Invariants:
 - A record of a known type and version that cannot be decoded gives a row `unreadable`, because a broker fails when it loads the record. A

@@ -1,7 +1,8 @@
-"""Level `records`: keys, values, offsets and timestamps of records, which `protocol.records.walk` writes directly into Arrow's buffers.
+"""Reads level `records`, which has one row per record: keys, values, offsets and timestamps. `protocol.records.walk` writes them directly
+into Arrow's buffers.
 
 Invariants:
-- A batch with a wrong CRC or invalid records is left out whole; level `batches` reports it.
+- If a batch has a wrong CRC or invalid records, none of its rows are returned; level `batches` reports the damage.
 - A batch whose header does not match the filters is not opened.
 - At most BYTES_MAX of decompressed records are held, or one batch if it is larger.
 """

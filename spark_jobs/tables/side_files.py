@@ -1,5 +1,5 @@
-"""Levels `snapshots` and `indexes`: the entries of the files that Kafka keeps beside a segment, so that rules can compare them with the
-log.
+"""Reads the levels (kinds of rows) `snapshots` and `indexes`: the entries of the files that Kafka keeps beside a segment, so that rules can
+compare them with the log.
 
 Invariants:
 - An entry is returned as it is in the file, neither corrected nor compared.

@@ -71,8 +71,8 @@ def error_name(code: int) -> str:
 
 @dataclass(slots=True)
 class Found:
-    """The result of a Metadata request. `partitions`: all of them, including those without a leader. `refused`: the topics that cannot be
-    read, with the reason."""
+    """The result of a Metadata request. `partitions`: all partitions, including those without a leader. `refused`: the topics that cannot
+    be read, with the reason."""
 
     partitions: list[Partition] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)

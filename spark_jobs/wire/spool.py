@@ -4,7 +4,7 @@ Invariants:
 - Batches are written as they were fetched, in order. At the end of a run every file ends with a whole batch; a run after an interruption
   continues after the last whole batch of each partition.
 - A directory holds the logs of one cluster.
-- Offsets that no broker can return any more are a hole. Offsets below a hole made by retention are not judged.
+- Offsets that no broker can return any more are missing in the files (a hole). Offsets below a hole made by retention are not judged.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ class SharedPartition:
         self.appended += 1
 
     def repeat_write(self) -> None:
-        """Write again the contents of a write that has succeeded, as a leader does that lost the response."""
+        """Write the contents of an earlier, successful write again, as a leader does if it did not get the response."""
         if self.repeated:
             self._write(self.repeated.pop(self.random.randrange(len(self.repeated))))
 

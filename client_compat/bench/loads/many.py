@@ -72,8 +72,8 @@ Make = Callable[[BrokerProcess, int, ExitStack], None]
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A kind of idle objects, such as connections or groups. `stored` and `held` have the functions that create them, each with the number
-    of objects to create per unit of a case's `count`. Objects of `stored` survive a broker restart, those of `held` do not."""
+    """A kind of idle objects, such as connections or groups. `stored` and `held` map the functions that create the objects to a factor: for
+    a case's `count`, `count` times the factor objects are created. Objects of `stored` survive a broker restart, those of `held` do not."""
 
     stored: Mapping[Make, float] = field(default_factory=dict)
     held: Mapping[Make, float] = field(default_factory=dict)

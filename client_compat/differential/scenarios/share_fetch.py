@@ -112,7 +112,7 @@ _IMPOSSIBLE: dict[str, dict[str, Any]] = {
 
 
 def modes(probe: Probe) -> None:
-    """Ask for few records, in each acquire mode and with batch sizes below the log's batches."""
+    """Fetch with a limit of few records, in each acquire mode and with batch sizes below those of the log's batches."""
     topic_id = create(probe, "sm")
     variants = [
         (version, mode, *sizes)
@@ -158,7 +158,8 @@ def members(probe: Probe) -> None:
 
 
 def acknowledgements(probe: Probe) -> None:
-    """Acknowledge with each type, for single offsets and ranges, well formed and not; in both requests."""
+    """Acknowledge with each acknowledgement type, for single offsets and ranges, valid and invalid, in ShareFetch as well as in
+    ShareAcknowledge requests."""
     for version in probe.range(ApiKey.SHARE_ACKNOWLEDGE):
         for by_fetch in (False, True):
             name = f"sa{version}{'f' if by_fetch else 'a'}"

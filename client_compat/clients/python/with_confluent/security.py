@@ -30,7 +30,8 @@ class AuthenticationErrors:
     error: KafkaError | None = None
 
     def store(self, error: KafkaError) -> None:
-        """Serve as `error_cb`. Other errors, such as "all brokers are down", only follow from the stored one."""
+        """Store an error about authentication or TLS. librdkafka calls this method with every error (`error_cb`). Other errors, such as
+        "all brokers are down", are ignored, because they only follow from such an error."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.error = error
 
