@@ -65,19 +65,19 @@ def assign_uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int
     if not members:
         return {}
     same = len({member.topics for member in members.values()}) == 1
-    load = _Load(members, topics)
+    builder = _AssignmentBuilder(members, topics)
     if same:
-        load.trim_to_quota()
-    load.hand_out_rest()
+        builder.trim_to_quota()
+    builder.hand_out_rest()
     if not same:
-        load.balance()
-    return _frozen(load.assigned)
+        builder.balance()
+    return _frozen(builder.assigned)
 
 
 ASSIGNORS: dict[str, Assignor] = {UNIFORM: assign_uniform, RANGE: assign_range}
 
 
-class _Load:
+class _AssignmentBuilder:
     """An assignment under construction. Initially each member has the partitions of its previous target assignment, without those of
     topics that were deleted or that it no longer subscribes to."""
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from ottla.broker.groups import subscriptions
 from ottla.broker.groups.group_records import GroupMetadataValue, MemberMetadata
 from ottla.broker.groups.results import JoinedMember, JoinGroupResult, PendingRequestKey, Reply, SyncGroupResult
-from ottla.broker.groups.roster import JoinProtocol, Member, Roster
+from ottla.broker.groups.classic_members import JoinProtocol, Member, ClassicMembers
 from ottla.broker.groups.states import VALID_TRANSITIONS, ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
 
@@ -88,7 +88,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.state_timestamp_ms: int | None = None
-        self.members = Roster()
+        self.members = ClassicMembers()
         self.pending: dict[str, int] = {}
         """Member ids that the group has assigned (MEMBER_ID_REQUIRED, KIP-394) and whose clients have not joined with them yet. The value
         is the time, in monotonic ms, at which the id is forgotten.
@@ -491,7 +491,7 @@ class ClassicGroup:
         member = self.members.get(member_id)
         if member is None or member.session_deadline_ms is None or member.session_deadline_ms > now.mono_ms:
             return
-        if member.may_stay_silent():
+        if member.must_not_expire():
             member.session_deadline_ms = None
             return
         self._remove(member_id, outcome)
@@ -529,12 +529,12 @@ class ClassicGroup:
             protocol=self.protocol_name,
             leader=leader,
             current_state_timestamp=now.wall_ms,
-            members=[member.written(self.protocol_name, assignments.get(member.member_id, b"")) for member in members],
+            members=[member.to_record(self.protocol_name, assignments.get(member.member_id, b"")) for member in members],
         )
 
     def _install(self, value: GroupMetadataValue) -> None:
         """Replace the group's members by those of the record. A known member keeps its session deadline and pending requests."""
-        before, self.members = self.members, Roster()
+        before, self.members = self.members, ClassicMembers()
         replacement, self.replacement = self.replacement, None
         for written in value.members:
             member = before.get(written.member_id)

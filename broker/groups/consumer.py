@@ -38,11 +38,11 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         """By regular expression, the names of the topics that it matched when it was last resolved."""
         self.resolved_ms = 0
         """When the regular expressions were last resolved, in wall clock ms; undefined while `resolved` is empty."""
-        self.resolved_created: int | None = None
-        """The value of `TopicsView.created`, which changes with each topic creation, when the regular expressions were last resolved; None
+        self.creation_version_at_resolution: int | None = None
+        """The value of `TopicsView.creation_version`, which changes with each topic creation, when the regular expressions were last resolved; None
         if they were not resolved since the group was loaded.
         """
-        self.is_backed_by_4_0 = False
+        self.has_partition_metadata_record = False
         """Whether the log has the group's partition metadata record (type 4). Only Kafka up to 4.0 writes this record; it must be deleted
         with the group.
         """
@@ -96,7 +96,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         offered = [{protocol.name for protocol in m.classic.protocols} for m in self.members.values() if m.classic is not None]
         return any(all(name in of for of in offered) for name in names)
 
-    def end(self) -> list[GroupRecord]:
+    def tombstones(self) -> list[GroupRecord]:
         """Return the tombstone records that delete the group; the tombstone of the group's epoch is the last."""
         group_id = self.group_id
         keys: list[ConsumerKey] = []
@@ -106,7 +106,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
             keys.append(records.ConsumerGroupMemberMetadataKey(group_id, member_id))
         keys += [records.ConsumerGroupRegularExpressionKey(group_id, regex) for regex in sorted(self.resolved)]
         keys.append(records.ConsumerGroupTargetAssignmentMetadataKey(group_id))
-        if self.is_backed_by_4_0:
+        if self.has_partition_metadata_record:
             keys.append(records.ConsumerGroupPartitionMetadataKey(group_id))
         keys.append(records.ConsumerGroupMetadataKey(group_id))
         return [GroupRecord(key, None) for key in keys]
@@ -129,7 +129,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
                 if isinstance(value, records.ConsumerGroupMetadataValue):
                     self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
             case records.ConsumerGroupPartitionMetadataKey():
-                self.is_backed_by_4_0 = value is not None
+                self.has_partition_metadata_record = value is not None
             case records.ConsumerGroupTargetAssignmentMetadataKey():
                 if isinstance(value, records.ConsumerGroupTargetAssignmentMetadataValue):
                     self._apply_target_epoch(value.assignment_epoch, value.assignment_timestamp)

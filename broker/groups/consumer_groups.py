@@ -135,7 +135,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, ConsumerGroupUp
         """Recover from a failed write: restart every session and revocation deadline, because the failed operation may have removed some,
         and let the regular expressions be resolved again."""
         self._downgraded.pop(group.group_id, None)
-        group.resolved_created = None
+        group.creation_version_at_resolution = None
         self.on_loaded(group, now)
 
     def after_append(self, group_id: str, now: Now) -> list[Reply]:
@@ -168,7 +168,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, ConsumerGroupUp
             return Effects((), [])
         update = self._begin_update(group, now)
         update.put_resolved(resolution)
-        group.resolved_created = resolution.created
+        group.creation_version_at_resolution = resolution.creation_version
         return self._effects(update, [])
 
     # --- internals ------------------------------------------------------------------------------------------------------------

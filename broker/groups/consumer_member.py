@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.protocol.consumer_group_log import (
     AssignedTopic,
     ClassicMemberMetadata,

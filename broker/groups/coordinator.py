@@ -183,9 +183,9 @@ class GroupCoordinator:
         """Process the JoinGroup of the first member of a new classic group, which replaces a consumer or streams group without members."""
         if request.member_id:
             return Effects((), [Reply(request_key, JoinGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id))])
-        end = group.end()
+        tombstones = group.tombstones()
         effects = self._join_new_group(group.group_id, request, request_key, now)
-        return Effects([*end, *effects.records], effects.response)
+        return Effects([*tombstones, *effects.records], effects.response)
 
     def sync(self, group_id: str, request: SyncRequest, request_key: PendingRequestKey, now: Now) -> Effects[GroupRecord, Replies]:
         group = self.groups.get(group_id)
@@ -373,7 +373,7 @@ class GroupCoordinator:
         if not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
         records = [_no_offset(group_id, topic, partition) for topic, partition in self.offsets.keys_of(group_id)]
-        return Effects([*records, *_end_of(group)], None)
+        return Effects([*records, *_tombstones_of(group)], None)
 
     def expire_offsets(self, now: Now) -> Effects[GroupRecord, None]:
         """Return the records that delete expired offsets, and groups that then have no members and no offsets. The caller may append the
@@ -386,7 +386,7 @@ class GroupCoordinator:
             records += [_no_offset(group_id, topic, partition) for topic, partition in expired]
             nothing_left = len(expired) == len(self.offsets.keys_of(group_id)) and not self.offsets.has_open_transaction(group_id)
             if nothing_left and group.is_empty and not (isinstance(group, ClassicGroup) and group.pending):
-                records += _end_of(group)
+                records += _tombstones_of(group)
         return Effects(records, None)
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
@@ -520,9 +520,9 @@ def _effects(group: ClassicGroup, outcome: ClassicOutcome) -> Effects[GroupRecor
     return Effects([GroupRecord(GroupMetadataKey(group.group_id), outcome.record)], outcome.replies)
 
 
-def _end_of(group: Group) -> list[GroupRecord]:
+def _tombstones_of(group: Group) -> list[GroupRecord]:
     """Return the records that delete a group without members, which depend on the kind of the group."""
-    return group.end() if isinstance(group, ModernGroup) else [GroupRecord(GroupMetadataKey(group.group_id), None)]
+    return group.tombstones() if isinstance(group, ModernGroup) else [GroupRecord(GroupMetadataKey(group.group_id), None)]
 
 
 def _no_consumer_group(group_id: str) -> Rejected:

@@ -26,7 +26,7 @@ from ottla.broker.groups.consumer_group_update import ConsumerGroupUpdate
 from ottla.broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, epochs_of
 from ottla.broker.groups.embedded_protocol import carries_user_data, read_assignment, read_subscription, write_assignment
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
-from ottla.broker.groups.roster import Member, Roster
+from ottla.broker.groups.classic_members import Member, ClassicMembers
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
 
@@ -84,7 +84,7 @@ def downgrade(update: ConsumerGroupUpdate, *, has_to_rebalance: bool) -> None:
     except ProtocolError:
         update.bump_after_leave()
         return
-    update.records += [*update.group.end(), GroupRecord(GroupMetadataKey(update.group_id), value)]
+    update.records += [*update.group.tombstones(), GroupRecord(GroupMetadataKey(update.group_id), value)]
     update.downgraded = has_to_rebalance
 
 
@@ -114,11 +114,11 @@ def _without(assignment: Assignment, taken: set[tuple[bytes, int]]) -> Assignmen
 
 def _classic_group(update: ConsumerGroupUpdate) -> GroupMetadataValue:
     """Return the record of the classic group that the update's group becomes, with all assignments. Raises ProtocolError."""
-    roster = Roster()
+    members = ClassicMembers()
     for member in update.group.members.values():
         assert member.classic is not None, "only members of the classic protocol form a classic group"
         written = write_assignment(member.assigned, member.classic.protocols[0].metadata, update.topics)
-        roster.add(
+        members.add(
             Member(
                 member_id=member.member_id,
                 instance_id=member.instance_id,
@@ -130,12 +130,12 @@ def _classic_group(update: ConsumerGroupUpdate) -> GroupMetadataValue:
                 assignment=written,
             )
         )
-    protocol = roster.select_protocol()
+    protocol = members.select_protocol()
     return GroupMetadataValue(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         generation=update.group.epoch,
         protocol=protocol,
-        leader=roster.leader_id,
+        leader=members.leader_id,
         current_state_timestamp=update.now.wall_ms,
-        members=[member.written(protocol, member.assignment) for member in roster],
+        members=[member.to_record(protocol, member.assignment) for member in members],
     )

@@ -129,7 +129,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return group
 
     @abstractmethod
-    def end(self) -> list[GroupRecord]:
+    def tombstones(self) -> list[GroupRecord]:
         """Return the tombstone records that delete the group."""
 
     # --- persistence ----------------------------------------------------------------------------------------------------------

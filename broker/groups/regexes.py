@@ -60,7 +60,7 @@ def is_due(group: ConsumerGroup, topics: TopicsView, now_ms: int, refresh_interv
     return (
         is_new
         or len(group.regexes) != len(group.resolved)
-        or group.resolved_created != topics.created
+        or group.creation_version_at_resolution != topics.creation_version
         or now_ms > group.resolved_ms + refresh_interval_ms
     )
 
@@ -74,8 +74,8 @@ class Resolution:
         self.may_describe = may_describe
         self.found: dict[str, frozenset[str]] = {}
         """The result: by regular expression, the names of the topics that it matches. Empty until the last step."""
-        self.created = 0
-        """The value of `TopicsView.created`, which changes with each topic creation, when the resolution began."""
+        self.creation_version = 0
+        """The value of `TopicsView.creation_version`, which changes with each topic creation, when the resolution began."""
         self.began_ms = 0
         self._started = False
 
@@ -86,7 +86,7 @@ class Resolution:
 
     def steps(self, topics: TopicsView, now_ms: int) -> Iterator[None]:
         """Match the names of all topics, one slice of names before each yield, and set `found` at the end. `now_ms` is wall clock."""
-        self.began_ms, self.created = now_ms, topics.created
+        self.began_ms, self.creation_version = now_ms, topics.creation_version
         names, found = list(topics.names()), dict[str, frozenset[str]]()
         for regex in self.regexes:
             matching = set[str]()

@@ -91,7 +91,7 @@ class ShareGroup(SubscriptionGroup[ShareMember]):
             for topic_id, topic in self.partitions.initialized.items()
         )
 
-    def end(self) -> list[GroupRecord]:
+    def tombstones(self) -> list[GroupRecord]:
         """Return the tombstone records that delete the group. It must have no members."""
         keys = (
             records.ShareGroupTargetAssignmentMetadataKey(self.group_id),

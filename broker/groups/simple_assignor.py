@@ -32,10 +32,10 @@ def assign_simple(members: Mapping[str, Subscriber], assignable: Mapping[bytes, 
     order = in_hash_order(members, string_hash)
     topics = frozenset().union(*(member.topics for member in members.values()))
     if len({member.topics for member in members.values()}) == 1:
-        parts = [_Sharing(order, _tps(topics, assignable), _hash_of_tp)]
+        parts = [_Distribution(order, _tps(topics, assignable), _hash_of_tp)]
     else:
         parts = [
-            _Sharing(
+            _Distribution(
                 [member_id for member_id in order if topic_id in members[member_id].topics],
                 _tps({topic_id}, assignable),
                 _partition_of_tp,
@@ -51,7 +51,7 @@ def assign_simple(members: Mapping[str, Subscriber], assignable: Mapping[bytes, 
     return {member_id: _assignment(tps) for member_id, tps in assigned.items()}
 
 
-class _Sharing:
+class _Distribution:
     """The distribution of partitions (`tps`) among members that all subscribe to the partitions' topics. `hash_of` returns Java's hash of a
     partition.
     """
@@ -62,24 +62,24 @@ class _Sharing:
         self._tps = tps
         self._hash_of = hash_of
         self._holders: dict[_TopicIdPartition, list[str]] = {}
-        self._sharing = ceil(len(order) / len(tps)) if tps else 0
+        self._members_per_partition = ceil(len(order) / len(tps)) if tps else 0
         """The number of members that each partition should have."""
-        precise = self._sharing * len(tps) / len(order)
-        self._wanted = {member_id: ceil(precise * (i + 1)) - ceil(precise * i) for i, member_id in enumerate(order)}
+        precise = self._members_per_partition * len(tps) / len(order)
+        self._partitions_per_member = {member_id: ceil(precise * (i + 1)) - ceil(precise * i) for i, member_id in enumerate(order)}
         """The number of partitions that each member should have, by member id."""
 
     def keep(self, members: Mapping[str, Subscriber]) -> None:
         """Start from the previous target assignment. A member with more partitions than it should have loses the first of them in Java's
         hash order. Then a partition with more members than it should have is taken from the first of these members."""
         assignable = set(self._tps)
-        for member_id, wanted in self._wanted.items():
+        for member_id, wanted in self._partitions_per_member.items():
             before = [(topic_id, partition) for topic_id, own in members[member_id].before.items() for partition in sorted(own)]
             had = in_hash_order((tp for tp in before if tp in assignable), self._hash_of)
             self.kept[member_id] = had[max(len(had) - wanted, 0) :]
             for tp in self.kept[member_id]:
                 self._holders.setdefault(tp, []).append(member_id)
         for tp in self._in_order(self._holders):
-            while len(self._holders[tp]) > self._sharing:
+            while len(self._holders[tp]) > self._members_per_partition:
                 self.kept[self._holders[tp].pop(0)].remove(tp)
 
     def hand_out(self) -> None:
@@ -87,10 +87,10 @@ class _Sharing:
 
         A partition keeps too few members if every member with too few partitions already has it.
         """
-        unfilled = [member_id for member_id, wanted in self._wanted.items() if len(self.kept[member_id]) < wanted]
+        unfilled = [member_id for member_id, wanted in self._partitions_per_member.items() if len(self.kept[member_id]) < wanted]
         turn, given = 0, False
         for tp in self._in_order([*self._holders, *self._tps]):
-            missing = self._sharing - len(self._holders.get(tp, ()))
+            missing = self._members_per_partition - len(self._holders.get(tp, ()))
             while missing > 0 and unfilled:
                 if turn >= len(unfilled):
                     if not given:
@@ -102,7 +102,7 @@ class _Sharing:
                     continue
                 self.kept[member_id].append(tp)
                 missing, given = missing - 1, True
-                if len(self.kept[member_id]) >= self._wanted[member_id]:
+                if len(self.kept[member_id]) >= self._partitions_per_member[member_id]:
                     del unfilled[turn]
                 else:
                     turn += 1

@@ -100,7 +100,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         task = (subtopology_id, partition)
         return process_id in self._standby.get(task, ()) or process_id in self._warmup.get(task, ())
 
-    def end(self) -> list[GroupRecord]:
+    def tombstones(self) -> list[GroupRecord]:
         """Return the tombstone records that delete the group. It must have no members."""
         keys = (
             records.StreamsGroupTargetAssignmentMetadataKey(self.group_id),

@@ -46,7 +46,7 @@ class StreamsConfig:
     assignment_interval_ms: int = 1_000
     delays_assignments: bool = True
     assigns_empty: bool = False
-    is_extended: bool = False
+    has_4_4_features: bool = False
     """Whether members may be static, and may report the offsets of their tasks, as since Kafka 4.4."""
     rack_tags: tuple[str, ...] = ()
     """The keys of the client tags that members must have, from group.streams.rack.aware.assignment.tags."""
@@ -54,12 +54,12 @@ class StreamsConfig:
     @property
     def task_offset_interval_ms(self) -> int:
         """The interval in ms at which members report the changelog offsets of their tasks; 0: never."""
-        return _TASK_OFFSET_INTERVAL_MS if self.is_extended else 0
+        return _TASK_OFFSET_INTERVAL_MS if self.has_4_4_features else 0
 
     @property
     def acceptable_recovery_lag(self) -> int:
         """The lag, in offsets, up to which a task counts as caught up; sent to members with the report interval. -1: no reports."""
-        return _ACCEPTABLE_RECOVERY_LAG if self.is_extended else -1
+        return _ACCEPTABLE_RECOVERY_LAG if self.has_4_4_features else -1
 
     @property
     def assignment_configs(self) -> Mapping[str, str]:
@@ -103,7 +103,7 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
         return self.original_group.configured
 
     @property
-    def is_delayed(self) -> bool:
+    def delays_first_assignment(self) -> bool:
         """Whether the group is new and delays its first target assignment, so that more members can join."""
         return self.deadlines.get(DeadlineKind.INITIAL_REBALANCE, "") is not None
 
@@ -193,7 +193,7 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
         group, configured = self.group, self.configured
         if not configured.is_ready or configured.subtopologies is None:
             return {member_id: TaskSet() for member_id in group.members}
-        extended, reports = self.config.is_extended, self.original_group.reports
+        extended, reports = self.config.has_4_4_features, self.original_group.reports
         members = {
             member_id: MemberSpec(
                 member.process_id, member.assigned if extended else group.target(member_id), reports.get(member_id, OffsetReport()).offsets
@@ -208,9 +208,9 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
         lists as owned, None without lists. Raises Rejected(FENCED_MEMBER_EPOCH) if the member's state is unknown."""
         group = self.group
         member = group.members[member_id]
-        tasks = TaskSet() if self.is_delayed else group.target(member_id)
+        tasks = TaskSet() if self.delays_first_assignment else group.target(member_id)
         epoch = max(FIRST_EPOCH, group.assignment_epoch)  # a joining member's epoch is not 0 while the first assignment is delayed
-        after = reconcile(member, TaskTarget(epoch, tasks, group, in_place=self.config.is_extended), owned)
+        after = reconcile(member, TaskTarget(epoch, tasks, group, in_place=self.config.has_4_4_features), owned)
         if after is member:
             return member
         self.put_assignment(after)

@@ -40,7 +40,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsGroupUpdate
     ) -> Effects[GroupRecord, StreamsHeartbeatResult]:
         """Process a heartbeat, with which a member joins, stays in or leaves a group. Return the records and the response. Raises
         Rejected."""
-        streams_heartbeat.check(beat, is_extended=self._config_of(beat.group_id).is_extended)
+        streams_heartbeat.check(beat, has_4_4_features=self._config_of(beat.group_id).has_4_4_features)
         if beat.member_epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
             update = self._begin_update(self.existing(beat.group_id), now)
             return self._effects(update, streams_heartbeat.leave(update, beat))

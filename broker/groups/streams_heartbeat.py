@@ -57,10 +57,10 @@ class StreamsHeartbeatResult:
     topics_to_create: Mapping[str, InternalTopic] = field(default_factory=dict)
 
 
-def check(beat: StreamsGroupHeartbeatRequest, *, is_extended: bool = False) -> None:
-    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state. With `is_extended` the rules of Kafka 4.4
+def check(beat: StreamsGroupHeartbeatRequest, *, has_4_4_features: bool = False) -> None:
+    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state. With `has_4_4_features` the rules of Kafka 4.4
     apply, otherwise those of 4.3."""
-    _reject(None if is_extended else _unsupported_before_4_4(beat))
+    _reject(None if has_4_4_features else _unsupported_before_4_4(beat))
     if beat.topology is not None and any(subtopology.source_topic_regex for subtopology in beat.topology.subtopologies):
         _reject("Regular expressions for source topics are not supported yet.")
     _reject(_invalid_ids(beat))
@@ -135,7 +135,7 @@ def heartbeat(
     the group. Raises Rejected."""
     before = _member(update, beat)
     status: list[tuple[int, str]] = []
-    after = _changed(before, beat, client_id, client_host, is_extended=update.config.is_extended)
+    after = _changed(before, beat, client_id, client_host, has_4_4_features=update.config.has_4_4_features)
     member_changed = update.put_member(before, after, names_instance=beat.instance_id is not None)
     if beat.topology is not None:
         update.put_topology(topology_value(beat.topology))
@@ -174,8 +174,8 @@ def heartbeat(
 def _count_endpoint_changes(
     update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest, before: StreamsMember, after: StreamsMember
 ) -> None:
-    joins = beat.member_epoch == JOIN_EPOCH and not update.config.is_extended
-    endpoint_changed = update.config.is_extended and before.user_endpoint != after.user_endpoint
+    joins = beat.member_epoch == JOIN_EPOCH and not update.config.has_4_4_features
+    endpoint_changed = update.config.has_4_4_features and before.user_endpoint != after.user_endpoint
     if endpoint_changed or (after.user_endpoint is not None and (joins or after.assigned != before.assigned)):
         update.original_group.endpoint_epoch += 1
 
@@ -231,7 +231,7 @@ def _member(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> S
         return member
     group, holder = update.group, update.group.static_member(beat.instance_id)
     if holder is None:
-        if len(group.members) >= update.config.max_size and not (update.config.is_extended and beat.member_id in group.members):
+        if len(group.members) >= update.config.max_size and not (update.config.has_4_4_features and beat.member_id in group.members):
             raise Rejected(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, f"The streams group has reached its maximum capacity of {update.config.max_size} members."
             )
@@ -261,10 +261,10 @@ def _check_epoch(member: StreamsMember, beat: StreamsGroupHeartbeatRequest) -> N
 
 
 def _changed(
-    member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, is_extended: bool
+    member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, has_4_4_features: bool
 ) -> StreamsMember:
     """Return `member` with the fields that the heartbeat changes. From 4.4 on, a member that joins without an endpoint has none."""
-    endpoint = None if is_extended and beat.member_epoch == JOIN_EPOCH else member.user_endpoint
+    endpoint = None if has_4_4_features and beat.member_epoch == JOIN_EPOCH else member.user_endpoint
     return replace(
         member,
         instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
@@ -344,7 +344,7 @@ def _by_task(update: StreamsGroupUpdate, offsets: Sequence[TaskOffset]) -> dict[
 def _assign(update: StreamsGroupUpdate, status: list[tuple[int, str]]) -> None:
     """Compute the target assignment if it is older than the group epoch. If a delay or the assignment interval forbids that, add the
     reason to `status`."""
-    if update.is_delayed:
+    if update.delays_first_assignment:
         status.append((Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."))
         return
     if update.group.assignment_epoch < update.group.epoch and update.next_epoch == update.group.assignment_epoch:
@@ -363,7 +363,7 @@ def _endpoints(update: StreamsGroupUpdate, member: StreamsMember) -> list[Endpoi
         if one.user_endpoint is not None:
             kinds = () if subtopologies is None else (one.assigned.active, one.assigned.standby)
             partitions = [
-                input_partitions(tasks, subtopologies or {}, update.partitions_of, only_existing=update.config.is_extended)
+                input_partitions(tasks, subtopologies or {}, update.partitions_of, only_existing=update.config.has_4_4_features)
                 for tasks in kinds
             ]
             found.append(EndpointToPartitions(Endpoint(*one.user_endpoint), *partitions))

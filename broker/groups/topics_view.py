@@ -2,7 +2,7 @@
 
 Invariants:
 
-* Groups look up topics only in the `TopicsView` that they are given. Its `version` changes with every change; its `created` only when a
+* Groups look up topics only in the `TopicsView` that they are given. Its `version` changes with every change; its `creation_version` only when a
   topic is created.
 * A regular expression is RE2's, as in Kafka, so no expression and no name makes matching slow. It must match the whole name.
 """
@@ -46,7 +46,7 @@ class TopicsView(Protocol):
         ...
 
     @property
-    def created(self) -> int:
+    def creation_version(self) -> int:
         """A number that changes when a topic is created, so that groups resolve their regular expressions again."""
         ...
 
@@ -78,7 +78,7 @@ class NoTopics:
     """A `TopicsView` without topics: the default of a `GroupCoordinator` that gets no view."""
 
     version = 0
-    created = 0
+    creation_version = 0
 
     def by_name(self, name: str) -> TopicInfo | None:
         return None

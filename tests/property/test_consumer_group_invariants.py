@@ -21,7 +21,7 @@ from ottla.broker.groups.consumer_heartbeat import HeartbeatResult
 from ottla.broker.groups.consumer_member import Assignment
 from ottla.broker.groups.embedded_protocol import read_assignment
 from ottla.broker.groups.modern import ModernState
-from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, subscription
 

@@ -20,7 +20,7 @@ from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_heartbeat import Heartbeat
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
 from ottla.broker.groups.results import JoinGroupResult
-from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.broker.runtime.upkeep.nursery import Nursery
@@ -44,7 +44,7 @@ class Topics:
 
     def __init__(self) -> None:
         self.version = 1
-        self.created = 1
+        self.creation_version = 1
         self.counts = {"t": 4, "u": 2}
 
     def by_name(self, name: str) -> TopicInfo | None:

@@ -10,7 +10,7 @@ from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutc
 from ottla.broker.groups.classic_join import JoinRequest, join
 from ottla.broker.groups.group_records import GroupMetadataValue
 from ottla.broker.groups.results import JoinGroupResult, SyncGroupResult
-from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.states import Now
 from ottla.protocol.error_codes import ErrorCode
 

@@ -18,7 +18,7 @@ from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolSubscription, TopicPartition
 from ottla.broker.groups.group_records import GroupRecord, decode_record, encode_record
 from ottla.broker.groups.results import JoinGroupResult, Reply, SyncGroupResult
-from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.protocol.error_codes import ErrorCode
@@ -36,13 +36,13 @@ class FakeTopics:
 
     def __init__(self, **partitions: int) -> None:
         self.version = 1
-        self.created = 1
+        self.creation_version = 1
         self._topics = {name: TopicInfo(name, topic_id(name), count) for name, count in partitions.items()}
 
     def set(self, name: str, partitions: int) -> None:
         """Create or grow a topic; delete it with 0 partitions."""
         self.version += 1
-        self.created += name not in self._topics and partitions > 0
+        self.creation_version += name not in self._topics and partitions > 0
         if partitions:
             self._topics[name] = TopicInfo(name, topic_id(name), partitions)
         else:

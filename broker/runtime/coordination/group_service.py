@@ -135,7 +135,7 @@ def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> St
         assignment_interval_ms=values["assignment.interval.ms"],
         delays_assignments=settings.like.delays_assignments,
         assigns_empty=settings.like.assigns_empty_groups,
-        is_extended=settings.like.extends_streams_groups,
+        has_4_4_features=settings.like.extends_streams_groups,
         rack_tags=rack_tags(overrides, settings),
     )
 
@@ -302,7 +302,7 @@ class GroupService:
         from ottla.broker.groups.streams_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
         # As in Kafka, an invalid request gets its own error, even if another broker coordinates the group.
-        check(beat, is_extended=self._settings.like.extends_streams_groups)
+        check(beat, has_4_4_features=self._settings.like.extends_streams_groups)
         shard = self.shards.of(beat.group_id)
         return self.append_and_respond(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
 

@@ -124,7 +124,7 @@ class ClusterView:
         return self.catalog.changes
 
     @property
-    def created(self) -> int:
+    def creation_version(self) -> int:
         """A number that changes whenever a topic is created. Consumer groups compare it to notice new topics that a regular expression may
         match."""
         return self.catalog.creations

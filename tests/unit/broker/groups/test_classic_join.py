@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.core import limits
 from ottla.broker.groups.classic import ClassicGroup
-from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import RANGE, GroupDriver, join_request, subscription

@@ -13,7 +13,7 @@ from ottla.broker.groups.consumer_member import (
     metadata_of,
     topics_of,
 )
-from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.protocol.consumer_group_log import AssignedTopic, ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 from tests.support.consumer_groups import topic_id
 

@@ -14,7 +14,7 @@ from ottla.broker.groups.classic_join import JoinRequest
 from ottla.broker.groups.coordinator import Commit, FetchedOffset, GroupCoordinator, GroupsConfig, OffsetToCommit
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, OffsetCommitKey
 from ottla.broker.groups.results import JoinGroupResult
-from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import WALL_MS, join_request, subscription

@@ -139,5 +139,5 @@ def test_the_requested_shutdown_is_forgotten_with_the_last_member() -> None:
 
 
 def test_a_group_ends_by_the_tombstones_of_its_three_records() -> None:
-    kinds = [type(record.key).__name__ for record in StreamsGroup("g").end()]
+    kinds = [type(record.key).__name__ for record in StreamsGroup("g").tombstones()]
     assert kinds == ["StreamsGroupTargetAssignmentMetadataKey", "StreamsGroupMetadataKey", "StreamsGroupTopologyKey"]

@@ -56,7 +56,7 @@ def test_an_invalid_request_is_rejected_with_kafkas_reason(fields: dict[str, Any
     [JOIN | {"instance_id": "i"}, JOIN | {"task_offsets": []}, JOIN | {"task_end_offsets": [TaskOffset()]}, STAY | owning(TaskSet())],
 )
 def test_since_4_4_members_may_be_static_and_report_offsets(fields: dict[str, Any]) -> None:
-    check(StreamsGroupHeartbeatRequest(**fields), is_extended=True)
+    check(StreamsGroupHeartbeatRequest(**fields), has_4_4_features=True)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_since_4_4_members_may_be_static_and_report_offsets(fields: dict[str, An
 )
 def test_since_4_4_other_requests_are_invalid(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(Rejected) as rejected:
-        check(StreamsGroupHeartbeatRequest(**fields), is_extended=True)
+        check(StreamsGroupHeartbeatRequest(**fields), has_4_4_features=True)
     assert rejected.value.message.startswith(message)
 
 
@@ -321,7 +321,7 @@ def test_an_endpoint_has_no_partitions_while_source_topics_are_missing() -> None
 
 
 def test_a_static_member_that_returns_gets_its_tasks_under_its_new_id() -> None:
-    driver = StreamsDriver(is_extended=True)
+    driver = StreamsDriver(has_4_4_features=True)
     driver.join("a", instance_id="i")
     driver.join("b", instance_id="j")
     driver.settle()
@@ -337,7 +337,7 @@ def test_a_static_member_that_returns_gets_its_tasks_under_its_new_id() -> None:
 
 
 def test_an_instance_has_one_member() -> None:
-    driver = StreamsDriver(is_extended=True)
+    driver = StreamsDriver(has_4_4_features=True)
     driver.join("a", instance_id="i")
     assert driver.refused("b", 0, **JOINING, instance_id="i") is ErrorCode.UNRELEASED_INSTANCE_ID
     assert driver.refused("b", 2, instance_id="i") is ErrorCode.FENCED_INSTANCE_ID
@@ -348,7 +348,7 @@ def test_an_instance_has_one_member() -> None:
 
 
 def test_a_member_that_joins_under_another_instance_id_gives_up_the_former_one() -> None:
-    driver = StreamsDriver(is_extended=True)
+    driver = StreamsDriver(has_4_4_features=True)
     driver.join("a", instance_id="i")
     driver.join("a", instance_id="j")
     assert driver.refused("a", -1, instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -356,9 +356,9 @@ def test_a_member_that_joins_under_another_instance_id_gives_up_the_former_one()
     assert (driver.member("a").instance_id, driver.member("b").instance_id) == ("j", "i")
 
 
-@pytest.mark.parametrize(("is_extended", "endpoint"), [(False, ("h", 1)), (True, None)])
-def test_since_4_4_a_member_that_joins_again_without_an_endpoint_has_none(is_extended: bool, endpoint: tuple[str, int] | None) -> None:
-    driver = StreamsDriver(is_extended=is_extended)
+@pytest.mark.parametrize(("has_4_4_features", "endpoint"), [(False, ("h", 1)), (True, None)])
+def test_since_4_4_a_member_that_joins_again_without_an_endpoint_has_none(has_4_4_features: bool, endpoint: tuple[str, int] | None) -> None:
+    driver = StreamsDriver(has_4_4_features=has_4_4_features)
     driver.join("a", user_endpoint=Endpoint("h", 1))
     driver.join("a")
     assert driver.member("a").user_endpoint == endpoint
@@ -378,14 +378,14 @@ def test_static_members_change_bumps_the_epoch_only_for_fields_that_the_assignor
     fields: dict[str, Any], dynamic: int, static: int
 ) -> None:
     for instance_id, bumps in ((None, dynamic), ("i", static)):
-        driver = StreamsDriver(is_extended=True)
+        driver = StreamsDriver(has_4_4_features=True)
         epoch = driver.join("a", instance_id=instance_id).epoch
         driver.beat("a", epoch, instance_id=instance_id, **fields)
         assert driver.group.epoch - epoch == bumps
 
 
 def test_a_static_member_that_does_not_return_in_time_is_removed() -> None:
-    driver = StreamsDriver(is_extended=True)
+    driver = StreamsDriver(has_4_4_features=True)
     driver.join("a", instance_id="i")
     driver.beat("a", -2, instance_id="i")
     driver.pass_ms(45_000)
@@ -394,16 +394,16 @@ def test_a_static_member_that_does_not_return_in_time_is_removed() -> None:
 
 
 def test_a_full_group_has_room_for_members_that_it_knows() -> None:
-    driver = StreamsDriver(is_extended=True, max_size=1)
+    driver = StreamsDriver(has_4_4_features=True, max_size=1)
     driver.join("a", instance_id="i")
     driver.beat("a", -2, instance_id="i")
     driver.join("b", instance_id="i")
     assert driver.refused("c", 0, **JOINING) is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-@pytest.mark.parametrize(("is_extended", "count"), [(False, 2), (True, 1)])
-def test_unchanged_rejoin_bumps_the_endpoint_epoch_only_until_4_3(is_extended: bool, count: int) -> None:
-    driver = StreamsDriver(FakeTopics(), is_extended=is_extended)
+@pytest.mark.parametrize(("has_4_4_features", "count"), [(False, 2), (True, 1)])
+def test_unchanged_rejoin_bumps_the_endpoint_epoch_only_until_4_3(has_4_4_features: bool, count: int) -> None:
+    driver = StreamsDriver(FakeTopics(), has_4_4_features=has_4_4_features)
     driver.join("b")
     before = driver.join("a", user_endpoint=Endpoint("h", 1)).endpoint_epoch
     again = driver.join("a", user_endpoint=Endpoint("h", 1)).endpoint_epoch
@@ -411,7 +411,7 @@ def test_unchanged_rejoin_bumps_the_endpoint_epoch_only_until_4_3(is_extended: b
 
 
 def test_member_status_names_the_missing_client_tags() -> None:
-    driver = StreamsDriver(is_extended=True, rack_tags=("zone", "rack"))
+    driver = StreamsDriver(has_4_4_features=True, rack_tags=("zone", "rack"))
     code, detail = driver.join("a", client_tags=[KeyValue("zone", "z")]).status[0]
     assert code == Status.MISSING_CLIENT_TAGS
     assert detail.startswith("Missing required client tags for rack-aware standby assignment: [rack]. Configure them via")
@@ -419,9 +419,9 @@ def test_member_status_names_the_missing_client_tags() -> None:
     assert driver.join("b", client_tags=[KeyValue("rack", "r"), KeyValue("zone", "z")]).status == []
 
 
-@pytest.mark.parametrize(("is_extended", "of_b"), [(False, active(2)), (True, active(1))])
-def test_since_4_4_a_member_keeps_its_current_tasks_and_not_its_target_tasks(is_extended: bool, of_b: TaskSet) -> None:
-    driver = StreamsDriver(FakeTopics(t=3), is_extended=is_extended)
+@pytest.mark.parametrize(("has_4_4_features", "of_b"), [(False, active(2)), (True, active(1))])
+def test_since_4_4_a_member_keeps_its_current_tasks_and_not_its_target_tasks(has_4_4_features: bool, of_b: TaskSet) -> None:
+    driver = StreamsDriver(FakeTopics(t=3), has_4_4_features=has_4_4_features)
     driver.join("a")
     for member_id in ("b", "c"):
         driver.join(member_id)
@@ -429,7 +429,7 @@ def test_since_4_4_a_member_keeps_its_current_tasks_and_not_its_target_tasks(is_
 
 
 def test_reported_offsets_of_the_topologys_tasks_are_kept_until_they_are_reported_again() -> None:
-    driver = StreamsDriver(is_extended=True)
+    driver = StreamsDriver(has_4_4_features=True)
     driver.join("a")
     driver.beat("a", 2, task_offsets=[TaskOffset("0", 0, 5), TaskOffset("0", 7, 5), TaskOffset("x", 0, 5)])
     driver.beat("a", 2, task_end_offsets=[TaskOffset("0", 1, 9)])
@@ -443,7 +443,7 @@ def test_reported_offsets_of_the_topologys_tasks_are_kept_until_they_are_reporte
 
 @pytest.mark.parametrize("field", ["task_offsets", "task_end_offsets"])
 def test_a_task_whose_offset_is_reported_twice_is_refused(field: str) -> None:
-    driver = StreamsDriver(is_extended=True)
+    driver = StreamsDriver(has_4_4_features=True)
     driver.join("a")
     assert driver.refused("a", 2, **{field: [TaskOffset("0", 0, 5), TaskOffset("0", 0, 5)]}) is ErrorCode.INVALID_REQUEST
     assert driver.group.reports == {}

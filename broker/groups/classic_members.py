@@ -2,7 +2,7 @@
 
 Invariants:
 
-* A member id is in the roster once; an instance id names exactly one member.
+* A member id is in the group once; an instance id names exactly one member.
 * `leader_id` is None or names a member.
 * A protocol can be chosen only if every member supports it; each member votes for the first such protocol in its own list (Kafka's
   ClassicGroup.selectProtocol).
@@ -46,7 +46,7 @@ class Member:
         """Return the member's subscription under `protocol`; empty if the member does not support the protocol."""
         return next((offered.metadata for offered in self.protocols if offered.name == protocol), b"")
 
-    def written(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
+    def to_record(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
         """Return the member as it is stored in the group's record, with its subscription under the chosen protocol."""
         return MemberMetadata(
             member_id=self.member_id,
@@ -65,7 +65,7 @@ class Member:
     def vote(self, candidates: set[str]) -> str:
         return next(offered.name for offered in self.protocols if offered.name in candidates)
 
-    def may_stay_silent(self) -> bool:
+    def must_not_expire(self) -> bool:
         """Return whether the member's session must not expire now: its JoinGroup or SyncGroup is pending, so its client cannot send
         heartbeats. Return False during the first join of a new member: if its client disconnects, it does not know the member id and never
         returns.
@@ -73,7 +73,7 @@ class Member:
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 
-class Roster:
+class ClassicMembers:
     """The members of a classic group, by id and by instance id, with the leader and the number of members that support each protocol."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Roster:
 
     def add(self, member: Member) -> None:
         """Add a member to the group; the first one becomes the leader."""
-        assert member.member_id not in self._members, "a member id is in the roster once"
+        assert member.member_id not in self._members, "a member id is in the group once"
         if member.instance_id is not None:
             assert member.instance_id not in self._static, "an instance id names one member"
             self._static[member.instance_id] = member.member_id
