@@ -164,7 +164,7 @@ class ClusterComponents:
         With eligible leader replicas (KIP-966) the metadata of a new cluster contains the controller's value as the default for all
         brokers. That value overrides the brokers' configuration files, and nothing else tells the user.
         """
-        if (found := self.parts.broker_configs.overruled(MIN_ISR)) is not None:
+        if (found := self.parts.broker_configs.overridden_static_value(MIN_ISR)) is not None:
             logger.warning(
                 "%s=%s in this broker's static configuration has no effect: the cluster's metadata has %s. "
                 "A new cluster stores the controller's own value, which overrides the brokers' files. "

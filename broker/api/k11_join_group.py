@@ -22,8 +22,8 @@ from ottla.broker.api.describable_topics import describable_topics
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.classic_join import JoinRequest
-from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.groups.classic_members import JoinProtocol
+from ottla.broker.groups.results import JoinGroupResult
 from ottla.broker.runtime.coordination.group_service import new_member_id
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember

@@ -14,7 +14,7 @@ from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER, check_known
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ControllerServices
 from ottla.broker.api.topic_errors import error_fields
-from ottla.broker.controller.acls import Deleted, delete_acls
+from ottla.broker.controller.acls import AclDeleteResult, delete_acls
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -34,11 +34,11 @@ async def handle(ctx: Context[ControllerServices], request: DeleteAclsRequest) -
             raise Rejected(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
         deleted = await ctx.services.active.run(lambda state: delete_acls(state.image, request.filters))
     except Rejected as error:
-        deleted = [Deleted([], error.without_traceback())] * len(request.filters)
+        deleted = [AclDeleteResult([], error.without_traceback())] * len(request.filters)
     return DeleteAclsResponse(filter_results=[_result(each) for each in deleted])
 
 
-def _result(deleted: Deleted) -> DeleteAclsFilterResult:
+def _result(deleted: AclDeleteResult) -> DeleteAclsFilterResult:
     matching = [
         DeleteAclsMatchingAcl(
             0, None, acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type

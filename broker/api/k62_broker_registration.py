@@ -25,7 +25,7 @@ async def handle(ctx: Context[ControllerServices], request: BrokerRegistrationRe
         request=request,
         next_offset=services.active.voter.end_offset,
         now_ms=services.clock.mono_ms(),
-        tells_last_epoch=ctx.version >= _PREVIOUS_EPOCH_SINCE,
+        has_previous_epoch=ctx.version >= _PREVIOUS_EPOCH_SINCE,
     )
     try:
         return BrokerRegistrationResponse(broker_epoch=await services.active.run(decide))

@@ -202,20 +202,20 @@ def _can_change(name: str, like: Likeness) -> bool:
         return True
     base = base_name(name)
     if base is None and security_setting(name) is not None:
-        return is_kept_while_running(name)
+        return is_settable_while_running(name)
     if base is not None:
         return True
     key = broker_key(name, like)
     return key.dynamic if key is not None else not is_defined(name)
 
 
-def is_kept_while_running(name: str) -> bool:
+def is_settable_while_running(name: str) -> bool:
     """Return whether a client can set `name`, a TLS or SASL setting without a `listener.name.` prefix, on a running broker. As in Kafka,
     it is stored.
     """
-    from ottla.broker.core.security_keys import KEPT_WHILE_RUNNING  # noqa: PLC0415 # only secured brokers need it
+    from ottla.broker.core.security_keys import SETTABLE_WHILE_RUNNING  # noqa: PLC0415 # only secured brokers need it
 
-    return name in KEPT_WHILE_RUNNING
+    return name in SETTABLE_WHILE_RUNNING
 
 
 def is_reloadable(base: str) -> bool:

@@ -85,7 +85,7 @@ class BrokerConfigs:
         key = security_setting(name) if base_name(name) is None else None  # a listener's setting falls back on the broker-wide one
         return render(key.default) if key is not None and key.has_default else None
 
-    def overruled(self, name: str) -> tuple[str, str] | None:
+    def overridden_static_value(self, name: str) -> tuple[str, str] | None:
         """Return the setting's static value and its value in force, as text, if a dynamic value overrides a different static one; otherwise
         None.
         """

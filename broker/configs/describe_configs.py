@@ -13,7 +13,7 @@ from itertools import dropwhile
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, base_name, broker_key, check_is_this_broker, is_kept_while_running
+from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, base_name, broker_key, check_is_this_broker, is_settable_while_running
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource, SourcedText
 from ottla.broker.configs.client_metrics_config import METRICS_KEYS
 from ottla.broker.configs.group_config import described_group_value, group_keys
@@ -27,7 +27,7 @@ from ottla.protocol.topic_names import name_problem
 
 UNKNOWN_TYPE = 0
 
-_SIBLINGS: dict[str, tuple[str, ...]] = {
+_UNIT_SYNONYMS: dict[str, tuple[str, ...]] = {
     synonym.name: tuple(each.name for each in key.synonyms) for key in TOPIC_KEYS.values() for synonym in key.synonyms
 }
 """By the name of a broker setting, all settings with its meaning in different units, in order of precedence; for example
@@ -102,7 +102,7 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
             continue
         own: list[SourcedText] = [(key.name, text, ConfigSource.DYNAMIC_TOPIC)] if key.name in usable else []
         names = tuple(synonym.name for synonym in key.synonyms)
-        behind = _from(names[0], _chain(broker, names)) if names else []
+        behind = _from_first_layer_of(names[0], _chain(broker, names)) if names else []
         if key.name in OLDER_TOPIC_KEYS:  # Ottla has no broker setting for the default of such a topic setting
             behind = [(f"log.{key.name}", str(render(key.default)), ConfigSource.DEFAULT)]
         entries.append(_entry(key, text, own + behind, read_only=False))
@@ -146,20 +146,20 @@ def _untyped_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 
 def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
     key, base = broker_key(name, broker.settings.like), base_name(name)
-    chain = _chain(broker, _SIBLINGS.get(name, (name,) if base is None else (name, base)))
+    chain = _chain(broker, _UNIT_SYNONYMS.get(name, (name,) if base is None else (name, base)))
     if key is None:
-        return _unknown_entry(name, _from(name, chain))
+        return _unknown_entry(name, _from_first_layer_of(name, chain))
     if name in BROKER_KEYS:
         value = broker.settings.value(name)
         text = render(value) if key.has_default or value != () else None
     else:
         text = chain[0][1] if chain else None
-    return _entry(key, text, _from(name, chain), read_only=_is_read_only(name, key))
+    return _entry(key, text, _from_first_layer_of(name, chain), read_only=_is_read_only(name, key))
 
 
 def _is_read_only(name: str, key: ConfigKey) -> bool:
     """Return whether DescribeConfigs returns a broker setting as read-only. As in Kafka, all settings of single listeners are."""
-    return not (key.dynamic if name in BROKER_KEYS | STORED_SETTINGS else base_name(name) is None and is_kept_while_running(name))
+    return not (key.dynamic if name in BROKER_KEYS | STORED_SETTINGS else base_name(name) is None and is_settable_while_running(name))
 
 
 def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
@@ -177,7 +177,7 @@ def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
     return ConfigEntry(name, None, chain[0][2], UNKNOWN_TYPE, read_only=True, sensitive=True, synonyms=synonyms, documentation=None)
 
 
-def _from(name: str, chain: Sequence[SourcedText]) -> list[SourcedText]:
+def _from_first_layer_of(name: str, chain: Sequence[SourcedText]) -> list[SourcedText]:
     """Return the part of `chain`, the layers that set a setting or its synonyms, that begins with the first layer that sets `name` itself.
     The layers before it set a synonym in another unit (such as log.retention.hours), which has no effect.
     """

@@ -58,7 +58,7 @@ class Filter(Protocol):
     def permission_type(self) -> int: ...
 
 
-class Deleted(NamedTuple):
+class AclDeleteResult(NamedTuple):
     """The result of one filter of a DeleteAcls request: the ACLs that the filter matched, or `error` if the filter is invalid."""
 
     found: Sequence[AccessControlEntryRecord]
@@ -76,7 +76,7 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
     checks_hosts = state.settings.like.has_address_ranges
-    random_bytes = _drawn_at_once(state.random.randbytes, len(ZERO_ID) * len(acls))
+    random_bytes = _prefetched(state.random.randbytes, len(ZERO_ID) * len(acls))
     for acl in acls:
         try:
             _check(acl)
@@ -96,22 +96,22 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
     return Effects(records, results)
 
 
-def delete_acls(image: MetadataImage, filters: Sequence[Filter]) -> Effects[MetadataRecord, list[Deleted]]:
+def delete_acls(image: MetadataImage, filters: Sequence[Filter]) -> Effects[MetadataRecord, list[AclDeleteResult]]:
     """Decide a DeleteAcls request: return its records, and one result per filter, in order. An ACL is deleted if any of the filters matches
     it. Raises `Rejected(INVALID_REQUEST)` if one request deletes too many ACLs.
     """
     removed: dict[bytes, MetadataRecord] = {}
-    results: list[Deleted] = []
+    results: list[AclDeleteResult] = []
     candidates = _candidates(image)
     for wanted in filters:
         if (problem := _unknown(wanted)) is not None:
-            results.append(Deleted([], _invalid(problem)))
+            results.append(AclDeleteResult([], _invalid(problem)))
             continue
         found = [acl for acl in candidates(wanted) if matches(wanted, acl)]
         removed |= {acl.id: RemoveAccessControlEntryRecord(acl.id) for acl in found}
         if len(removed) > ACLS_PER_REQUEST_MAX:
             raise _invalid(f"Cannot remove more than {ACLS_PER_REQUEST_MAX} acls in a single delete operation.")
-        results.append(Deleted(found))
+        results.append(AclDeleteResult(found))
     return Effects(list(removed.values()), results)
 
 
@@ -228,10 +228,10 @@ def _new_id(image: MetadataImage, random_bytes: Callable[[int], bytes]) -> bytes
     return acl_id
 
 
-def _drawn_at_once(random_bytes: Callable[[int], bytes], size: int) -> Callable[[int], bytes]:
+def _prefetched(random_bytes: Callable[[int], bytes], size: int) -> Callable[[int], bytes]:
     """Return a source of random bytes that draws the first `size` bytes in one system call, because a call per ACL takes 10 us."""
-    drawn = BytesIO(random_bytes(size))
-    return lambda wanted: drawn.read(wanted) or random_bytes(wanted)
+    prefetched = BytesIO(random_bytes(size))
+    return lambda wanted: prefetched.read(wanted) or random_bytes(wanted)
 
 
 def _invalid(message: str) -> Rejected:

@@ -24,7 +24,7 @@ from ottla.broker.controller.leader_changes import (
     directories_failed,
     leads_any_partition,
 )
-from ottla.broker.controller.state import ControllerState, SoftEffects
+from ottla.broker.controller.state import ControllerState, EffectsOutsideLog
 from ottla.broker.core.effects import Effects
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 
@@ -65,7 +65,7 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effect
         if after is BrokerState.CONTROLLED_SHUTDOWN:
             state.sessions.maintain_controlled_shutdown_offset(broker.broker_id, last_offset)
 
-    return SoftEffects(records, HeartbeatReply(is_caught_up, after), process_batch_end_offset)
+    return EffectsOutsideLog(records, HeartbeatReply(is_caught_up, after), process_batch_end_offset)
 
 
 def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, BrokerIdAndEpoch | None]:
@@ -80,7 +80,7 @@ def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, 
     broker = state.image.brokers.get(session.broker_id)
     is_current = broker is not None and broker.epoch == session.epoch
     records = broker_fenced(state, broker.broker_id) if broker is not None and is_current else []
-    return SoftEffects(records, session, lambda _: state.sessions.forget(session))
+    return EffectsOutsideLog(records, session, lambda _: state.sessions.forget(session))
 
 
 def _next_state(state: ControllerState, request: BrokerHeartbeatRequest, before: BrokerState, *, is_caught_up: bool) -> BrokerState:

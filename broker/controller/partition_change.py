@@ -70,7 +70,7 @@ class PartitionTarget:
     lost: Collection[int] = ()
 
 
-class _Sets(NamedTuple):
+class _ReplicaLists(NamedTuple):
     """The partition's replica lists (broker ids) while a change is computed. `elr` has the eligible leader replicas (KIP-966)."""
 
     isr: Sequence[int]
@@ -84,96 +84,96 @@ def partition_change(
     topic_id: bytes, index: int, before: PartitionRegistration, target: PartitionTarget, rules: PartitionRules
 ) -> PartitionChangeRecord | None:
     """Return the record that changes the partition from `before` to `target`; None if the partition has that state already."""
-    sets = _Sets(
+    lists = _ReplicaLists(
         before.isr if target.isr is None else target.isr,
         before.replicas if target.replicas is None else target.replicas,
         before.removing_replicas if target.removing is None else target.removing,
         before.adding_replicas if target.adding is None else target.adding,
         before.elr,
     )
-    sets = _with_elr(_reassigned(sets), before, target.lost, rules)
+    lists = _with_elr(_reassigned(lists), before, target.lost, rules)
     record = PartitionChangeRecord(index, topic_id)
-    sets = _elect(record, sets, before, rules)
-    if record.leader == LEADER_UNCHANGED and not set(before.replicas) <= set(sets.replicas):
+    lists = _elect(record, lists, before, rules)
+    if record.leader == LEADER_UNCHANGED and not set(before.replicas) <= set(lists.replicas):
         record.leader = before.leader  # naming the same leader begins a new leader epoch, which fences the removed replica
-    _set_in_sync(record, sets, before, rules)
+    _set_in_sync(record, lists, before, rules)
     _set_last_known_leader(record, before, rules)
-    _set_replicas(record, sets, before, target, rules)
+    _set_replicas(record, lists, before, target, rules)
     if target.recovery_state is not None and target.recovery_state != before.leader_recovery_state:
         record.leader_recovery_state = target.recovery_state
     return None if record == PartitionChangeRecord(index, topic_id) else record
 
 
-def _reassigned(sets: _Sets) -> _Sets:
+def _reassigned(lists: _ReplicaLists) -> _ReplicaLists:
     """Return the replica lists after the partition's reassignment, if it can complete; otherwise, or without a reassignment, return them
     unchanged (`PartitionReassignmentReplicas.maybeCompleteReassignment`).
     """
-    if not sets.removing and not sets.adding:
-        return sets
-    isr = [replica for replica in sets.isr if replica not in sets.removing]
-    replicas = [replica for replica in sets.replicas if replica not in sets.removing]
-    if sets.removing and not (isr and replicas):
-        return sets
-    if not set(sets.adding) <= set(isr):
-        return sets
-    if len(sets.adding) < len(sets.removing) and not set(replicas) <= set(isr):
-        return sets  # fewer replicas than before, and not all of them in the ISR: completing would shrink the ISR
-    return sets._replace(isr=isr, replicas=replicas, removing=(), adding=())
+    if not lists.removing and not lists.adding:
+        return lists
+    isr = [replica for replica in lists.isr if replica not in lists.removing]
+    replicas = [replica for replica in lists.replicas if replica not in lists.removing]
+    if lists.removing and not (isr and replicas):
+        return lists
+    if not set(lists.adding) <= set(isr):
+        return lists
+    if len(lists.adding) < len(lists.removing) and not set(replicas) <= set(isr):
+        return lists  # fewer replicas than before, and not all of them in the ISR: completing would shrink the ISR
+    return lists._replace(isr=isr, replicas=replicas, removing=(), adding=())
 
 
-def _with_elr(sets: _Sets, before: PartitionRegistration, lost: Collection[int], rules: PartitionRules) -> _Sets:
+def _with_elr(lists: _ReplicaLists, before: PartitionRegistration, lost: Collection[int], rules: PartitionRules) -> _ReplicaLists:
     """Return the replica lists after the update of the eligible leader replicas (ELR). While the ISR is smaller than min.insync.replicas,
     the replicas that leave it join the ELR, unless they are in `lost`: the high watermark does not advance then, so they have every
     committed record. Otherwise the ELR is empty. Without `rules.has_elr` nothing changes.
     """
     if not rules.has_elr:
-        return sets
-    if len(sets.isr) >= rules.min_isr:
-        return sets._replace(elr=())
-    candidates = in_hash_order([*sets.elr, *before.isr], int)
-    return sets._replace(elr=[replica for replica in candidates if replica not in sets.isr and replica not in lost])
+        return lists
+    if len(lists.isr) >= rules.min_isr:
+        return lists._replace(elr=())
+    candidates = in_hash_order([*lists.elr, *before.isr], int)
+    return lists._replace(elr=[replica for replica in candidates if replica not in lists.isr and replica not in lost])
 
 
-def _elect(record: PartitionChangeRecord, sets: _Sets, before: PartitionRegistration, rules: PartitionRules) -> _Sets:
-    leader, unclean = _elected(sets, before, rules)
+def _elect(record: PartitionChangeRecord, lists: _ReplicaLists, before: PartitionRegistration, rules: PartitionRules) -> _ReplicaLists:
+    leader, unclean = _elected(lists, before, rules)
     if leader == before.leader:
-        return sets
-    if leader in sets.elr:
-        sets = sets._replace(isr=[leader], elr=[replica for replica in sets.elr if replica != leader])
+        return lists
+    if leader in lists.elr:
+        lists = lists._replace(isr=[leader], elr=[replica for replica in lists.elr if replica != leader])
     record.leader = leader
     if unclean:
         record.isr = [leader]
         if before.leader_recovery_state != RECOVERING:
             record.leader_recovery_state = RECOVERING
-    return sets
+    return lists
 
 
-def _elected(sets: _Sets, before: PartitionRegistration, rules: PartitionRules) -> tuple[int, bool]:
+def _elected(lists: _ReplicaLists, before: PartitionRegistration, rules: PartitionRules) -> tuple[int, bool]:
     """Return the leader after the change (NO_LEADER if no replica may lead), and whether its election is unclean: the leader may then lack
     acknowledged records.
     """
-    valid = sets.isr or sets.elr
+    valid = lists.isr or lists.elr
 
     def first_of(replicas: Sequence[int]) -> int | None:
         return next((replica for replica in replicas if replica in valid and rules.may_lead(replica)), None)
 
-    preferred = sets.replicas[:1] if rules.election is ElectionKind.PREFERRED else ()
-    leader = first_of([*preferred, before.leader, *sets.replicas])
+    preferred = lists.replicas[:1] if rules.election is ElectionKind.PREFERRED else ()
+    leader = first_of([*preferred, before.leader, *lists.replicas])
     if leader is not None:
         return leader, False
     if rules.has_elr and not valid and len(before.last_known_elr) == 1 and rules.may_lead(before.last_known_elr[0]):
         return before.last_known_elr[0], True
     if rules.election is ElectionKind.UNCLEAN:
-        leader = next((replica for replica in sets.replicas if rules.may_lead(replica)), None)
+        leader = next((replica for replica in lists.replicas if rules.may_lead(replica)), None)
     return (NO_LEADER, False) if leader is None else (leader, True)
 
 
-def _set_in_sync(record: PartitionChangeRecord, sets: _Sets, before: PartitionRegistration, rules: PartitionRules) -> None:
-    elr = sets.elr if rules.has_elr and record.isr is None else ()
+def _set_in_sync(record: PartitionChangeRecord, lists: _ReplicaLists, before: PartitionRegistration, rules: PartitionRules) -> None:
+    elr = lists.elr if rules.has_elr and record.isr is None else ()
     if tuple(elr) != before.elr:
         record.eligible_leader_replicas = list(elr)
-    if record.isr is None and (sets.isr or rules.has_elr) and tuple(sets.isr) != before.isr:
-        record.isr = list(sets.isr)
+    if record.isr is None and (lists.isr or rules.has_elr) and tuple(lists.isr) != before.isr:
+        record.isr = list(lists.isr)
     shrinks = record.isr is not None and not set(before.isr) <= set(record.isr)
     if shrinks and record.leader == LEADER_UNCHANGED and rules.metadata_level < EPOCH_KEPT_BY_SHRINKING:
         record.leader = before.leader
@@ -189,16 +189,16 @@ def _set_last_known_leader(record: PartitionChangeRecord, before: PartitionRegis
 
 
 def _set_replicas(
-    record: PartitionChangeRecord, sets: _Sets, before: PartitionRegistration, target: PartitionTarget, rules: PartitionRules
+    record: PartitionChangeRecord, lists: _ReplicaLists, before: PartitionRegistration, target: PartitionTarget, rules: PartitionRules
 ) -> None:
-    if rules.metadata_level >= DIRECTORIES and sets.replicas:
+    if rules.metadata_level >= DIRECTORIES and lists.replicas:
         placed = {**dict(zip(before.replicas, before.directories, strict=True)), **target.directories}
-        directories = [placed[replica] if replica in placed else rules.default_directory(replica) for replica in sets.replicas]
+        directories = [placed[replica] if replica in placed else rules.default_directory(replica) for replica in lists.replicas]
         if tuple(directories) != before.directories:
             record.directories = directories
-    if sets.replicas and tuple(sets.replicas) != before.replicas:
-        record.replicas = list(sets.replicas)
-    if tuple(sets.removing) != before.removing_replicas:
-        record.removing_replicas = list(sets.removing)
-    if tuple(sets.adding) != before.adding_replicas:
-        record.adding_replicas = list(sets.adding)
+    if lists.replicas and tuple(lists.replicas) != before.replicas:
+        record.replicas = list(lists.replicas)
+    if tuple(lists.removing) != before.removing_replicas:
+        record.removing_replicas = list(lists.removing)
+    if tuple(lists.adding) != before.adding_replicas:
+        record.adding_replicas = list(lists.adding)

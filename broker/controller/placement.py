@@ -41,7 +41,7 @@ class Placement:
     below: RandomBelow
     metadata_level: int = METADATA_LEVEL
     has_elr: bool = False
-    leaving: Collection[int] = ()
+    in_controlled_shutdown: Collection[int] = ()
     """The ids of brokers in controlled shutdown. They get no new replicas, unless an assignment names them."""
 
     @classmethod
@@ -77,7 +77,7 @@ class Placement:
             state.random.randrange,
             state.metadata_level,
             state.has_elr,
-            leaving=state.image.brokers.keys() - state.sessions.usable().keys(),
+            in_controlled_shutdown=state.image.brokers.keys() - state.sessions.usable().keys(),
         )
 
     def place(self, partitions: int, replicas: int) -> list[list[int]]:
@@ -112,7 +112,7 @@ class Placement:
     def _usable(self) -> Iterator[UsableBroker]:
         for broker_id in in_hash_order(self.brokers, int):
             broker = self.brokers[broker_id]
-            if broker_id not in self.leaving and _has_room(broker):
+            if broker_id not in self.in_controlled_shutdown and _has_room(broker):
                 yield UsableBroker(broker_id, broker.rack, broker.fenced)
 
 

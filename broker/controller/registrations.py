@@ -64,12 +64,12 @@ class _Ranged(Protocol):
 
 
 def register_broker(
-    state: ControllerState, request: BrokerRegistrationRequest, next_offset: int, now_ms: int, *, tells_last_epoch: bool = True
+    state: ControllerState, request: BrokerRegistrationRequest, next_offset: int, now_ms: int, *, has_previous_epoch: bool = True
 ) -> Effects[MetadataRecord, int]:
     """Decide a BrokerRegistration request: return its records and the broker's epoch.
 
     `next_offset` is the offset of the next record in the metadata log, which becomes the broker epoch of a new incarnation.
-    `tells_last_epoch` is false for requests below version 3, which have no previous broker epoch and so cannot prove a clean shutdown.
+    `has_previous_epoch` is false for requests below version 3, which have no previous broker epoch and so cannot prove a clean shutdown.
     Raises Rejected.
     """
     known = state.image.brokers.get(request.broker_id)
@@ -90,7 +90,7 @@ def register_broker(
         record.broker_epoch, record.fenced, record.in_controlled_shutdown = known.epoch, known.fenced, known.in_controlled_shutdown
         return Effects([record], record.broker_epoch)
     last_epoch = NEVER_REGISTERED if known is None else known.epoch
-    is_clean = tells_last_epoch and request.previous_broker_epoch == last_epoch
+    is_clean = has_previous_epoch and request.previous_broker_epoch == last_epoch
     return Effects([*broker_restarted(state, request.broker_id, cleanly=is_clean), record], record.broker_epoch)
 
 

@@ -4,7 +4,7 @@ Invariants:
 - Decisions are functions `decide(state, request, …) -> Effects[MetadataRecord, response]`. They only read the state; to reject a request
   they raise `Rejected`.
 - The state changes only in `apply`, which is called with a decision's effects when its records are in the log. A decision that also changes
-  state which is only in memory returns `SoftEffects`.
+  state which is only in memory returns `EffectsOutsideLog`.
 
 Source: Kafka's QuorumController, ClusterControlManager.
 """
@@ -44,7 +44,7 @@ _MARKS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionR
 
 
 @dataclass(frozen=True, slots=True)
-class SoftEffects(Effects[MetadataRecord, ResponseT]):
+class EffectsOutsideLog(Effects[MetadataRecord, ResponseT]):
     """Effects of a decision that also changes state outside the metadata log, such as brokers' sessions. After all records are applied,
     `process_batch_end_offset` is called with the offset of the last one; without records, with the offset of the log's last record.
     """
@@ -102,7 +102,7 @@ class ControllerState:
         changes = self.catalog.apply(record for record in effects.records if not isinstance(record, _MARKS))
         for offset, record in enumerate(effects.records, base_offset):
             self._applied(record, offset)
-        if isinstance(effects, SoftEffects):
+        if isinstance(effects, EffectsOutsideLog):
             effects.process_batch_end_offset(base_offset + len(effects.records) - 1)
         return changes
 
@@ -159,7 +159,7 @@ class ControllerState:
         own = str(self.settings.node_id)
         for kind, resource in (ResourceType.TOPIC, topic), (ResourceType.BROKER, own), (ResourceType.BROKER, CLUSTER_DEFAULT):
             text = self.catalog.configs(kind, resource).get(name)
-            if text is not None and is_a_value(name, text, self.settings.like):
+            if text is not None and is_valid_value(name, text, self.settings.like):
                 return text
         return str(self.settings.value(name))
 
@@ -176,7 +176,7 @@ class ControllerState:
         return self.topic_setting(topic, UNCLEAN).lower() == "true"
 
 
-def is_a_value(name: str, text: str, like: Likeness) -> bool:
+def is_valid_value(name: str, text: str, like: Likeness) -> bool:
     """Return whether `text` is a valid value of the broker setting `name` in the Kafka release `like`."""
     try:
         parse_setting(name, text, like)

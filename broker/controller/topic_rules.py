@@ -15,7 +15,7 @@ from ottla.broker.controller.partition_change import ElectionKind, PartitionRule
 from ottla.broker.controller.placement import default_directory
 from ottla.broker.controller.state import ControllerState
 
-AS_IT_IS: Final = PartitionTarget()
+UNCHANGED: Final = PartitionTarget()
 
 
 class TopicRules:
@@ -30,7 +30,7 @@ class TopicRules:
         self._min_isr = state.min_isr(topic)
         self._kind = ElectionKind.UNCLEAN if state.may_elect_uncleanly(topic.name) else ElectionKind.ONLINE
 
-    def change(self, index: int, target: PartitionTarget = AS_IT_IS, election: ElectionKind | None = None) -> PartitionChangeRecord | None:
+    def change(self, index: int, target: PartitionTarget = UNCHANGED, election: ElectionKind | None = None) -> PartitionChangeRecord | None:
         """Return the record that changes partition `index` to `target`; None if the partition has that state already. Without `election`,
         the topic's setting decides whether unclean leaders may be elected.
         """

@@ -144,7 +144,7 @@ _KEYS: Final = (
 )
 SECURITY_KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _KEYS}
 
-KEPT_WHILE_RUNNING: Final = frozenset(
+SETTABLE_WHILE_RUNNING: Final = frozenset(
     {
         "principal.builder.class",
         "sasl.enabled.mechanisms",

@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ottla.broker.groups import subscriptions
+from ottla.broker.groups.classic_members import ClassicMembers, JoinProtocol, Member
 from ottla.broker.groups.group_records import GroupMetadataValue, MemberMetadata
 from ottla.broker.groups.results import JoinedMember, JoinGroupResult, PendingRequestKey, Reply, SyncGroupResult
-from ottla.broker.groups.classic_members import JoinProtocol, Member, ClassicMembers
 from ottla.broker.groups.states import VALID_TRANSITIONS, ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from ottla.broker.core import limits
 from ottla.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, ClassicOutcome
-from ottla.broker.groups.results import JoinGroupResult, PendingRequestKey, Reply
 from ottla.broker.groups.classic_members import JoinProtocol, Member
+from ottla.broker.groups.results import JoinGroupResult, PendingRequestKey, Reply
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.broker.groups.topics_view import MayDescribe, every_topic
 from ottla.protocol.error_codes import ErrorCode

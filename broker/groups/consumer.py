@@ -39,8 +39,8 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         self.resolved_ms = 0
         """When the regular expressions were last resolved, in wall clock ms; undefined while `resolved` is empty."""
         self.creation_version_at_resolution: int | None = None
-        """The value of `TopicsView.creation_version`, which changes with each topic creation, when the regular expressions were last resolved; None
-        if they were not resolved since the group was loaded.
+        """The value of `TopicsView.creation_version`, which changes with each topic creation, when the regular expressions were last
+        resolved; None if they were not resolved since the group was loaded.
         """
         self.has_partition_metadata_record = False
         """Whether the log has the group's partition metadata record (type 4). Only Kafka up to 4.0 writes this record; it must be deleted

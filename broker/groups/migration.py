@@ -22,11 +22,11 @@ from dataclasses import replace
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.broker.groups.classic_members import ClassicMembers, Member
 from ottla.broker.groups.consumer_group_update import ConsumerGroupUpdate
 from ottla.broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, epochs_of
 from ottla.broker.groups.embedded_protocol import carries_user_data, read_assignment, read_subscription, write_assignment
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
-from ottla.broker.groups.classic_members import Member, ClassicMembers
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
 

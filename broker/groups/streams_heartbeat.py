@@ -58,8 +58,8 @@ class StreamsHeartbeatResult:
 
 
 def check(beat: StreamsGroupHeartbeatRequest, *, has_4_4_features: bool = False) -> None:
-    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state. With `has_4_4_features` the rules of Kafka 4.4
-    apply, otherwise those of 4.3."""
+    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state. With `has_4_4_features` the rules of Kafka
+    4.4 apply, otherwise those of 4.3."""
     _reject(None if has_4_4_features else _unsupported_before_4_4(beat))
     if beat.topology is not None and any(subtopology.source_topic_regex for subtopology in beat.topology.subtopologies):
         _reject("Regular expressions for source topics are not supported yet.")

@@ -2,8 +2,8 @@
 
 Invariants:
 
-* Groups look up topics only in the `TopicsView` that they are given. Its `version` changes with every change; its `creation_version` only when a
-  topic is created.
+* Groups look up topics only in the `TopicsView` that they are given. Its `version` changes with every change; its `creation_version` only
+  when a topic is created.
 * A regular expression is RE2's, as in Kafka, so no expression and no name makes matching slow. It must match the whole name.
 """
 

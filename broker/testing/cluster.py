@@ -30,7 +30,7 @@ from types import TracebackType
 from ottla.broker.api.routes import broker_routes, load
 from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch
 from ottla.broker.controller.leader_changes import broker_fenced
-from ottla.broker.controller.state import ControllerState, SoftEffects
+from ottla.broker.controller.state import ControllerState, EffectsOutsideLog
 from ottla.broker.process import StartError
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.marks import Mark, Marks
@@ -203,9 +203,9 @@ class InProcessCluster(ClusterNodes):
     """An alias of `fence`: its name in version 0.2."""
 
     async def _fence(self, n: int) -> None:
-        def fenced(state: ControllerState) -> SoftEffects[None]:
+        def fenced(state: ControllerState) -> EffectsOutsideLog[None]:
             epoch = state.image.brokers[n].epoch
-            return SoftEffects(broker_fenced(state, n), None, lambda _: state.sessions.forget(BrokerIdAndEpoch(n, epoch)))
+            return EffectsOutsideLog(broker_fenced(state, n), None, lambda _: state.sessions.forget(BrokerIdAndEpoch(n, epoch)))
 
         await self.controller.node.role.active.run(fenced)
 

@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, LeavingMember, SyncRequest
 from ottla.broker.groups.classic_join import JoinRequest, join
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.group_records import GroupMetadataValue
 from ottla.broker.groups.results import JoinGroupResult, PendingRequestKey, SyncGroupResult
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import subscription

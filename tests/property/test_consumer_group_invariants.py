@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_heartbeat import HeartbeatResult
 from ottla.broker.groups.consumer_member import Assignment
 from ottla.broker.groups.embedded_protocol import read_assignment
 from ottla.broker.groups.modern import ModernState
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, subscription
 

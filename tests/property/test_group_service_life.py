@@ -16,11 +16,11 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
 from ottla.broker.groups.classic import ClassicGroup, LeavingMember, SyncRequest
 from ottla.broker.groups.classic_join import JoinRequest
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_heartbeat import Heartbeat
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
 from ottla.broker.groups.results import JoinGroupResult
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.broker.runtime.upkeep.nursery import Nursery

@@ -8,9 +8,9 @@ from typing import Any
 
 from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, LeavingMember, SyncRequest
 from ottla.broker.groups.classic_join import JoinRequest, join
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.group_records import GroupMetadataValue
 from ottla.broker.groups.results import JoinGroupResult, SyncGroupResult
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.states import Now
 from ottla.protocol.error_codes import ErrorCode
 

@@ -10,6 +10,7 @@ from typing import Any
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import ClassicGroup, LeavingMember, SyncRequest
 from ottla.broker.groups.classic_join import JoinRequest
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_group_update import ConsumerConfig
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatResult
@@ -18,7 +19,6 @@ from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolSubscription, TopicPartition
 from ottla.broker.groups.group_records import GroupRecord, decode_record, encode_record
 from ottla.broker.groups.results import JoinGroupResult, Reply, SyncGroupResult
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.protocol.error_codes import ErrorCode

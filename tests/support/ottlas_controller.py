@@ -22,7 +22,7 @@ from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.controller.activation import activate
 from ottla.broker.controller.elect_leaders import balance_leaders, elect_unclean_leaders
 from ottla.broker.controller.heartbeats import fence_stale
-from ottla.broker.controller.state import ControllerState, SoftEffects
+from ottla.broker.controller.state import ControllerState, EffectsOutsideLog
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.settings_load import load
 from ottla.protocol.messages.k19_create_topics import CreateTopicsResponse
@@ -134,8 +134,10 @@ class OttlasController:
 
     def _follow(self, theirs: Answer) -> None:
         written = theirs.decoded()
-        process_batch_end_offset = self._decided.process_batch_end_offset if isinstance(self._decided, SoftEffects) else lambda _: None
-        self.state.apply(SoftEffects(written, None, process_batch_end_offset), self.end_offset)
+        process_batch_end_offset = (
+            self._decided.process_batch_end_offset if isinstance(self._decided, EffectsOutsideLog) else lambda _: None
+        )
+        self.state.apply(EffectsOutsideLog(written, None, process_batch_end_offset), self.end_offset)
         self.end_offset += len(written)
         if any(isinstance(record, ConfigRecord) for record in written):
             self._broker_configs.refresh()  # as a controller does after a commit

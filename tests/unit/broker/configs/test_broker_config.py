@@ -46,12 +46,12 @@ def test_the_config_synonyms_are_in_order_of_precedence() -> None:
 def test_a_stored_value_overrides_the_static_value() -> None:
     catalog = Catalog()
     configs = BrokerConfigs(BrokerSettings(message_max_bytes=10, explicit={KEY: "file"}), catalog)
-    assert configs.overruled(KEY) is None
+    assert configs.overridden_static_value(KEY) is None
     put(catalog, "", "10")
-    assert configs.overruled(KEY) is None
+    assert configs.overridden_static_value(KEY) is None
     put(catalog, "", "20")
-    assert configs.overruled(KEY) == ("10", "20")
-    assert BrokerConfigs(BrokerSettings(), catalog).overruled(KEY) is None, "nobody asked for another value"
+    assert configs.overridden_static_value(KEY) == ("10", "20")
+    assert BrokerConfigs(BrokerSettings(), catalog).overridden_static_value(KEY) is None, "nobody asked for another value"
 
 
 def test_an_unset_config_without_default_has_no_synonyms() -> None:

@@ -45,8 +45,8 @@ def registration(broker_id: int = 1, features: Mapping[str, tuple[int, int]] = R
     return BrokerRegistrationRequest(**(usual | fields))
 
 
-def decide(controller: LiveController, request: BrokerRegistrationRequest, *, tells_last_epoch: bool = True) -> Effects[Any, int]:
-    return register_broker(controller.state, request, controller.next_offset, controller.now_ms, tells_last_epoch=tells_last_epoch)
+def decide(controller: LiveController, request: BrokerRegistrationRequest, *, has_previous_epoch: bool = True) -> Effects[Any, int]:
+    return register_broker(controller.state, request, controller.next_offset, controller.now_ms, has_previous_epoch=has_previous_epoch)
 
 
 def refusal(controller: LiveController, request: BrokerRegistrationRequest) -> tuple[ErrorCode, str]:
@@ -203,7 +203,7 @@ def test_a_cleanly_stopped_broker_stays_in_the_elr() -> None:
 def test_an_uncleanly_stopped_broker_leaves_the_elr(reported: int | None) -> None:
     controller, epoch = controller_with_elr()
     request = registration(incarnation_id=SECOND, previous_broker_epoch=epoch if reported is None else reported)
-    controller.run(decide(controller, request, tells_last_epoch=reported is not None))
+    controller.run(decide(controller, request, has_previous_epoch=reported is not None))
     assert controller.partition("a").elr == ()
 
 

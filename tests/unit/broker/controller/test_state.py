@@ -13,7 +13,7 @@ from ottla.broker.cluster.metadata_records import (
     UnregisterBrokerRecord,
 )
 from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch, BrokerState
-from ottla.broker.controller.state import MIN_ISR, UNCLEAN, ControllerState, SoftEffects
+from ottla.broker.controller.state import MIN_ISR, UNCLEAN, ControllerState, EffectsOutsideLog
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.controllers import CONTROLLER, LiveController, replicas
@@ -52,8 +52,8 @@ def test_soft_effects_get_the_last_offset(controller: LiveController) -> None:
     settled: list[int] = []
     records = [ConfigRecord(4, "", MIN_ISR, "2"), ConfigRecord(4, "", UNCLEAN, "true")]
     at = controller.next_offset
-    controller.run(SoftEffects(records, None, settled.append))
-    controller.run(SoftEffects([], None, settled.append))
+    controller.run(EffectsOutsideLog(records, None, settled.append))
+    controller.run(EffectsOutsideLog([], None, settled.append))
     assert settled == [at + 1, at + 1]
 
 

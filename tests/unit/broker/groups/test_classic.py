@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, LeavingMember
-from ottla.broker.groups.group_records import GroupMetadataValue, MemberMetadata
 from ottla.broker.groups.classic_members import JoinProtocol
+from ottla.broker.groups.group_records import GroupMetadataValue, MemberMetadata
 from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import RANGE, GroupDriver, subscription

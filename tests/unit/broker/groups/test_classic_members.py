@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.classic_members import JoinProtocol, Member, ClassicMembers
+from ottla.broker.groups.classic_members import ClassicMembers, JoinProtocol, Member
 
 
 def member(member_id: str, *protocols: str, instance_id: str | None = None, joined: bool = False) -> Member:

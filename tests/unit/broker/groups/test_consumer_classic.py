@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.groups.classic import LeavingMember
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.consumer_member import Assignment
 from ottla.broker.groups.embedded_protocol import read_assignment
 from ottla.broker.groups.modern import ModernState
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, subscription, topic_id
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.consumer_member import (
     ClassicMember,
     ConsumerMember,
@@ -13,7 +14,6 @@ from ottla.broker.groups.consumer_member import (
     metadata_of,
     topics_of,
 )
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.protocol.consumer_group_log import AssignedTopic, ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 from tests.support.consumer_groups import topic_id
 

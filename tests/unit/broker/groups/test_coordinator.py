@@ -11,10 +11,10 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, LeavingMember, SyncRequest
 from ottla.broker.groups.classic_join import JoinRequest
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.coordinator import Commit, FetchedOffset, GroupCoordinator, GroupsConfig, OffsetToCommit
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, OffsetCommitKey
 from ottla.broker.groups.results import JoinGroupResult
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import WALL_MS, join_request, subscription

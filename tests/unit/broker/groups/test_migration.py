@@ -6,12 +6,12 @@ import pytest
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import ClassicGroup, LeavingMember
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.broker.groups.embedded_protocol import read_assignment, write_assignment
 from ottla.broker.groups.modern import ModernState
 from ottla.broker.groups.results import JoinGroupResult
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, subscription, topic_id

@@ -6,9 +6,9 @@ import pytest
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic_join import JoinRequest
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.coordinator import Commit
 from ottla.broker.groups.results import JoinGroupResult
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.share_group import SharedTopic
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import topic_id

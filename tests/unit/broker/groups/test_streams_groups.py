@@ -8,11 +8,11 @@ import pytest
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.classic_join import JoinRequest
+from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.consumer_heartbeat import Heartbeat
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.results import JoinGroupResult
-from ottla.broker.groups.classic_members import JoinProtocol
 from ottla.broker.groups.share_heartbeat import ShareHeartbeat
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest

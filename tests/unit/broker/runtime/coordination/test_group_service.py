@@ -55,7 +55,7 @@ class Harness:
             by_id=lambda _: None,
             names=lambda: ["t1", "u"],
             version=0,
-            created=0,
+            creation_version=0,
         )
         self.service = GroupService(
             BrokerSettings(offsets_load_buffer_size=chunk_bytes),
