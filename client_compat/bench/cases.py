@@ -15,6 +15,7 @@ from client_compat.bench.loads import (
     many_replicas,
     pipeline,
     replication,
+    restart,
     rewinds,
     shared,
     throughput,
@@ -258,6 +259,13 @@ CASES: list[Benchmark] = [
             for each in many_replicas.COUNTS
         ),
         partial(many_replicas.beside, counts=many_replicas.COUNTS, records=500, transactions=200),
+        OF_CLUSTER,
+    ),
+    Benchmark(
+        "2,000 partitions of three brokers, restarted",
+        CLUSTER,
+        (Figure(restart.RESTARTED, "s", target=FIFTH, digits=1), Figure(restart.RESTART_CPU, "s", target=FIFTH, digits=1)),
+        partial(restart.with_data, partitions=2_000),
         OF_CLUSTER,
     ),
 ]
