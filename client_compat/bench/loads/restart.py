@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Producer
 
+from client_compat.bench.loads.topics import connect
 from client_compat.bench.model import LoadFailed, Site, Values
 from client_compat.bench.peers.clusters import ClusterProcesses
-from client_compat.kafka.cluster import Cluster, Node, seen_at
+from client_compat.kafka.cluster import METADATA_VERSION, Node
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 RESTARTED, RESTART_CPU = "restarted", "CPU of all brokers"
 PARTITIONS_A_TOPIC = 500
 RECORD_BYTES = 100
 WRITE_TIMEOUT_S, STOP_TIMEOUT_S, START_TIMEOUT_S = 120.0, 300.0, 900.0
-POLL_S = 0.25
+POLL_S = 0.1
 
 
 def with_data(site: Site, *, partitions: int) -> Values:
@@ -30,8 +33,8 @@ def with_data(site: Site, *, partitions: int) -> Values:
             raise LoadFailed("one broker replicates nothing")
         cluster = brokers.cluster
         brokers.start()
-        for first in range(0, partitions, PARTITIONS_A_TOPIC):
-            topic, count = f"bench-data-{first}", min(PARTITIONS_A_TOPIC, partitions - first)
+        topics = {f"bench-data-{first}": min(PARTITIONS_A_TOPIC, partitions - first) for first in range(0, partitions, PARTITIONS_A_TOPIC)}
+        for topic, count in topics.items():
             cluster.create_topic(topic, count)
             _write(cluster.bootstrap, topic, count)
         for broker in cluster.brokers:
@@ -41,7 +44,7 @@ def with_data(site: Site, *, partitions: int) -> Values:
             broker.spawn()
         for broker in cluster.brokers:
             broker.process.wait_listening(START_TIMEOUT_S)
-        _await_full_isrs(cluster, partitions, began + START_TIMEOUT_S)
+        _await_full_isrs(cluster.brokers, topics, began + START_TIMEOUT_S)
         return {RESTARTED: time.perf_counter() - began, RESTART_CPU: brokers.usage().cpu_seconds}
 
 
@@ -54,20 +57,21 @@ def _write(bootstrap: str, topic: str, partitions: int) -> None:
         raise LoadFailed(f"{topic}: {left} of {partitions} records are not acknowledged after {WRITE_TIMEOUT_S:.0f} s")
 
 
-def _await_full_isrs(cluster: Cluster, partitions: int, deadline: float) -> None:
-    left = list(cluster.brokers)
-    while left:
-        in_sync = _in_sync(left[0])
-        if in_sync >= partitions:
-            del left[0]
-        elif time.perf_counter() > deadline:
-            raise LoadFailed(f"{in_sync} of {partitions} partitions have a full ISR after {START_TIMEOUT_S:.0f} s")
-        else:
-            left[0].process.check_alive()
-            time.sleep(POLL_S)
+def _await_full_isrs(brokers: Sequence[Node], topics: Mapping[str, int], deadline: float) -> None:
+    """Wait until every broker names a leader and a full ISR for each partition of the topics. `topics` has partition counts by name; one
+    topic is requested at a time, because a response about all would take the broker's time. Raises `LoadFailed`."""
+    for broker in brokers:
+        with connect(broker.process.bootstrap) as client:
+            for topic, partitions in topics.items():
+                request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+                while (in_sync := _in_sync(client.call(request, METADATA_VERSION))) < partitions:
+                    if time.perf_counter() > deadline:
+                        raise LoadFailed(f"{topic}: {in_sync} of {partitions} partitions have a full ISR after {START_TIMEOUT_S:.0f} s")
+                    broker.process.check_alive()
+                    time.sleep(POLL_S)
 
 
-def _in_sync(broker: Node) -> int:
-    """Return the number of partitions that have a leader and a full ISR in the broker's metadata."""
-    topics = seen_at(broker.process.port).topics
-    return sum(one.leader_id >= 0 and len(one.isr_nodes) == len(one.replica_nodes) for topic in topics for one in topic.partitions)
+def _in_sync(metadata: MetadataResponse) -> int:
+    """Return the number of partitions that have a leader and a full ISR."""
+    partitions = [partition for topic in metadata.topics for partition in topic.partitions]
+    return sum(each.leader_id >= 0 and len(each.isr_nodes) == len(each.replica_nodes) for each in partitions)
