@@ -62,6 +62,8 @@ class ShareGroupHistory:
         """For each accepted or rejected record: the number of the event in which this was confirmed, and the acknowledgement's type."""
         self._counts: dict[Offset, tuple[int, int]] = {}
         """For each record: the greatest delivery count whose acknowledgement was confirmed, and the number of that event."""
+        self._last_deliveries: set[Offset] = set()
+        """The records that were delivered as often as the limit allows."""
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -86,6 +88,8 @@ class ShareGroupHistory:
             self.wrong.append(f"{member} was given {one.offset} again after {AcknowledgeType(ended[1]).name} was answered")
         if acknowledged is not None and acknowledged[1] < one.sent and one.count <= acknowledged[0]:
             self.wrong.append(f"{member} was given {one.offset} with count {one.count}; {acknowledged[0]} was acknowledged before")
+        if one.count == LIMIT:
+            self._last_deliveries.add(one.offset)
         if one.count > LIMIT:
             self.wrong.append(f"{member} was given {one.offset} for the {one.count}th time; the limit is {LIMIT}")
         if self._values.setdefault(one.offset, one.value) != one.value:
@@ -139,6 +143,10 @@ class ShareGroupHistory:
             self._given_up += count == LIMIT
             if count < LIMIT and AcknowledgeType.REJECT not in types:
                 yield f"{offset} is archived after {count} deliveries of {LIMIT}, but no member has rejected it"
+        elif state == RecordState.AVAILABLE and offset in self._last_deliveries:
+            # The lock of the last delivery expired: the record is archived even if that write failed (KAFKA
+            # SharePartition.releaseAcquisitionLockOnTimeout).
+            self._given_up += 1
         else:
             yield f"{offset} is lost: its last state is {RecordState(state).name} after {count} deliveries"
         if ended is not None and state != _STATES[AcknowledgeType(ended[1])]:
