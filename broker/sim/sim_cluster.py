@@ -57,6 +57,7 @@ class SimNode(ABC):
         self.ends: list[str] = []
         """A text for each process of this node that ended by itself: the reason, or the empty string after a requested clean stop."""
         self.sync_us = SYNC_US
+        self._stalled_until_us = 0  # when the last step ends that began in the running process while the disk was stalled
         self.on_disk_call: Callable[[str, Path], None] = lambda operation, path: None
         self._running: Broker | ControllerNode | None = None
         self._settings = {
@@ -73,15 +74,21 @@ class SimNode(ABC):
         """Whether the node has a running process."""
         return self.process is not None and self.process.life is not ProcessState.DEAD
 
+    @property
+    def disk_is_stalled(self) -> bool:
+        """Whether the disk is stalled, or the running process still waits for a step that began while it was."""
+        return self.sync_us != SYNC_US or self.loop.now_us < self._stalled_until_us
+
     def start(self) -> None:
         """Start a process of this node, unless one runs."""
         self.wanted = True
         if self.is_up:
             return
         self.process = process = Process(self.host)
+        self._stalled_until_us = 0
         self.network.power_is_back(self.host)
         self.files.on_call = self._disk_of(process)
-        environment = Environment(self.clock, self.files, self.network, Random(self.random.getrandbits(64)), self._threads())
+        environment = Environment(self.clock, self.files, self.network, Random(self.random.getrandbits(64)), self.threads())
         self.loop.spawn(process, self._live(environment))
 
     def kill(self, *, power: bool = False) -> None:
@@ -144,12 +151,20 @@ class SimNode(ABC):
 
         return on_disk_call
 
-    def _threads(self) -> Threads:
+    def threads(self) -> Threads:
+        """Return the factory of the thread pools of a process of this node."""
+
         def made(count: int, name: str) -> SimThreads | InlineThreads:
             # Closing the logs blocks the loop until the disk is done.
-            return InlineThreads(count, name) if name == "close" else SimThreads(self.loop, lambda: self.random.randint(*self.sync_us))
+            return InlineThreads(count, name) if name == "close" else SimThreads(self.loop, self._step_us)
 
         return made
+
+    def _step_us(self) -> int:
+        step_us = self.random.randint(*self.sync_us)
+        if self.sync_us != SYNC_US:
+            self._stalled_until_us = max(self._stalled_until_us, self.loop.now_us + step_us)
+        return step_us
 
 
 class SimBroker(SimNode):
@@ -189,9 +204,9 @@ class SimController(SimNode):
 
     @property
     def is_at_work(self) -> bool:
-        """Whether the controller serves, is not paused, and its disk is not stalled."""
+        """Whether the controller serves, is not paused, and its disk is not stalled: it can commit its decisions."""
         process = self.process
-        return self.serves and process is not None and process.life is ProcessState.RUNNING and self.sync_us == SYNC_US
+        return self.serves and process is not None and process.life is ProcessState.RUNNING and not self.disk_is_stalled
 
     def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
         return self.image.topics[self.image.topic_ids[topic]].partitions[index]

@@ -1,8 +1,10 @@
-"""The judge of logs: committed records that an unclean election may lose, and those that it may not."""
+"""The judge of logs and of silent brokers: committed records that an unclean election may lose, and when a broker must be fenced."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,12 +19,15 @@ from ottla.broker.cluster.metadata_records import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     TopicRecord,
 )
 from ottla.broker.core.log_config import INT64_MAX, LogConfig
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.sim.loop import Process, SimLoop
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.metadata_judge import UNCLEAN_SETTING
+from ottla.broker.sim.sim_cluster import SYNC_US, SimCluster, run, sleep
 from ottla.broker.sim.sim_judge import ClusterChecker
 from ottla.broker.sim.violation import Violation
 from ottla.broker.storage.log_dir import LogDir
@@ -261,3 +266,71 @@ def test_restarted_broker_may_have_lost_unsynced_records() -> None:
     harness.second.broker.services.partitions = again
     harness.checker.check()
     assert harness.checker.truncations_below_mark == 0
+
+
+class SilentBroker:
+    """Broker 1 has no process and is never fenced; the judge looks every 10 ms. The controller's process does nothing by itself."""
+
+    def __init__(self) -> None:
+        self.loop = SimLoop()  # type: ignore[abstract] # the other methods of a loop are not used
+        self.cluster = SimCluster(self.loop, Random(1), 1)
+        self.checker = ClusterChecker(self.cluster)
+        self.controller = self.cluster.controller
+        self.controller.image = made_of(level(30), RegisterBrokerRecord(1, broker_epoch=1, fenced=False))
+        self.controller.process, self.controller.serves = Process(self.controller.host), True
+        self.disk = self.controller.threads()(1, "flush")
+
+    def stalls(self, ms: int) -> None:
+        """Stall the controller's disk for a step of `ms`, and end the stall at once."""
+        self.controller.sync_us = (ms * 1000, ms * 1000)
+        self.disk.submit(lambda: None)
+        self.controller.sync_us = SYNC_US
+
+    def is_reported_after_ms(self, begin: Callable[[], object]) -> int:
+        """Return when the judge reports the broker."""
+
+        async def judge() -> int:
+            begin()
+            while self.loop.now_us < 60_000_000:
+                try:
+                    self.checker.check()
+                except Violation as violation:
+                    assert str(violation) == "node1 has been silent for 6 s, but is not fenced"  # noqa: PT017 # the time counts as well
+                    return self.loop.now_us // 1000
+                await sleep(self.loop, 10)
+            return -1
+
+        found: int = run(self.loop, judge())
+        return found
+
+
+def test_silent_broker_must_be_fenced_after_its_session() -> None:
+    assert SilentBroker().is_reported_after_ms(lambda: None) == 6_010
+
+
+def test_silent_broker_need_not_be_fenced_before_a_sync_ends_that_began_while_the_controllers_disk_was_stalled() -> None:
+    silent = SilentBroker()
+    assert silent.is_reported_after_ms(lambda: silent.stalls(7_000)) == 13_010
+
+
+def test_silent_broker_must_be_fenced_although_the_controllers_disk_is_in_use() -> None:
+    silent = SilentBroker()
+
+    def use() -> None:
+        silent.disk.submit(lambda: silent.loop.call_in_us(100_000, use))
+
+    assert silent.is_reported_after_ms(use) == 6_010
+
+
+def test_a_stalled_sync_of_a_dead_controller_does_not_excuse_its_successor() -> None:
+    silent = SilentBroker()
+
+    async def restart() -> tuple[bool, bool]:
+        silent.stalls(50_000)
+        before = silent.controller.is_at_work
+        silent.controller.kill()
+        silent.controller.start()
+        await sleep(silent.loop, 500)
+        return before, silent.controller.is_at_work
+
+    assert run(silent.loop, restart()) == (False, True)
