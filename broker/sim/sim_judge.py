@@ -46,8 +46,8 @@ class _Committed:
 
 
 class _ReportedMark(NamedTuple):
-    """The greatest high watermark (`end`) that a replica has had since its process started, and the replica's leader epoch at that time
-    (`epoch`)."""
+    """The greatest high watermark (`end`) that a replica has had since its process started, and a leader epoch (`epoch`) whose leader had
+    all records below it."""
 
     partition: Partition
     end: int
@@ -152,8 +152,14 @@ class ClusterChecker:
 
         A follower has the records that its leader reported as committed. Every cleanly elected leader has them too, so none can make the
         follower truncate them.
+
+        The epoch in which the replica learned its high watermark is certain only if the replica was seen in this epoch before. It is not
+        after a restart: the high watermark is then from the checkpoint, and the current leader may have been elected uncleanly meanwhile.
+        Nor is it after a truncation, because the logs may diverge again before the new end (KIP-279). In these cases the epoch of the last
+        record below the high watermark counts.
         """
         reported, end, epoch = self._reported.get(key), partition.log.log_end_offset, partition.replica.leader_epoch
+        learned_now = False
         if reported is not None and reported.partition is partition:
             if end >= reported.end >= mark:
                 return
@@ -162,7 +168,8 @@ class ClusterChecker:
                 if not any(unclean > reported.epoch for unclean in self._committed.get(key[1:], _Committed()).unclean):
                     text = f"is truncated to {end} in epoch {epoch}, below its high watermark {reported.end} of epoch {reported.epoch}"
                     raise Violation(f"node {key[0]}: {_name(partition)} {text}, without an unclean election")
-        self._reported[key] = _ReportedMark(partition, mark, epoch)
+            learned_now = end >= reported.end and self._marks[key][2] == epoch
+        self._reported[key] = _ReportedMark(partition, mark, epoch if learned_now else _epoch_at(partition.log.epochs.entries, mark - 1))
 
     def _check_leader(self, node: int, partition: Partition, mark: int) -> None:
         known = self._committed.setdefault((partition.log.topic_id, partition.index), _Committed())

@@ -334,3 +334,81 @@ def test_a_stalled_sync_of_a_dead_controller_does_not_excuse_its_successor() -> 
         return before, silent.controller.is_at_work
 
     assert run(silent.loop, restart()) == (False, True)
+
+
+def restarts(harness: Harness, node: Any, epoch: int) -> Any:
+    """Replace the node's process by one with the same log and high watermark; return its replica, a follower in this leader epoch."""
+    again = Replica(node.node_id)
+    again.log, again.replica.leader_epoch = node.log, epoch
+    again.replica.high_watermark = node.replica.high_watermark
+    node.broker.services.partitions = again
+    harness.checker.check()
+    return again
+
+
+def test_restarted_broker_may_be_truncated_after_an_unclean_election_during_its_absence() -> None:
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.the_first_is_elected_uncleanly()
+    again = restarts(harness, harness.second, 2)
+    cut(harness, again, 1, 2)
+    assert harness.checker.truncations_below_mark == 1
+    again.follows(harness.first)
+    again.replica.high_watermark = 3
+    harness.checker.check()
+    with pytest.raises(Violation, match=r"node 2: t-0 is truncated to 1 in epoch 2, below its high watermark 3 of epoch 2, without"):
+        cut(harness, again, 1, 2)
+
+
+def test_restarted_broker_may_not_be_truncated_if_its_records_are_of_the_leader_elected_uncleanly() -> None:
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.the_first_is_elected_uncleanly()
+    cut(harness, harness.second, 1, 2)
+    harness.second.follows(harness.first)
+    harness.second.replica.high_watermark = 3
+    harness.checker.check()
+    again = restarts(harness, harness.second, 2)
+    with pytest.raises(Violation, match=r"node 2: t-0 is truncated to 1 in epoch 2, below its high watermark 3 of epoch 2, without"):
+        cut(harness, again, 1, 2)
+
+
+def test_restarted_broker_may_not_be_truncated_without_an_unclean_election() -> None:
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    again = restarts(harness, harness.second, 2)
+    with pytest.raises(Violation, match=r"node 2: t-0 is truncated to 1 in epoch 2, below its high watermark 4 of epoch 1, without"):
+        cut(harness, again, 1, 2)
+
+
+def test_follower_may_be_truncated_in_two_steps_after_an_unclean_election() -> None:
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.the_first_is_elected_uncleanly()
+    cut(harness, harness.second, 2, 2)
+    cut(harness, harness.second, 1, 2)
+    assert harness.checker.truncations_below_mark == 2
+
+
+def test_high_watermark_learned_just_before_an_unclean_election_is_of_the_epoch_before_it() -> None:
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.second.log.append(one_batch(b"late"), origin=Origin.CLIENT, leader_epoch=1, now_ms=NOW_MS)
+    harness.second.replica.high_watermark, harness.second.replica.leader_epoch = 5, 2
+    harness.the_first_is_elected_uncleanly()
+    cut(harness, harness.second, 1, 2)
+    assert harness.checker.truncations_below_mark == 1
+
+
+def test_follower_may_not_be_truncated_below_what_the_leader_elected_uncleanly_has_reported() -> None:
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.first.follows(harness.second)
+    harness.decides([1], 1)
+    harness.second.leads(harness.decides([2], 2))
+    harness.first.replica.leader_epoch = 3
+    harness.checker.check()
+    harness.first.replica.high_watermark = 4
+    harness.checker.check()
+    with pytest.raises(Violation, match=r"node 1: t-0 is truncated to 3 in epoch 3, below its high watermark 4 of epoch 3, without"):
+        cut(harness, harness.first, 3, 3)
