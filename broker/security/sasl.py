@@ -38,7 +38,7 @@ _NO_REQUEST: Final = (
     "a kafka client."
 )
 MIN_BETWEEN_MS: Final = 1000
-"""The minimum time in ms between two authentications of one connection."""
+"""The minimum time in ms between two re-authentications of one connection."""
 
 
 @dataclass(frozen=True, slots=True)
