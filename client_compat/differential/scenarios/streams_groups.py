@@ -203,7 +203,11 @@ def client_tags(probe: Probe) -> None:
         configure(probe, "st-tags", {tags: value})
     if not configure(probe, "st-tags", AT_ONCE | {tags: "zone,rack"}):
         return  # before Kafka 4.4
-    probe.ask("describe the group", DescribeConfigsRequest([DescribeConfigsResource(GROUP_RESOURCE, "st-tags", None)], True))
+    describe = DescribeConfigsRequest([DescribeConfigsResource(GROUP_RESOURCE, "st-tags", None)], True)
+    for _ in until("the settings are described"):  # a broker of Apache Kafka applies them after the response
+        if any(each.name == tags and each.value == "zone,rack" for each in probe.ask_unrecorded(describe, 4).results[0].configs):
+            break
+    probe.ask("describe the group", describe)
     new_topic(probe, "tags-text", 3)
     topology = Topology(0, [Subtopology("0", ["tags-text"])])
     both = [KeyValue("rack", "r"), KeyValue("zone", "z")]
