@@ -128,8 +128,9 @@ types: $(STAMP) ## Check types, strictly
 apis: $(STAMP) ## Write the APIs that the handlers declare to broker/api/api_table.py and docs/apis.md
 	$(PY) -m tests.support.api_table
 
-settings: $(STAMP) ## Write docs/settings.md from the tables of settings
+settings: $(STAMP) ## Write docs/settings.md from the tables of settings, and docs/releases.md, which lists the settings that Ottla lacks
 	$(PY) -m tests.support.settings_page
+	$(PY) -m tests.support.releases_page
 
 releases: $(STAMP) maven ## Record what Apache Kafka's releases offer, from their brokers, and write docs/releases.md (ARGS="4.4.0")
 	@$(PY) -m tests.support.release_tables $(ARGS)

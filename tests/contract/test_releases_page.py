@@ -6,4 +6,4 @@ from tests.support.releases_page import PAGE, page
 
 
 def test_releases_page_matches_the_tables() -> None:
-    assert page(PAGE.read_text()) == PAGE.read_text(), "run `make releases`, or python -m tests.support.releases_page"
+    assert page(PAGE.read_text()) == PAGE.read_text(), "run `make settings`, or `make releases` for new tables of releases"

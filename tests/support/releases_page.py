@@ -1,5 +1,5 @@
-"""Writes docs/releases.md from the tables of releases and what Ottla lacks of each: part of `make releases`. A contract test compares the
-page with both.
+"""Writes docs/releases.md from the tables of releases and what Ottla lacks of each: part of `make releases` and of `make settings`. A
+contract test compares the page with both.
 """
 
 from __future__ import annotations
