@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_defined
@@ -12,16 +13,19 @@ OF_KAFKA = [line for line in GOLDEN.read_text().splitlines() if not line.startsw
 
 
 def test_every_setting_of_kafka_is_in_one_table() -> None:
-    tables = {
-        name: [
-            name in BROKER_KEYS,
-            security_setting(name) is not None,
-            name in STORED_SETTINGS and security_setting(name) is None,
-            is_defined(name),
-        ]
-        for name in OF_KAFKA
-    }
-    assert {name: found for name, found in tables.items() if sum(found) != 1} == {}
+    found = {name: list(_tables_with(name)) for name in OF_KAFKA}
+    assert {name: tables for name, tables in found.items() if len(tables) != 1} == {}
+
+
+def _tables_with(name: str) -> Iterator[str]:
+    if name in BROKER_KEYS:
+        yield "BROKER_KEYS"
+    if security_setting(name) is not None:
+        yield "security settings"
+    elif name in STORED_SETTINGS:
+        yield "STORED_SETTINGS"
+    if is_defined(name):
+        yield "ignored settings"
 
 
 def test_an_ignored_setting_is_defined_by_kafka_4_4_or_was_by_another_release() -> None:

@@ -25,7 +25,8 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     root = tmp_path_factory.mktemp("logs")
     for name, case in CASES.items():
         case.write(root / name)
-    return audit([root / name for name in CASES], key_field="row", retries_absorbed=[7], engine="duckdb")
+    names = ["sound", *(name for name in CASES if name != "sound")]
+    return audit([root / name for name in names], key_field="row", retries_absorbed=[7], engine="duckdb")
 
 
 def of(verdict: Verdict, name: str) -> DirectoryVerdict:
