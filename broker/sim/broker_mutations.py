@@ -81,7 +81,7 @@ def _complete_at_once(original: Any) -> Callable[..., None]:
 
 OF_BROKERS: Final = (
     Mutation(f"a partition keeps the last {BATCHES_REMEMBERED} batches of a producer", ProducerState, "apply_batch", _no_window),
-    Mutation("a repeated batch is recognised", ProducerState, "find_duplicate", nothing),
+    Mutation("a repeated batch is recognised", ProducerState, "find_duplicate_in_memory", nothing),
     Mutation("a batch has the next sequence", ProducerState, "check_batch", nothing),
     Mutation("the high watermark waits for every in-sync replica", Leadership, "committable", _own_end),
     Mutation("acks=all waits for the high watermark", Partition, "when", nothing),

@@ -99,12 +99,12 @@ def apply(state: ProducerState, segment: Segment, position: int, header: BatchHe
 
 
 def find_duplicate(state: ProducerState, segments: SegmentList, batch: BatchHeader) -> BatchMetadata | None:
-    """Return the earlier copy of `batch`, or None, like `ProducerState.find_duplicate`; it also searches the log for batches older than the
-    snapshot from which `state` was loaded. Raises `OSError`."""
-    known = state.find_duplicate(batch)
+    """Return the earlier copy of `batch`, or None, like `ProducerState.find_duplicate_in_memory`, but also search the log for batches older
+    than the snapshot from which `state` was loaded. Raises `OSError`."""
+    known = state.find_duplicate_in_memory(batch)
     if known is None and (entry := state.get(batch.producer_id)) is not None and entry.may_repeat_older(batch):
         recall_window(entry, segments)
-        known = state.find_duplicate(batch)
+        known = state.find_duplicate_in_memory(batch)
     return known
 
 

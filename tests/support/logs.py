@@ -46,7 +46,7 @@ def marker(producer_id: int, epoch: int, *, committed: bool, coordinator_epoch: 
     )
 
 
-@dataclass
+@dataclass(repr=False)
 class LogHarness:
     """A partition's log that a test can crash and restart: `log` is the open log, which `crash` and `restart` replace."""
 
@@ -56,6 +56,9 @@ class LogHarness:
     expiration_ms: int = 86_400_000
     verifies: bool = False
     findings: list[Damage] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"LogHarness({self.directory})"
 
     def __post_init__(self) -> None:
         self.files.make_dir(self.directory)

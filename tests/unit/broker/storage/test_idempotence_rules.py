@@ -90,7 +90,8 @@ def test_the_sixth_newest_batch_is_forgotten_and_its_retry_is_out_of_order(harne
     for i in range(6):
         harness.append(batch(PID, 0, i))
     between(harness)
-    assert refused(harness, batch(PID, 0, 0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    code = refused(harness, batch(PID, 0, 0))
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @every_way
@@ -104,14 +105,16 @@ def test_a_superset_subset_or_overlap_is_no_duplicate_but_out_of_order(
 ) -> None:
     harness.append(batch(PID, 0, 0, count=3))
     between(harness)
-    assert refused(harness, batch(PID, 0, sequence, count=count)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    code = refused(harness, batch(PID, 0, sequence, count=count))
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @every_way
 def test_the_same_sequences_of_an_older_epoch_are_no_duplicate_but_fenced(harness: LogHarness, between: Between) -> None:
     harness.append(batch(PID, 1, 0))
     between(harness)
-    assert refused(harness, batch(PID, 0, 0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    code = refused(harness, batch(PID, 0, 0))
+    assert code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 @every_way
@@ -147,7 +150,8 @@ def test_the_next_sequence_is_accepted(harness: LogHarness, between: Between) ->
 def test_a_gap_is_refused_and_the_missing_batch_is_still_accepted_after_it(harness: LogHarness, between: Between) -> None:
     harness.append(batch(PID, 0, 0, count=3))
     between(harness)
-    assert refused(harness, batch(PID, 0, 4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    code = refused(harness, batch(PID, 0, 4))
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert not harness.append(batch(PID, 0, 3)).duplicate
     assert not harness.append(batch(PID, 0, 4)).duplicate
 
@@ -156,7 +160,8 @@ def test_a_gap_is_refused_and_the_missing_batch_is_still_accepted_after_it(harne
 def test_sequence_after_2_to_the_31_minus_1_is_0(harness: LogHarness, between: Between) -> None:
     harness.append(batch(PID, 0, SEQUENCE_MAX))
     between(harness)
-    assert refused(harness, batch(PID, 0, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    code = refused(harness, batch(PID, 0, 1))
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert not harness.append(batch(PID, 0, 0)).duplicate
 
 
@@ -174,7 +179,8 @@ def test_an_unknown_producer_may_begin_with_any_sequence(harness: LogHarness, be
     between(harness)
     assert not harness.append(batch(PID, 7, 1234)).duplicate
     between(harness)
-    assert refused(harness, batch(PID, 7, 1236)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    code = refused(harness, batch(PID, 7, 1236))
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert not harness.append(batch(PID, 7, 1235)).duplicate
 
 
@@ -182,7 +188,8 @@ def test_an_unknown_producer_may_begin_with_any_sequence(harness: LogHarness, be
 def test_from_transaction_version_2_on_an_unknown_transactional_producer_begins_with_0(harness: LogHarness, between: Between) -> None:
     between(harness)
     harness.log.producer_state.start_verification(PID, 0, 3, supports_epoch_bump=True, now_ms=NOW_MS)
-    assert refused(harness, batch(PID, 0, 3, transactional=True)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    code = refused(harness, batch(PID, 0, 3, transactional=True))
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     harness.log.producer_state.start_verification(PID, 0, 0, supports_epoch_bump=True, now_ms=NOW_MS)
     assert not harness.append(batch(PID, 0, 0, transactional=True)).duplicate
     between(harness)
@@ -201,7 +208,8 @@ def test_coordinators_sequences_are_not_checked(harness: LogHarness) -> None:
 def test_a_new_epoch_must_begin_with_sequence_0(harness: LogHarness, between: Between) -> None:
     harness.append(batch(PID, 0, 0))
     between(harness)
-    assert refused(harness, batch(PID, 1, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    code = refused(harness, batch(PID, 1, 1))
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert not harness.append(batch(PID, 1, 0)).duplicate
 
 
@@ -212,14 +220,16 @@ def test_new_producer_epoch_fences_the_old_one_and_empties_its_deduplication_win
     harness.append(batch(PID, 1, 0))
     between(harness)
     assert windows(harness.log)[PID] == [(0, 0)]
-    assert refused(harness, batch(PID, 0, 3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    code = refused(harness, batch(PID, 0, 3))
+    assert code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 @every_way
 def test_an_older_epoch_is_refused_from_a_coordinator_too(harness: LogHarness, between: Between) -> None:
     harness.append(batch(PID, 5, 0))
     between(harness)
-    assert refused(harness, batch(PID, 4, 1), origin=Origin.COORDINATOR) is ErrorCode.INVALID_PRODUCER_EPOCH
+    code = refused(harness, batch(PID, 4, 1), origin=Origin.COORDINATOR)
+    assert code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_batches_without_a_producer_id_skip_producer_checks_and_leave_no_producer_state(harness: LogHarness) -> None:
@@ -336,7 +346,8 @@ def test_a_marker_of_an_unknown_producer_makes_an_entry_without_batches(harness:
 def test_after_only_a_marker_in_an_epoch_sequences_begin_at_0(harness: LogHarness, between: Between) -> None:
     harness.append(marker(PID, 3, committed=True), origin=Origin.COORDINATOR)
     between(harness)
-    assert refused(harness, batch(PID, 3, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    code = refused(harness, batch(PID, 3, 1))
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert not harness.append(batch(PID, 3, 0)).duplicate
 
 
@@ -354,14 +365,16 @@ def test_a_marker_of_a_new_epoch_empties_the_window(harness: LogHarness, between
     harness.append(marker(PID, 1, committed=False), origin=Origin.COORDINATOR)
     between(harness)
     assert windows(harness.log)[PID] == []
-    assert refused(harness, batch(PID, 0, 1, transactional=True)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    code = refused(harness, batch(PID, 0, 1, transactional=True))
+    assert code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 @every_way
 def test_a_marker_of_an_older_epoch_is_fenced(harness: LogHarness, between: Between) -> None:
     harness.append(batch(PID, 2, 0, transactional=True))
     between(harness)
-    assert refused(harness, marker(PID, 1, committed=True), origin=Origin.COORDINATOR) is ErrorCode.INVALID_PRODUCER_EPOCH
+    code = refused(harness, marker(PID, 1, committed=True), origin=Origin.COORDINATOR)
+    assert code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 @every_way
@@ -379,7 +392,8 @@ def test_from_transaction_version_2_on_a_marker_needs_a_new_epoch_while_the_tran
 ) -> None:
     harness.append(batch(PID, 0, 0, transactional=True))
     between(harness)
-    assert refused(harness, marker(PID, 0, committed=True), origin=Origin.COORDINATOR, version=2) is ErrorCode.INVALID_PRODUCER_EPOCH
+    code = refused(harness, marker(PID, 0, committed=True), origin=Origin.COORDINATOR, version=2)
+    assert code is ErrorCode.INVALID_PRODUCER_EPOCH
     harness.append(marker(PID, 1, committed=True), origin=Origin.COORDINATOR, version=2)
     between(harness)
     harness.append(marker(PID, 1, committed=True), origin=Origin.COORDINATOR, version=2)
@@ -389,7 +403,8 @@ def test_from_transaction_version_2_on_a_marker_needs_a_new_epoch_while_the_tran
 def test_a_plain_batch_is_refused_while_its_producer_has_an_open_transaction(harness: LogHarness, between: Between) -> None:
     harness.append(batch(PID, 0, 0, transactional=True))
     between(harness)
-    assert refused(harness, batch(PID, 0, 1)) is ErrorCode.INVALID_TXN_STATE
+    code = refused(harness, batch(PID, 0, 1))
+    assert code is ErrorCode.INVALID_TXN_STATE
     harness.append(marker(PID, 0, committed=True), origin=Origin.COORDINATOR)
     assert not harness.append(batch(PID, 0, 1)).duplicate
 
@@ -406,8 +421,10 @@ def test_a_transactional_batch_may_follow_plain_ones_of_its_producer(harness: Lo
 def test_a_transactional_batch_of_an_older_epoch_opens_no_transaction(harness: LogHarness, between: Between) -> None:
     harness.append(marker(PID, 1, committed=True), origin=Origin.COORDINATOR)
     between(harness)
-    assert refused(harness, batch(PID, 0, 0, transactional=True)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert refused(harness, batch(PID, 0, -1, transactional=True), origin=Origin.COORDINATOR) is ErrorCode.INVALID_PRODUCER_EPOCH
+    code = refused(harness, batch(PID, 0, 0, transactional=True))
+    assert code is ErrorCode.INVALID_PRODUCER_EPOCH
+    code = refused(harness, batch(PID, 0, -1, transactional=True), origin=Origin.COORDINATOR)
+    assert code is ErrorCode.INVALID_PRODUCER_EPOCH
     assert harness.log.last_stable_offset == harness.log.high_watermark
 
 

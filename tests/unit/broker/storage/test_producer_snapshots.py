@@ -1,4 +1,4 @@
-"""Producer snapshot files: when they are loaded, written and removed. The rules: tests/scenario/test_idempotence_rules.py."""
+"""Producer snapshot files: when they are loaded, written and removed. The rules: test_idempotence_rules.py."""
 
 from __future__ import annotations
 

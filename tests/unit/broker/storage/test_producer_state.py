@@ -1,6 +1,6 @@
 """The fast check of a producer's next batch agrees with the full rules; verification guards; transaction markers.
 
-The rules of sequences, epochs and duplicates are tested in tests/scenario/test_idempotence_rules.py, over crashes and restarts.
+The rules of sequences, epochs and duplicates are tested in test_idempotence_rules.py, over crashes and restarts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_a_next_batch_is_no_duplicate_and_valid(written: list[BatchHeader], batc
             state.check_batch(earlier, Origin.CLIENT)
             state.apply_batch(earlier, 100 * offset)
     if state.follows_last_batch(batch):
-        assert state.find_duplicate(batch) is None
+        assert state.find_duplicate_in_memory(batch) is None
     if state.is_next_non_transactional(batch):
         assert state.follows_last_batch(batch)
         state.check_batch(batch, Origin.CLIENT)
