@@ -31,7 +31,7 @@ def response_class(api_key: int) -> type[Message]:
 @cache
 def declared_keys() -> Sequence[ApiKey]:
     """Return the keys of the APIs that have a request and a response class here, in ascending order."""
-    return sorted(ApiKey(int(path.stem[1:3])) for path in Path(__file__).parent.glob("k[0-9][0-9]_*.py"))
+    return sorted(ApiKey(int(path.stem[1:].partition("_")[0])) for path in Path(__file__).parent.glob("k[0-9]*_*.py"))
 
 
 @cache

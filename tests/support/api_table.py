@@ -13,7 +13,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi, Split
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-HANDLERS: Final = sorted((ROOT / "broker" / "api").glob("k[0-9][0-9]_*.py"))
+HANDLERS: Final = sorted((ROOT / "broker" / "api").glob("k[0-9]*_*.py"), key=lambda path: int(path.stem[1:].partition("_")[0]))
 TABLE: Final = ROOT / "broker" / "api" / "api_table.py"
 PAGE: Final = ROOT / "docs" / "apis.md"
 BEGIN: Final = "<!-- served APIs: written by `make apis` -->\n"
