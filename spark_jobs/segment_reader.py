@@ -18,9 +18,10 @@ from typing import Final, NamedTuple, Protocol
 from ottla.protocol.records.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, MAGIC_V2, BatchHeader, crc_ok, read_header
 from ottla.protocol.records.batch_walk import BAD_LENGTH, BAD_MAGIC, CUT, MORE, PEEK_BYTES, TOO_LARGE, Headers, walk_headers
 from ottla.protocol.records.compression import Codec
-from ottla.protocol.records.crc32c import Buffer, crc32c
+from ottla.protocol.records.crc32c import crc32c
 from ottla.protocol.records.errors import BatchTooLarge
 from ottla.protocol.records.record import records_section
+from ottla.protocol.wire import Buffer
 from ottla.spark_jobs.filesystem import place
 from ottla.spark_jobs.log_directory import Segment
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 from ottla.broker.api.context import Peer
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.large_requests import Compute
-from ottla.broker.api.reply import Buffer
 from ottla.broker.api.routes import controller_routes
 from ottla.broker.api.services import ControllerServices
 from ottla.broker.core import limits
 from ottla.broker.faults.engine import Faults
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.wire import Buffer
 
 _ENVELOPE: Final = ApiKey.ENVELOPE.to_bytes(2, "big")
 

@@ -21,7 +21,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.api.context import CloseConnection, Context, Peer
-from ottla.broker.api.reply import CLOSE, Buffer, Reply
+from ottla.broker.api.reply import CLOSE, Reply
 from ottla.broker.api.request_parts import oversized_array, split_of
 from ottla.broker.api.routes import Answer, Route, Routes, broker_routes
 from ottla.broker.api.services import NodeServices, PartitionServices, Services
@@ -37,6 +37,7 @@ from ottla.protocol.errors import FrameTooLarge, ProtocolError, TooManyElements,
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.headers import read_request_header
 from ottla.protocol.schema import Message
+from ottla.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.api.large_requests import Budget, Compute, LargeRequests

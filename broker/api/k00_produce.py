@@ -34,7 +34,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.peer_log import shown
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.purgatory import ON_DISK, REPLICATED, Condition
+from ottla.broker.replication.purgatory import IN_OWN_LOG, REPLICATED, Condition
 from ottla.broker.runtime.coordination.txn_verification import TransactionalProducer, Verdicts
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import TopicPartitions
@@ -64,6 +64,7 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.errors import CorruptBatch, UnknownCodec
+from ottla.protocol.wire import Buffer
 
 API = Api(
     ProduceRequest,
@@ -71,7 +72,6 @@ API = Api(
     splits=(Split("topic_data.partition_data", "responses.partition_responses", ("name topic_id", "index")),),
 )
 
-Buffer = bytes | bytearray | memoryview
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT, _MAGIC_AT, ATTRIBUTES_AT = 8, MAGIC_END - 1, CRC_START + 1
@@ -208,7 +208,7 @@ def _drop_repeated(request: ProduceRequest) -> None:
 def _append_all(
     ctx: Context[PartitionServices], request: ProduceRequest, verdicts: Verdicts
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    condition = REPLICATED if request.acks == -1 else ON_DISK
+    condition = REPLICATED if request.acks == -1 else IN_OWN_LOG
     waits: Waits = []
     large: list[_LargeBatch] = []
     responses = [_append_topic(ctx, topic, verdicts, condition, waits, large=large) for topic in request.topic_data]
@@ -224,7 +224,7 @@ async def _append_large(
     waits: Waits,
     large: Iterable[_LargeBatch],
 ) -> ProduceResponse | None:
-    condition = REPLICATED if request.acks == -1 else ON_DISK
+    condition = REPLICATED if request.acks == -1 else IN_OWN_LOG
     for each in large:
         try:
             checked = await each.partition.check(each.batch)

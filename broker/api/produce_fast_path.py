@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.api.authorizer import Authorizer
 from ottla.broker.api.context import Peer
-from ottla.broker.api.k00_produce import ADDING_SINCE, ATTRIBUTES_AT, is_whole
-from ottla.broker.api.reply import Buffer
+from ottla.broker.api.k00_produce import ADDING_SINCE, ATTRIBUTES_AT, BY_ID_SINCE, is_whole
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -32,6 +31,7 @@ from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import TRANSACTIONAL
+from ottla.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.api.throttling import Throttling
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 _KEY: Final = int(ApiKey.PRODUCE)
 _FIRST_VERSION: Final = 9
 """The first Produce version with compact strings and arrays, and tagged fields."""
-_BY_ID_SINCE: Final = 13
 _LAST_VERSION: Final = 13
 _ONE: Final = 2
 """The encoded length of a compact array with one element; the encoding adds 1 to a length."""
@@ -140,7 +139,7 @@ class ProduceFastPath:
             if no_tags or name_size > _SHORT or topics != _ONE or acks not in {1, -1}:
                 return None
             topic_at = pos + _BODY.size
-            topic_end = topic_at + (_ID_BYTES if version >= _BY_ID_SINCE else data[topic_at])
+            topic_end = topic_at + (_ID_BYTES if version >= BY_ID_SINCE else data[topic_at])
             partitions, index, records_size = _PARTITION.unpack_from(data, topic_end)
             pos = topic_end + _PARTITION.size
             if records_size > _SHORT:  # a varint of several bytes, each with seven bits
@@ -193,7 +192,7 @@ class ProduceFastPath:
         """
         known = self._partitions
         # Valid topic names are ASCII, so other bytes do not match any topic.
-        found = known.by_topic_id(topic) if version >= _BY_ID_SINCE else known.by_name(topic[1:].decode("latin-1"))
+        found = known.by_topic_id(topic) if version >= BY_ID_SINCE else known.by_name(topic[1:].decode("latin-1"))
         if found is None or found.is_internal or found.name == CLUSTER_METADATA:
             return None
         partition = found.partitions.get(index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-Buffer = bytes | bytearray | memoryview
+from ottla.protocol.wire import Buffer
 
 
 class Action(Enum):

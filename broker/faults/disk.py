@@ -13,7 +13,8 @@ from typing import Final
 
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultAction
-from ottla.broker.storage.files import FILES, Buffer, Files
+from ottla.broker.storage.files import FILES, Files
+from ottla.protocol.wire import Buffer
 
 _PARTITION_DIR: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 

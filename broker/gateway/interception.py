@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.interceptors import intercepted
 from ottla.broker.api.pipeline import Call
-from ottla.broker.api.reply import CLOSE, Buffer, Reply
+from ottla.broker.api.reply import CLOSE, Reply
 from ottla.broker.api.routes import Answer
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
@@ -39,6 +39,7 @@ from ottla.protocol.codec import Request, decode_request, encode_response, reque
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.schema import Message
+from ottla.protocol.wire import Buffer
 
 _NEVER: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 

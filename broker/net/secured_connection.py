@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.error_response import error_response
 from ottla.broker.api.k18_api_versions import is_valid
-from ottla.broker.api.reply import CLOSE, Buffer, FinalResponse, Reply
+from ottla.broker.api.reply import CLOSE, FinalResponse, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.principal import ANONYMOUS, USER, Principal
@@ -31,6 +31,7 @@ from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.broker.net.session import PendingReply
 from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, ClockReading, ListenerSasl, SaslExchange, SaslSession, Step
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.security.tls import ListenerTls

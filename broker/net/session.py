@@ -19,11 +19,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from ottla.broker.api.reply import CLOSE, Action, Buffer, FinalResponse, Reply
+from ottla.broker.api.reply import CLOSE, Action, FinalResponse, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
 from ottla.protocol.errors import FrameTooLarge, ProtocolError
 from ottla.protocol.frame import PREFIX_BYTES, FrameReader
+from ottla.protocol.wire import Buffer
 
 peer_logger = logging.getLogger(PEERS)
 

@@ -17,7 +17,7 @@ PendingT = TypeVar("PendingT")
 class Condition(Enum):
     """The condition under which an append is acknowledged. There is none for acks=0, which is not acknowledged."""
 
-    ON_DISK = "on disk"
+    IN_OWN_LOG = "in own log"
     """The leader's log has the record, synced to disk if flush.messages requires it: acks=1."""
     REPLICATED = "replicated"
     """Every in-sync replica has the record, and the ISR is large enough: acks=all."""
@@ -25,7 +25,7 @@ class Condition(Enum):
     """Every in-sync replica has the record, and the leader epoch is still that of the append: writes of a coordinator."""
 
 
-ON_DISK: Final = Condition.ON_DISK
+IN_OWN_LOG: Final = Condition.IN_OWN_LOG
 REPLICATED: Final = Condition.REPLICATED
 """Each member of `Condition` is also a constant of this module, because every append uses the members, and an attribute lookup on an enum
 class is slower."""

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from ottla.broker.share.acquisition import Fetched
 from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.control import ControlType, parse_marker
-
-Buffer = bytes | bytearray | memoryview
+from ottla.protocol.wire import Buffer
 
 
 def aborted_batches(records: Buffer, batches: Iterable[tuple[int, BatchHeader]], transactions: Sequence[tuple[int, int]]) -> list[Fetched]:

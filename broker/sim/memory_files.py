@@ -13,7 +13,8 @@ from pathlib import Path
 from random import Random
 
 from ottla.broker.storage.errors import LogDirLocked
-from ottla.broker.storage.files import Buffer, FileEntry, Files
+from ottla.broker.storage.files import FileEntry, Files
+from ottla.protocol.wire import Buffer
 
 
 @dataclass

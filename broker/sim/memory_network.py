@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextvars import Context
 
 from ottla.broker.net.network import MakeProtocol
-from ottla.broker.storage.files import Buffer
+from ottla.protocol.wire import Buffer
 
 Address = tuple[str, int]
 

@@ -13,12 +13,11 @@ from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.broker.sim.loop import Process
 from ottla.broker.sim.node_clock import NodeClock
 from ottla.broker.sim.sim_cluster import SimCluster
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.schema import Message
-
-TopicPartition = tuple[str, int]
 
 BACKOFF_MS: Final = 100
 REQUEST_MS: Final = 10_000

@@ -10,10 +10,10 @@ from random import Random
 from typing import Any, Final
 
 from ottla.broker.runtime.nodes.link import LinkBroken
-from ottla.broker.sim.sim_client import TopicPartition
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_producer import UNKNOWN, ClientHistory, SimBatch, SimProducer
 from ottla.broker.sim.sim_reader import Delivered, fetched
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k09_offset_fetch as k09
 from ottla.protocol.messages import k28_txn_offset_commit as k28

@@ -9,10 +9,11 @@ from random import Random
 from typing import Final
 
 from ottla.broker.runtime.nodes.link import LinkBroken
-from ottla.broker.sim.sim_client import SimClient, TopicPartition
+from ottla.broker.sim.sim_client import SimClient
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_producer import ClientHistory
 from ottla.broker.sim.sim_reader import Delivered, fetched
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k08_offset_commit as k08
 from ottla.protocol.messages import k09_offset_fetch as k09

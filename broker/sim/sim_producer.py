@@ -12,9 +12,10 @@ from random import Random
 from typing import Any, Final
 
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
-from ottla.broker.sim.sim_client import SimClient, TopicPartition
+from ottla.broker.sim.sim_client import SimClient
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.testing.history import KeyValue, Send
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest

@@ -12,11 +12,12 @@ from random import Random
 from typing import Final
 
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
-from ottla.broker.sim.sim_client import SimClient, TopicPartition
+from ottla.broker.sim.sim_client import SimClient
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_judge import partition_at
 from ottla.broker.sim.sim_producer import ClientHistory
 from ottla.broker.testing.history import KeyValue
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.records.batch import split_batches

@@ -12,11 +12,11 @@ from ottla.broker.cluster.topic_names import SHARE_GROUP_STATE
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.loop import Process
 from ottla.broker.sim.nemesis import CLIENT_DIES, Fault
-from ottla.broker.sim.sim_client import TopicPartition
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_share_judge import GROUP, LIMIT, ShareGroupHistory
 from ottla.broker.sim.sim_share_member import SimShareMember
 from ottla.broker.testing.contents import Stored
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 
 BROKER_SETTINGS: Final = {

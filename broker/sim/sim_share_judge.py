@@ -20,8 +20,8 @@ from ottla.broker.share.acknowledgement import AcknowledgeType
 from ottla.broker.share.in_flight import RecordState
 from ottla.broker.share.state_records import decode_record
 from ottla.broker.sim.log_batches import batches_of
-from ottla.broker.sim.sim_client import TopicPartition
 from ottla.broker.testing.contents import Stored
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.records.record import iter_records
 from ottla.protocol.share_log import ShareSnapshotValue
 

@@ -13,9 +13,10 @@ from typing import Final
 
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.share.acknowledgement import AcknowledgeType
-from ottla.broker.sim.sim_client import SimClient, TopicPartition
+from ottla.broker.sim.sim_client import SimClient
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_share_judge import GROUP, Delivery, ShareGroupHistory
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.messages import k78_share_fetch as k78
 from ottla.protocol.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest

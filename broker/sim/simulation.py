@@ -20,7 +20,7 @@ from ottla.broker.sim.metadata_judge import UNCLEAN_SETTING
 from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, POWER, STALLS, Fault, Nemesis, draw_faults
 from ottla.broker.sim.sim_admin import MIN_ISR as MIN_ISR_SETTING
 from ottla.broker.sim.sim_admin import SimAdmin
-from ottla.broker.sim.sim_client import SimClient, TopicPartition
+from ottla.broker.sim.sim_client import SimClient
 from ottla.broker.sim.sim_cluster import MIN_ISR, SESSION_MS, SimCluster, run, sleep, until
 from ottla.broker.sim.sim_copier import SimCopier
 from ottla.broker.sim.sim_judge import ClusterChecker, unequal_replicas, unsettled
@@ -32,6 +32,7 @@ from ottla.broker.sim.violation import Violation
 from ottla.broker.testing.anomalies import Observations, by_value, judge
 from ottla.broker.testing.contents import Stored, contents
 from ottla.broker.testing.history import Send
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 START_MS: Final = 20_000

@@ -38,9 +38,9 @@ from ottla.protocol.records.batch import (
     read_header,
 )
 from ottla.protocol.records.compression import Codec, compress, decompress
-from ottla.protocol.records.crc32c import Buffer, crc32c
+from ottla.protocol.records.crc32c import crc32c
 from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
-from ottla.protocol.wire import read_uvarint
+from ottla.protocol.wire import Buffer, read_uvarint
 
 _TARGETS: Final = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _AS_PRODUCED: Final = "producer"

@@ -33,9 +33,9 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.compression import compress
 from ottla.protocol.records.control import ControlType, parse_marker
-from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import CorruptBatch
 from ottla.protocol.records.record import encode_record, iter_section, records_section
+from ottla.protocol.wire import Buffer
 
 _DIGEST_BYTES: Final = 16
 HORIZON_MAX_MS: Final = 2**62

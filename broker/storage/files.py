@@ -18,8 +18,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.storage.copying import copy_file
 from ottla.broker.storage.dir_lock import DirLock
-
-Buffer = bytes | bytearray | memoryview
+from ottla.protocol.wire import Buffer
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows translates line ends without it
 _PARTIAL_MAX: Final = 1 << 20  # a short write is repeated from a copy; this bounds the copy

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.storage.files import Buffer
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import BatchHeader, crc_ok, split_batches
 from ottla.protocol.records.control import Marker, parse_marker
 from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.wire import Buffer
 
 
 class LeadersBatch(NamedTuple):

@@ -27,8 +27,8 @@ from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.segment import INT32_MAX, Segment
 from ottla.protocol.records.batch import CODEC_MASK, BatchHeader, read_header
-from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.wire import Buffer
 
 INDEX_ENTRY_BYTES_MAX: Final = 12
 """The size of a time index entry; one of the offset index has 8 bytes."""

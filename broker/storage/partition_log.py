@@ -18,7 +18,6 @@ from typing import Final
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.errors import storage_error
-from ottla.broker.storage.files import Buffer
 from ottla.broker.storage.flush import FlushTicket
 from ottla.broker.storage.leaders_batches import leaders_batches
 from ottla.broker.storage.log_parts import LogParts
@@ -53,6 +52,7 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.control import Marker, parse_marker
 from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.wire import Buffer
 
 __all__ = ["AppendInfo", "Isolation", "Origin", "PartitionLog", "ReadResult", "TimestampOffset"]
 

@@ -18,13 +18,14 @@ from struct import Struct
 from typing import Final
 
 from ottla.broker.core.log_config import LogConfig
-from ottla.broker.storage.files import Buffer, Files
+from ottla.broker.storage.files import Files
 from ottla.broker.storage.offset_index import OffsetIndex
 from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.time_index import TimeIndex
 from ottla.broker.storage.txn_index import TxnIndex
 from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, BatchHeader, read_header
 from ottla.protocol.records.errors import CorruptBatch
+from ottla.protocol.wire import Buffer
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_append_time, read_snapshot
-from ottla.broker.storage.files import Buffer, Files
+from ottla.broker.storage.files import Files
+from ottla.protocol.wire import Buffer
 
 PARTIAL: Final = ".checkpoint.part"
 DELETED: Final = ".checkpoint.deleted"

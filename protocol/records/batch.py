@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.protocol.records.compression import Codec, codec_of
-from ottla.protocol.records.crc32c import Buffer, crc32c
+from ottla.protocol.records.crc32c import crc32c
 from ottla.protocol.records.errors import CorruptBatch
 from ottla.protocol.records.sequence import increment_sequence
+from ottla.protocol.wire import Buffer
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12

@@ -14,8 +14,8 @@ import zlib
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
+from ottla.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     import zstandard

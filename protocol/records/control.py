@@ -21,9 +21,9 @@ from ottla.protocol.records.batch import (
     pack_header,
     read_header,
 )
-from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import InvalidRecord
 from ottla.protocol.records.record import iter_records
+from ottla.protocol.wire import Buffer
 
 MARKER_BYTES: Final = 78
 """The size of a marker batch: a header of 61 bytes and a record of 17."""

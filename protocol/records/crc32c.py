@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.protocol.import_without_init import module_of
+from ottla.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from crc32c import crc32c
@@ -18,5 +19,3 @@ else:
     crc32c = module_of("crc32c", "_crc32c").crc32c
 
 __all__ = ["Buffer", "crc32c"]
-
-Buffer = bytes | bytearray | memoryview

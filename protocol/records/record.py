@@ -26,9 +26,9 @@ from ottla.protocol.records.batch import (
     read_header,
 )
 from ottla.protocol.records.compression import Codec, compress, decompress
-from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import CorruptBatch
 from ottla.protocol.records.sequence import decrement_sequence, increment_sequence
+from ottla.protocol.wire import Buffer
 
 __all__ = [
     "DECOMPRESSED_MAX_BYTES",

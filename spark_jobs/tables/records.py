@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from ottla.protocol.records import walk
 from ottla.protocol.records.batch import LOG_APPEND_TIME, MAGIC_V2, read_header
-from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import InvalidRecord, RecordsError
 from ottla.protocol.records.record import Header, iter_section
+from ottla.protocol.wire import Buffer
 from ottla.spark_jobs.logs import read_runs
 from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches, open_records
 from ottla.spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, sequence_after, to_arrow, wanted_rows

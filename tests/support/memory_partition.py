@@ -15,8 +15,7 @@ from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.records.batch import read_header, stamp
 from ottla.protocol.records.control import end_txn_marker
 from ottla.protocol.records.record import SimpleRecord, build_batch
-
-Buffer = bytes | bytearray | memoryview
+from ottla.protocol.wire import Buffer
 
 
 @dataclass(frozen=True, slots=True)

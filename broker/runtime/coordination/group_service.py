@@ -31,7 +31,7 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle
 from ottla.broker.groups.results import JoinGroupResult, Reply, SyncGroupResult
 from ottla.broker.groups.states import Now
-from ottla.broker.runtime.coordination.shard import Durable, ScheduleTimeout, Shard, ShardState
+from ottla.broker.runtime.coordination.shard import Committed, ScheduleTimeout, Shard, ShardState
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.replicas.partition import Partition
@@ -346,7 +346,7 @@ class GroupService:
             return shard.run(effects)
         return shard.run_transactional(effects, producer_id, producer_epoch, self._clock.now_ms(), guard)
 
-    def write_marker(self, index: int, marker: TxnMarker) -> Durable:
+    def write_marker(self, index: int, marker: TxnMarker) -> Committed:
         """Write a transaction marker to partition `index` of the offsets topic: the producer's offsets become visible, or are dropped.
 
         Raises Rejected: NOT_LEADER_OR_FOLLOWER while the partition is not loaded, UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
@@ -387,7 +387,7 @@ class GroupService:
         return shard.run(shard.machine.delete_offsets(group_id, topics))
 
     def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
-        """Delete a group that has no members. Return a future that is done when the deletion is durable, or None if that is so already.
+        """Delete a group that has no members. Return a future that is done when the deletion is committed, or None if that is so already.
         Raises Rejected.
         """
         shard = self.shards.of(group_id)
@@ -435,15 +435,15 @@ class GroupService:
 
         If the append fails, these requests get its error.
         """
-        replies, durable = effects.response, None
+        replies, committed = effects.response, None
         try:
-            durable = shard.append(effects.records)
+            committed = shard.append(effects.records)
         except Rejected as error:
             logger.warning("Could not write the metadata of group %s: %s", group_id, error)
             replies = _failed(replies, error.code) + shard.machine.on_write_failed(group_id, self.now())
         else:
             replies = replies + shard.machine.after_append(group_id, self.now())
-        self._deliver(shard, replies, durable)
+        self._deliver(shard, replies, committed)
         self._watch(shard, group_id)
         resolution = shard.machine.next_resolution(group_id)
         if resolution is not None:
@@ -462,11 +462,11 @@ class GroupService:
         if shard.state is ShardState.SERVING:
             self.append_and_deliver(shard, resolution.group_id, effects)
 
-    def _deliver(self, shard: _Shard, replies: Replies, durable: Durable) -> None:
+    def _deliver(self, shard: _Shard, replies: Replies, committed: Committed) -> None:
         """Complete the waiting JoinGroup and SyncGroup requests with `replies`, when the records on which the responses depend are
-        committed (`durable`).
+        committed (`committed`).
         """
-        due = shard.respond_after(durable, replies, lambda error: _failed(replies, error.code)) if replies else replies
+        due = shard.respond_after(committed, replies, lambda error: _failed(replies, error.code)) if replies else replies
         if isinstance(due, asyncio.Future):
             due.add_done_callback(lambda done: _send(done.result()))
         else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.shard import Durable
+from ottla.broker.runtime.coordination.shard import Committed
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import OperationBatcher, Peers, PendingOperation
@@ -48,7 +48,7 @@ class RemoteMarkers:
             nursery, "transaction markers", self._write
         )
 
-    def send(self, place: TopicPartition, marker: TxnMarker) -> Durable:
+    def send(self, place: TopicPartition, marker: TxnMarker) -> Committed:
         """Send a marker to the leader of the partition. Return None if the marker is committed already. Otherwise return a future that is
         done when the marker is committed, and fails with Rejected if the leader cannot be reached or rejects it. Raises Rejected if the
         partition has no leader, or is led by this broker and rejects the marker.

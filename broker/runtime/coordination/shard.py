@@ -36,13 +36,13 @@ from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.control import ControlType, parse_marker
 from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.protocol.wire import Buffer
 
-Buffer = bytes | bytearray | memoryview
 RecordT = TypeVar("RecordT")
 RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
 ResponseT = TypeVar("ResponseT")
 MachineT = TypeVar("MachineT", bound="Machine[Any]")
-Durable = asyncio.Future[None] | None
+Committed = asyncio.Future[None] | None
 """A future that completes when a coordinator's records are committed, so that its response may be sent; None if they are committed already.
 The future fails with Rejected if the records may be lost, because the leadership of the partition has ended."""
 
@@ -125,7 +125,7 @@ class Shard(Generic[RecordT, MachineT]):
         self._encode = encode
         self._decode = decode
         self._schedule_timeout = schedule_timeout
-        self._last_write: Durable = None
+        self._last_write: Committed = None
 
     def run(self, effects: Effects[RecordT, ResponseT]) -> ResponseT | asyncio.Future[ResponseT]:
         """Append and apply the records of `effects`, a decision of the state machine. Return its response, or a future of the response that
@@ -133,7 +133,7 @@ class Shard(Generic[RecordT, MachineT]):
         """
         return self.respond_after(self.append(effects.records), effects.response)
 
-    def append(self, records: Sequence[RecordT]) -> Durable:
+    def append(self, records: Sequence[RecordT]) -> Committed:
         """Append and apply the records. Return a future that completes when these and all earlier records are committed, or None if they
         are committed already. Raises Rejected if the append fails; then nothing has changed.
         """
@@ -182,7 +182,7 @@ class Shard(Generic[RecordT, MachineT]):
         self._last_write = self.partition.when(Condition.COMMITTED, info)
         return self.respond_after(self._last_write, effects.response)
 
-    def append_marker(self, marker: TxnMarker) -> Durable:
+    def append_marker(self, marker: TxnMarker) -> Committed:
         """Write the marker that ends the producer's transaction in this partition. Return a future that is done when the marker is
         committed, or None if it is committed already. Raises Rejected if the marker cannot be written; then nothing has changed.
         """
@@ -193,15 +193,15 @@ class Shard(Generic[RecordT, MachineT]):
         return self._last_write
 
     def respond_after(
-        self, durable: Durable, response: ResponseT, lost: Callable[[Rejected], ResponseT] | None = None
+        self, committed: Committed, response: ResponseT, lost: Callable[[Rejected], ResponseT] | None = None
     ) -> ResponseT | asyncio.Future[ResponseT]:
-        """Return the response if `durable` is None, which means that the write it depends on is committed already. Otherwise return a
-        future that returns the response when `durable` completes.
+        """Return the response if `committed` is None, which means that the write it depends on is committed already. Otherwise return a
+        future that returns the response when `committed` completes.
 
-        If `durable` fails or takes too long, the future returns `lost(error)`; without `lost` it raises the error, a Rejected. Cancelling
-        the future does not cancel `durable`, because other responses may wait for the same write.
+        If `committed` fails or takes too long, the future returns `lost(error)`; without `lost` it raises the error, a Rejected. Cancelling
+        the future does not cancel `committed`, because other responses may wait for the same write.
         """
-        if durable is None:
+        if committed is None:
             return response
         result: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
 
@@ -224,7 +224,7 @@ class Shard(Generic[RecordT, MachineT]):
             elif not result.done():
                 result.set_result(response)
 
-        durable.add_done_callback(release)
+        committed.add_done_callback(release)
         return result
 
     def _check_epoch(self) -> None:

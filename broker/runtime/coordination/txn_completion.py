@@ -27,7 +27,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import TimerHandle, Timers
-from ottla.broker.runtime.coordination.shard import Durable, ShardState, failure_of
+from ottla.broker.runtime.coordination.shard import Committed, ShardState, failure_of
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.txns.transaction import TopicPartition, Transaction
 from ottla.broker.txns.txn_marker import TxnMarker
@@ -63,7 +63,7 @@ class TransactionShard(Protocol):
     epoch: int
     state: ShardState
 
-    def write(self, txn: Transaction, /) -> Durable:
+    def write(self, txn: Transaction, /) -> Committed:
         """Append the transaction's new state to the shard. Raises Rejected."""
         ...
 
@@ -106,7 +106,7 @@ class TxnCompletion:
     def __len__(self) -> int:
         return len(self._work)
 
-    def begin(self, shard: TransactionShard, txn: Transaction, decided: Durable = None) -> None:
+    def begin(self, shard: TransactionShard, txn: Transaction, decided: Committed = None) -> None:
         """Complete a prepared transaction once its Prepare record is committed. `decided` is the future of that commit, None if the record
         is committed already. If `decided` fails, this broker does not complete the transaction.
         """
@@ -142,16 +142,16 @@ class TxnCompletion:
             if self._faults.active and self._faults.stops_at("marker", txn.transactional_id, partial(self._retry, work), *place):
                 continue
             try:
-                durable = self._send(place, marker)
+                committed = self._send(place, marker)
             except Rejected as refusal:
                 self._refused(work, place, refusal)
                 if not self._is_current(work):
                     return
                 continue
             work.left.discard(place)
-            if durable is not None:
+            if committed is not None:
                 work.waiting += 1
-                durable.add_done_callback(partial(self._sent, work, place))
+                committed.add_done_callback(partial(self._sent, work, place))
         self._settle(work)
 
     def _retry(self, work: _Work) -> None:

@@ -14,7 +14,7 @@ from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.purgatory import Condition
 from ottla.broker.runtime.coordination.group_service import GroupService
-from ottla.broker.runtime.coordination.shard import Durable
+from ottla.broker.runtime.coordination.shard import Committed
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.broker.txns.txn_marker import TxnMarker
@@ -22,7 +22,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-SendMarker = Callable[["TopicPartition", TxnMarker], "Durable"]
+SendMarker = Callable[["TopicPartition", TxnMarker], "Committed"]
 """A function that writes a marker to a partition. It returns None if the marker is committed already, otherwise a future that completes
 when it is committed and fails with Rejected if the marker is lost. It raises Rejected if the partition rejects the marker at once."""
 
@@ -34,7 +34,7 @@ class LocalMarkers:
         self._partitions = partitions
         self._groups = groups
 
-    def write(self, place: TopicPartition, marker: TxnMarker) -> Durable:
+    def write(self, place: TopicPartition, marker: TxnMarker) -> Committed:
         """Write a transaction marker to a partition that this broker leads. Return None if the marker is committed already, or a future
         that is done when it is committed. Raises Rejected if the partition rejects the marker; then nothing was written.
         """
@@ -44,7 +44,7 @@ class LocalMarkers:
         partition = self._partitions.get(topic, index)
         return partition.when(Condition.COMMITTED, partition.append_marker(marker))
 
-    def write_as_only_coordinator(self, place: TopicPartition, marker: TxnMarker) -> Durable:
+    def write_as_only_coordinator(self, place: TopicPartition, marker: TxnMarker) -> Committed:
         """Write a marker for the coordinator of a standalone node. No other coordinator could end the transaction instead.
 
         If the partition has seen a greater coordinator epoch, a tool or another cluster wrote it, so the marker uses that epoch instead of

@@ -27,7 +27,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle
-from ottla.broker.runtime.coordination.shard import Durable, ScheduleTimeout, Shard
+from ottla.broker.runtime.coordination.shard import Committed, ScheduleTimeout, Shard
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.coordination.txn_completion import TransactionFaults, TxnCompletion
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
@@ -69,7 +69,7 @@ class _Shard(Shard[TxnRecord, TxnCoordinator]):
             partition, TxnCoordinator(), lambda record: encode_record(record, transaction_version()), decode_record, schedule_timeout
         )
 
-    def write(self, txn: Transaction) -> Durable:
+    def write(self, txn: Transaction) -> Committed:
         """Append the new state of the transaction `txn` to the partition. Raises Rejected with a coordinator error."""
         return self.append([TxnRecord(txn.transactional_id, txn)])
 
@@ -229,12 +229,12 @@ class TxnService:
         try:
             shard = self.shards.of(transactional_id)
             decision = decided(shard.machine.transactions.get(transactional_id))
-            durable = shard.append(()) if decision.write is None else self._write(shard, decision.write)
+            committed = shard.append(()) if decision.write is None else self._write(shard, decision.write)
         except NoProducerId:
             return asyncio.ensure_future(self._run_with_producer_id(transactional_id, reply, decided))
         except Rejected as error:
             return reply(decide.Decision(error.code))
-        return shard.respond_after(durable, reply(decision), lambda error: reply(decide.Decision(error.code)))
+        return shard.respond_after(committed, reply(decision), lambda error: reply(decide.Decision(error.code)))
 
     async def _run_with_producer_id(
         self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
@@ -246,14 +246,14 @@ class TxnService:
         result = self._run(transactional_id, reply, decided)
         return await result if isinstance(result, asyncio.Future) else result
 
-    def _write(self, shard: _Shard, txn: Transaction) -> Durable:
+    def _write(self, shard: _Shard, txn: Transaction) -> Committed:
         """Append the new state of the transaction `txn`. If it is PrepareCommit or PrepareAbort, start to send the
         transaction's markers.
         """
-        durable = shard.write(txn)
+        committed = shard.write(txn)
         if txn.state in PREPARED:
-            self._completion.begin(shard, txn, durable)
-        return durable
+            self._completion.begin(shard, txn, committed)
+        return committed
 
     # --- timeouts and expiry --------------------------------------------------------------------------------------------------
 

@@ -21,9 +21,9 @@ from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
 
-TopicPartition = tuple[str, int]
 Batches = Sequence[tuple["Partition", int]]
 """The partitions to which one transaction's batches are written, each with the base sequence of its batch."""
 

@@ -22,7 +22,7 @@ from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.in_sync import Accepted, Proposal
 from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Registration, sole_replica_registration
 from ottla.broker.replication.progress import FollowerFetch
-from ottla.broker.replication.purgatory import ON_DISK, REPLICATED, Condition, Purgatory
+from ottla.broker.replication.purgatory import IN_OWN_LOG, REPLICATED, Condition, Purgatory
 from ottla.broker.replication.read_replica import preferred
 from ottla.broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, PROPOSE, SYNC, Replica
 from ottla.broker.replication.throttle import Throttle
@@ -34,12 +34,12 @@ from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.control import MARKER_BYTES, marker_batch
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.wire import Buffer
 
 logger = logging.getLogger(__name__)
 retries = logging.getLogger("ottla.broker.retries")
 """A logger for each duplicate batch. The partition log does not store duplicates, and a counter would not survive SIGKILL."""
 
-Buffer = bytes | bytearray | memoryview
 Woken = Callable[[int], None]
 LATER: Final = -1
 """The size that watchers get for a change that the next response must carry but that completes no wait, such as a new log start offset."""
@@ -240,7 +240,7 @@ class Partition:
         error is raised here.
         """
         replica = self.replica
-        if info.last_offset < (replica.own_end if condition is ON_DISK else replica.high_watermark):
+        if info.last_offset < (replica.own_end if condition is IN_OWN_LOG else replica.high_watermark):
             if replica.has_followers and condition is REPLICATED:
                 replica.check_enough_in_sync_after_append()
             return None
@@ -540,7 +540,7 @@ class Partition:
         if self._waits.queues:
             self._release(Condition.COMMITTED, self.replica.high_watermark)
             self._release(Condition.REPLICATED, self.replica.high_watermark)
-            self._release(Condition.ON_DISK, self.replica.own_end)
+            self._release(Condition.IN_OWN_LOG, self.replica.own_end)
 
     def _act_for_others(self, effects: int) -> None:
         if effects & PROPOSE:

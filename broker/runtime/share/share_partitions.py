@@ -41,7 +41,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-Durable = asyncio.Future[None] | None
+Committed = asyncio.Future[None] | None
 """A future that completes when a state change of a share partition is persisted, and fails with Rejected if it cannot be. None if the
 change is persisted already."""
 
@@ -249,7 +249,7 @@ class SharePartitionManager:
 
     # --- acknowledgements --------------------------------------------------------------------------------------------------------
 
-    def acknowledge(self, key: SharePartitionKey, member_id: str, batches: Sequence[AcknowledgementBatch]) -> Durable:
+    def acknowledge(self, key: SharePartitionKey, member_id: str, batches: Sequence[AcknowledgementBatch]) -> Committed:
         """Apply a member's acknowledgements. Return a future that completes when they are persisted, or None if they are persisted already.
         Either this call or the future raises Rejected if they fail.
         """
@@ -258,18 +258,18 @@ class SharePartitionManager:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         update = acknowledge(shared.state, member_id, batches, self.clock.mono_ms())
         self.watch_locks(shared)
-        durable = self._persist(shared, update)
-        if durable is None:
+        committed = self._persist(shared, update)
+        if committed is None:
             self._count(batches)
         else:
-            durable.add_done_callback(lambda done: self._count(batches) if failure_of(done) is None else None)
-        return durable
+            committed.add_done_callback(lambda done: self._count(batches) if failure_of(done) is None else None)
+        return committed
 
     def _count(self, batches: Sequence[AcknowledgementBatch]) -> None:
         for first, last, types in batches:
             self.acknowledged.update({types[0]: last - first + 1} if len(types) == 1 else Counter(types))
 
-    def _persist(self, shared: SharePartitionInUse, update: StateUpdate) -> Durable:
+    def _persist(self, shared: SharePartitionInUse, update: StateUpdate) -> Committed:
         if not update.batches:
             return None
         try:

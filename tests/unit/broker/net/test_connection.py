@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.api.context import Listener
 from ottla.broker.api.dispatch import Dispatcher
-from ottla.broker.api.reply import Buffer, Reply
+from ottla.broker.api.reply import Reply
 from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
@@ -19,6 +19,7 @@ from ottla.broker.net.network import Sockets
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.sim.memory_network import MemoryNetwork
+from ottla.protocol.wire import Buffer
 
 PING = b"\0\0\0\4ping"
 HELD = 2 * limits.WRITE_HIGH_BYTES

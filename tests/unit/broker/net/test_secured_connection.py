@@ -14,7 +14,7 @@ import pytest
 
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.dispatch import Dispatcher
-from ottla.broker.api.reply import Buffer, Reply
+from ottla.broker.api.reply import Reply
 from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.principal import Principal
@@ -30,6 +30,7 @@ from ottla.protocol.codec import decode_request, encode_request
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.schema import Message
+from ottla.protocol.wire import Buffer
 from tests.support.logins import plain, secured
 
 WHO = b"\0\0\0\3who"

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.api.reply import CLOSE, Buffer, FinalResponse, Reply
+from ottla.broker.api.reply import CLOSE, FinalResponse, Reply
 from ottla.broker.core import limits
 from ottla.broker.net.session import ByteBudget, Session
 from ottla.protocol.errors import MalformedHeader
+from ottla.protocol.wire import Buffer
 
 
 def frame(body: bytes) -> bytes:

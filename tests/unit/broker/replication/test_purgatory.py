@@ -15,16 +15,16 @@ def test_waiter_is_completed_when_its_condition_reaches_its_offset_and_not_befor
 
 def test_reaching_one_condition_does_not_complete_waiters_of_another() -> None:
     purgatory: Purgatory[str] = Purgatory()
-    purgatory.add(Condition.ON_DISK, 0, "here")
+    purgatory.add(Condition.IN_OWN_LOG, 0, "here")
     purgatory.add(Condition.COMMITTED, 0, "everywhere")
-    assert purgatory.reached(Condition.ON_DISK, 1) == ["here"]
-    assert purgatory.reached(Condition.ON_DISK, 1) == []
+    assert purgatory.reached(Condition.IN_OWN_LOG, 1) == ["here"]
+    assert purgatory.reached(Condition.IN_OWN_LOG, 1) == []
     assert purgatory.drain(*Condition) == ["everywhere"]
 
 
 def test_drain_removes_every_waiter() -> None:
     purgatory: Purgatory[str] = Purgatory()
-    purgatory.add(Condition.ON_DISK, 0, "a")
+    purgatory.add(Condition.IN_OWN_LOG, 0, "a")
     purgatory.add(Condition.COMMITTED, 3, "b")
     assert sorted(purgatory.drain(*Condition)) == ["a", "b"]
     assert not purgatory.queues

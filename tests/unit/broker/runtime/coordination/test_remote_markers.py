@@ -7,7 +7,7 @@ import pytest
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.remote_markers import RemoteMarkers
-from ottla.broker.runtime.coordination.shard import Durable
+from ottla.broker.runtime.coordination.shard import Committed
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.api_keys import ApiKey
@@ -39,7 +39,7 @@ class Harness(BrokerOne):
         self.held: asyncio.Event | None = None
         self.markers = RemoteMarkers(self._local, self.catalog, 1, self.peers, self.nursery)
 
-    def _local(self, place: TopicPartition, marker: TxnMarker) -> Durable:
+    def _local(self, place: TopicPartition, marker: TxnMarker) -> Committed:
         self.written.append((place, marker))
         return None
 

@@ -316,7 +316,7 @@ async def test_acks_1_completes_at_once_and_acks_all_waits_for_an_in_sync_follow
     partition = harness().partitions.get("t", 0)
     partition.lead(beside_2(1))
     info = partition.append(one_batch())
-    assert partition.when(Condition.ON_DISK, info) is None
+    assert partition.when(Condition.IN_OWN_LOG, info) is None
     assert partition.when(Condition.COMMITTED, info) is not None
     assert partition.log.high_watermark == 0
 
