@@ -127,6 +127,9 @@ class ControllerRole(QuorumController):
         """Fence the brokers whose sessions have timed out. Return when the fencing is committed."""
         now_ms = self._clock.mono_ms()
         self.state.sessions.extend_all(self._scan.ms(), now_ms)
-        self._scan = Lateness(self._clock, self._scan_ms)
-        while (contact := await self.active.run(partial(fence_stale, now_ms=now_ms))) is not None:
-            logger.info("Broker %d (epoch %d) is fenced: its session timed out without a heartbeat", contact.broker_id, contact.epoch)
+        try:
+            while (contact := await self.active.run(partial(fence_stale, now_ms=now_ms))) is not None:
+                logger.info("Broker %d (epoch %d) is fenced: its session timed out without a heartbeat", contact.broker_id, contact.epoch)
+        finally:
+            # The next scan is due an interval after this one ends. A slow commit does not make it late: heartbeats arrive meanwhile.
+            self._scan = Lateness(self._clock, self._scan_ms)

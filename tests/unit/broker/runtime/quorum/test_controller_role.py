@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from ottla.broker.cluster.metadata_loader import Published
+from ottla.broker.sim.loop import SimLoop
+from ottla.broker.sim.sim_cluster import SimCluster, run, sleep, until
 from ottla.broker.storage.checkpoint_file import RECOVERY_POINT, decode_offsets
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.support.coroutine_tests import played_by
@@ -54,6 +58,28 @@ async def test_repeated_event_loop_stalls_fence_only_a_silent_broker(cluster: Ow
         await cluster.pass_ms(10)
     await cluster.pass_ms(6_000)
     assert fenced == {2}
+
+
+def test_a_slow_disk_of_the_controller_extends_no_session() -> None:
+    loop = SimLoop()
+    cluster = SimCluster(loop, Random(1), broker_session_timeout_ms="6000", broker_heartbeat_interval_ms="1000")
+
+    def is_fenced(node: int) -> bool:
+        return cluster.image.brokers[node].fenced
+
+    async def body() -> None:
+        cluster.start()
+        assert await until(loop, cluster.all_serve, 20_000)
+        cluster.controller.sync_us = (2_000_000, 2_000_000)
+        cluster.nodes[1].kill()
+        await sleep(loop, 3_000)
+        cluster.nodes[2].kill()
+        assert await until(loop, lambda: is_fenced(1), 15_000)
+        # The second session ended while the first fencing was committed: the next scan finds it, and its commit takes as long.
+        assert await until(loop, lambda: is_fenced(2), 6_000)
+        assert not is_fenced(3)
+
+    run(loop, body())
 
 
 @played_by(run_owned, 2)
