@@ -17,9 +17,9 @@ from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import Files
 from ottla.broker.storage.formatting import METADATA_DIRECTORY, format_directory
-from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta, encode_meta, random_id
+from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta, encode_meta
 from ottla.broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
-from ottla.broker.storage.partition_metadata import encode_uuid
+from ottla.protocol.uuids import encode_uuid, random_uuid
 
 CONTROLLER_ID: Final = 3000
 LISTENER: Final = "CONTROLLER"
@@ -81,7 +81,7 @@ class Layout(NamedTuple):
         existing cluster keeps its id. Raises LogDirRefused."""
         if files.exists(self.path / FILE_NAME):
             raise LogDirRefused(f"{self.path} is the directory of a single node; give several nodes another data directory")
-        cluster_id = self._known_cluster_id(files) or cluster_id or encode_uuid(random_id(random_bytes))
+        cluster_id = self._known_cluster_id(files) or cluster_id or encode_uuid(random_uuid(random_bytes))
         levels = bootstrap_levels({}, None, dynamic_quorum=True)
         voter_at = [VoterEndpoint(LISTENER, LOOPBACK, self.port_of(self.brokers))]
         nodes = [(self.controller_directory, CONTROLLER_ID)]
@@ -126,7 +126,7 @@ def separate(path: Path, brokers: int, random_bytes: Callable[[int], bytes], now
     The copied brokers' metadata logs are deleted, because they name the original's controller; the brokers fetch the log from their own
     controller again. Raises OSError, and ValueError for a damaged meta.properties.
     """
-    layout, cluster_id = Layout(path, brokers), encode_uuid(random_id(random_bytes))
+    layout, cluster_id = Layout(path, brokers), encode_uuid(random_uuid(random_bytes))
     directories = [layout.directory_of(number) for number in range(1, brokers + 1)]
     for directory in (layout.controller_directory, *directories):
         meta = decode_meta((directory / FILE_NAME).read_bytes())

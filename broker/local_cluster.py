@@ -22,7 +22,6 @@ from ottla.broker.app import Broker
 from ottla.broker.controller_node import ControllerNode
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.layout import Layout
@@ -76,11 +75,6 @@ class LocalCluster:
     def clock(self) -> Clock:
         """The clock that all nodes share."""
         return self._environment.clock
-
-    @property
-    def timers(self) -> Timers:
-        """The timers of the cluster's controller."""
-        return self.controller.timers
 
     @property
     def ports(self) -> list[int]:

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from ottla.broker.admin.protobuf_parts import parts_of
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core import limits
 from ottla.broker.telemetry.instances import ClientTelemetry
 from ottla.broker.telemetry.payloads import Payload
 from ottla.protocol.records.compression import decompress
+from ottla.protocol.uuids import encode_uuid
 
 
 class TelemetryOut(BaseModel):
@@ -69,7 +69,7 @@ def _page(instances: int, payloads: Sequence[tuple[Payload, bool]]) -> str:
     left, parts_left, clients = limits.TELEMETRY_RESPONSE_BYTES, limits.TELEMETRY_RESPONSE_PARTS, []
     for payload, known in payloads:
         left -= payload.size_bytes
-        decoded = _Decoded(why=f"left out because the response is full: request /telemetry/{id_text(payload.instance_id)}")
+        decoded = _Decoded(why=f"left out because the response is full: request /telemetry/{encode_uuid(payload.instance_id)}")
         if left >= 0 and parts_left >= 0:
             decoded = _decoded(payload, parts_left)
             parts_left -= decoded.parts
@@ -90,7 +90,7 @@ class _Decoded(NamedTuple):
 def _described(payload: Payload, decoded: _Decoded, *, known: bool) -> TelemetryOut:
     pusher, subscription = payload.pusher, payload.subscription
     return TelemetryOut(
-        client_instance_id=id_text(payload.instance_id),
+        client_instance_id=encode_uuid(payload.instance_id),
         client_id=pusher.client_id,
         software_name=pusher.software_name,
         software_version=pusher.software_version,

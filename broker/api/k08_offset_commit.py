@@ -17,6 +17,7 @@ from ottla.broker.api.access import allowed, denied, rejecting_response
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import respond_when_ready, transform
+from ottla.broker.api.offset_commit_topics import find_topic, topic_name
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.cluster.image import TopicImage
@@ -25,7 +26,6 @@ from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -45,14 +45,14 @@ def handle(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> 
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return rejecting_response(ctx.version, request, OffsetCommitResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if ctx.services.authorizer is not None:
-        names = [_name(ctx, topic) for topic in request.topics]
+        names = [topic_name(ctx.services.topics, topic, by_id=ctx.version >= BY_ID_SINCE) for topic in request.topics]
         if hidden := denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name is not None]):
             return _without(ctx, request, [name in hidden for name in names])
     return _commit(ctx, request)
 
 
 def _commit(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    topics = [_find(ctx, topic) for topic in request.topics]
+    topics = [find_topic(ctx.services.topics, topic, by_id=ctx.version >= BY_ID_SINCE) for topic in request.topics]
     offsets = _existing(request, topics)
     can_be_absent = ctx.version >= 9 and ctx.services.settings.like.knows_absent_groups
     commit = Commit(
@@ -71,14 +71,6 @@ def _commit(ctx: Context[CoordinationServices], request: OffsetCommitRequest) ->
         lambda errors: _response(request, topics, missing, offsets, errors),
         lambda rejected: _response(request, topics, missing, offsets, [_commit_error(rejected.code)] * len(offsets)),
     )
-
-
-def _name(ctx: Context[CoordinationServices], topic: OffsetCommitRequestTopic) -> str | None:
-    """Return the topic's name, or None for an unknown id."""
-    if ctx.version < BY_ID_SINCE:
-        return topic.name
-    known = _find(ctx, topic)
-    return None if known is None else known.name
 
 
 def _without(
@@ -103,11 +95,6 @@ def _without(
         return response
 
     return transform(_commit(ctx, rest), whole)
-
-
-def _find(ctx: Context[CoordinationServices], topic: OffsetCommitRequestTopic) -> TopicImage | None:
-    topics = ctx.services.topics
-    return topics.topic_by_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else topics.topic(topic.name)
 
 
 def _existing(request: OffsetCommitRequest, topics: Known) -> list[OffsetToCommit]:

@@ -20,9 +20,9 @@ from ottla.broker.api.access import allowed, denied, rejecting_response
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import respond_when_ready, transform
+from ottla.broker.api.offset_commit_topics import find_topic, topic_name
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
-from ottla.broker.cluster.image import TopicImage
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
@@ -55,7 +55,7 @@ def handle(
     """
     if (denial := _denial(ctx, request)) is not None:
         return rejecting_response(ctx.version, request, TxnOffsetCommitResponse, denial)
-    names = [_name(ctx, topic) for topic in request.topics]
+    names = [topic_name(ctx.services.topics, topic, by_id=ctx.version >= BY_ID_SINCE) for topic in request.topics]
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name is not None])
     if not hidden:
         return _verify(ctx, request)
@@ -81,19 +81,6 @@ def _of_topic(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetC
     return TxnOffsetCommitResponseTopic(
         topic.name, topic.topic_id, [TxnOffsetCommitResponsePartition(partition.partition_index, code) for partition in topic.partitions]
     )
-
-
-def _find(ctx: Context[CoordinationServices], topic: TxnOffsetCommitRequestTopic) -> TopicImage | None:
-    topics = ctx.services.topics
-    return topics.topic_by_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else topics.topic(topic.name)
-
-
-def _name(ctx: Context[CoordinationServices], topic: TxnOffsetCommitRequestTopic) -> str | None:
-    """Return the topic's name, or None for an unknown id."""
-    if ctx.version < BY_ID_SINCE:
-        return topic.name
-    known = _find(ctx, topic)
-    return None if known is None else known.name
 
 
 def _verify(
@@ -148,7 +135,7 @@ def _commit(
 def _existing(ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest) -> list[OffsetToCommit]:
     offsets = []
     for topic in request.topics:
-        known = _find(ctx, topic)
+        known = find_topic(ctx.services.topics, topic, by_id=ctx.version >= BY_ID_SINCE)
         for partition in topic.partitions:
             if known is None or partition.partition_index not in known.partitions:
                 continue
@@ -194,7 +181,7 @@ def _response(
     decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
 
     def answer(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
-        name = _name(ctx, topic)
+        name = topic_name(ctx.services.topics, topic, by_id=ctx.version >= BY_ID_SINCE)
         if name is None:
             return _of_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID)
         found = [

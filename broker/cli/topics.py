@@ -9,9 +9,9 @@ import typer
 from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition
 from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, pairs, print_json, print_table, say
 from ottla.broker.cli.operations import TOPIC, add_partitions, alter_configs, create_topic, delete_topics, describe_configs
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.protocol.messages.k03_metadata import MetadataResponseTopic
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig
+from ottla.protocol.uuids import encode_uuid
 
 app = typer.Typer(help="List, create, describe, alter and delete topics of any Kafka cluster.", no_args_is_help=True)
 
@@ -85,7 +85,7 @@ def describe(topic: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
                 "end": ends[place],
             }
         )
-    topic_id = id_text(bytes(found.topic_id))
+    topic_id = encode_uuid(bytes(found.topic_id))
     if as_json:
         print_json({"name": topic, "topic_id": topic_id, "internal": found.is_internal, "configs": settings, "partitions": rows})
         return

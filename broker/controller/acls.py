@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 from ottla.broker.cluster.acl_index import address_range
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
-from ottla.broker.cluster.topic_ids import ZERO_ID, new_topic_id
+from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.acl import CLUSTER_NAME, WILDCARD, Operation, Pattern, Permission, Resource
 from ottla.broker.core.effects import Effects
@@ -29,6 +29,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.releases.likeness import ADDRESS_RANGES
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k30_create_acls import AclCreation
+from ottla.protocol.uuids import random_uuid
 
 ACLS_PER_REQUEST_MAX: Final = 10_000
 
@@ -223,7 +224,7 @@ def _content(acl: AccessControlEntryRecord) -> tuple[object, ...]:
 
 
 def _new_id(image: MetadataImage, random_bytes: Callable[[int], bytes]) -> bytes:
-    while (acl_id := new_topic_id(random_bytes)) in image.acls:
+    while (acl_id := random_uuid(random_bytes)) in image.acls:
         pass
     return acl_id
 

@@ -17,7 +17,7 @@ from typing import Final
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType, TopicImage
 from ottla.broker.cluster.metadata_records import ConfigRecord, MetadataRecord, TopicRecord
-from ottla.broker.cluster.topic_ids import ZERO_ID, new_topic_id
+from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.configs.topic_config import check_topic_configs
 from ottla.broker.controller.clear_elr import cleared_elr
@@ -28,6 +28,7 @@ from ottla.broker.core.java_hash import in_hash_order, string_hash
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.topic_names import name_problem
+from ottla.protocol.uuids import random_uuid
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """Kafka's limit of new partitions per request; at some 300 bytes per record the batch stays near 3 MB."""
@@ -126,7 +127,7 @@ def create_cluster_topics(
         topics,
         Placement.in_cluster(state),
         check,
-        lambda: new_topic_id(state.random.randbytes),
+        lambda: random_uuid(state.random.randbytes),
         charge=charge,
         code_of_null=ErrorCode.INVALID_REQUEST if state.settings.like.has_zookeeper else ErrorCode.INVALID_CONFIG,
     )

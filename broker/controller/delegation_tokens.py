@@ -20,7 +20,6 @@ from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
 from ottla.broker.cluster.record_versions import DELEGATION_TOKENS
-from ottla.broker.cluster.topic_ids import id_text, new_topic_id
 from ottla.broker.core import limits
 from ottla.broker.core.config_keys import INT64_MAX
 from ottla.broker.core.effects import Effects
@@ -33,6 +32,7 @@ from ottla.protocol.messages.k38_create_delegation_token import CreateDelegation
 from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.schema import Buffer
+from ottla.protocol.uuids import encode_uuid, random_uuid
 
 REMOVED_AT_ONCE_MAX: Final = 1000
 
@@ -88,7 +88,7 @@ def create_token(
         issue_timestamp=now_ms,
         max_timestamp=last_ms,
         expiration_timestamp=min(last_ms, _sum(now_ms, rules.renewed_for_ms)),
-        token_id=id_text(new_topic_id(random_bytes)),
+        token_id=encode_uuid(random_uuid(random_bytes)),
     )
     return Effects([record], NewToken(record, token_hmac(secret, record.token_id)))
 

@@ -21,12 +21,12 @@ from io import StringIO
 from threading import BoundedSemaphore, Lock
 from typing import Any, Final
 
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core import limits
 from ottla.broker.faults.engine import Exchange
 from ottla.broker.faults.exchange_text import PLACES_MAX, TEXT_CHARS, errors_in, field_names, is_long, subject_text
 from ottla.broker.faults.subject import Subject
 from ottla.protocol.codec import encode_response
+from ottla.protocol.uuids import encode_uuid
 
 MASKED: Final = "***"
 _BROKER: Final = 4
@@ -235,7 +235,7 @@ def _elements(values: list[Any], budget: _CharBudget, *, masked: bool) -> list[A
 def _field(name: str, value: Any, budget: _CharBudget, *, masked: bool) -> Any:
     budget.take(len(name))
     if name.endswith("_id") and isinstance(value, bytes) and len(value) == _UUID_BYTES:
-        return budget.shown(id_text(value))
+        return budget.shown(encode_uuid(value))
     return _plain(value, budget, masked=masked)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from ottla.broker.cluster.topic_ids import id_of, id_text
+from ottla.protocol.uuids import decode_uuid, encode_uuid
 
 UNINITIALIZED_START_OFFSET: Final = -1
 """The start offset of a share partition that no member has read yet: share.auto.offset.reset decides."""
@@ -26,7 +26,7 @@ class SharePartitionKey(NamedTuple):
     @property
     def coordinator_key(self) -> str:
         """The key that is hashed to a partition of `__share_group_state`, and that FindCoordinator takes."""
-        return f"{self.group_id}:{id_text(self.topic_id)}:{self.partition}"
+        return f"{self.group_id}:{encode_uuid(self.topic_id)}:{self.partition}"
 
     @classmethod
     def parse(cls, text: str) -> SharePartitionKey:
@@ -34,7 +34,7 @@ class SharePartitionKey(NamedTuple):
         group_id, topic_id, partition = text.rsplit(":", 2)
         if not group_id.strip():
             raise ValueError("a share partition without a group id")
-        return cls(group_id, id_of(topic_id), int(partition))
+        return cls(group_id, decode_uuid(topic_id), int(partition))
 
 
 class StateBatch(NamedTuple):

@@ -21,8 +21,9 @@ from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.broker.storage import partition_metadata
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import FILES, Files
-from ottla.broker.storage.meta_properties import FILE_NAME, MetaProperties, decode_meta, encode_meta, random_id
+from ottla.broker.storage.meta_properties import FILE_NAME, MetaProperties, decode_meta, encode_meta
 from ottla.broker.storage.partition_metadata import encode_metadata
+from ottla.protocol.uuids import random_uuid
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
@@ -56,7 +57,7 @@ def format_directory(
                 raise LogDirRefused(f"Log directory {path} is already formatted. Use --ignore-formatted to leave it as it is.")
             return False
         files.make_dir(path)
-        directory_id = random_id(random_bytes)
+        directory_id = random_uuid(random_bytes)
         if is_controller:
             bootstrap = Snapshot(now_ms, [*level_records(levels), *users], levels.get(KRAFT_VERSION, 0))
             if voter_at:

@@ -37,11 +37,12 @@ from ottla.broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, is_delet
 from ottla.broker.storage.errors import Damage, FsyncFailed, LogDirRefused
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.flush import FlushTicket
-from ottla.broker.storage.meta_properties import MetaProperties, decode_meta, encode_meta, random_id
+from ottla.broker.storage.meta_properties import MetaProperties, decode_meta, encode_meta
 from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.recovery import OpenRequest, new_log, open_log
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.uuids import encode_uuid, random_uuid
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1
@@ -162,8 +163,8 @@ class LogDir:
                     "`ottla format --cluster-id ID --config FILE` with the id of the cluster that this node belongs to "
                     "(and --standalone for its controller)"
                 )
-            cluster_id = settings.cluster_id or partition_metadata.encode_uuid(random_id(self._random_bytes))
-            self.meta = MetaProperties(cluster_id, settings.node_id, random_id(self._random_bytes))
+            cluster_id = settings.cluster_id or encode_uuid(random_uuid(self._random_bytes))
+            self.meta = MetaProperties(cluster_id, settings.node_id, random_uuid(self._random_bytes))
             self._files.write_atomic(path, encode_meta(self.meta, self._now_ms))
             return
         try:
@@ -175,7 +176,7 @@ class LogDir:
         if settings.cluster_id and settings.cluster_id != self.meta.cluster_id:
             raise LogDirRefused(f"{path} belongs to cluster {self.meta.cluster_id}; cluster.id is {settings.cluster_id}")
         if self.meta.directory_id == bytes(16):  # written by a Kafka before 3.7; a cluster identifies directories by id
-            self.meta = replace(self.meta, directory_id=random_id(self._random_bytes))
+            self.meta = replace(self.meta, directory_id=random_uuid(self._random_bytes))
             self._files.write_atomic(path, encode_meta(self.meta, self._now_ms))
 
     def _read_offsets(self, name: str) -> dict[Key, int]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from ottla.broker.storage.partition_metadata import decode_uuid, encode_uuid
 from ottla.protocol.import_without_init import module_of
+from ottla.protocol.uuids import decode_uuid, encode_uuid
 
 FILE_NAME: Final = "meta.properties"
-_RESERVED_IDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +43,3 @@ def decode_meta(data: bytes) -> MetaProperties:
             raise ValueError(f"no {key}")
     directory_id = decode_uuid(fields["directory.id"]) if "directory.id" in fields else bytes(16)
     return MetaProperties(fields["cluster.id"], int(fields["node.id"]), directory_id)
-
-
-def random_id(random_bytes: Callable[[int], bytes]) -> bytes:
-    """Return a random UUID (16 bytes) like Kafka's Uuid.randomUuid: it is none of the 100 reserved ids, and its base64
-    text does not begin with a dash."""
-    while True:
-        raw = bytearray(random_bytes(16))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        if int.from_bytes(raw, "big") >= _RESERVED_IDS and not encode_uuid(bytes(raw)).startswith("-"):
-            return bytes(raw)

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.broker.cluster.election import NO_LEADER, Election
-from ottla.broker.cluster.topic_ids import ZERO_ID, id_text
+from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import Files
+from ottla.protocol.uuids import encode_uuid
 
 FILE_NAME: Final = "quorum-state"
 _NOBODY: Final = -1
@@ -46,5 +47,5 @@ def write_election(files: Files, directory: Path, election: Election, kraft_vers
         named = [{"voterId": voter} for voter in voters]
         fields = {"clusterId": "", **fields, "appliedOffset": 0, "currentVoters": named, "data_version": 0}
     else:
-        fields |= {"votedDirectoryId": id_text(ZERO_ID), "data_version": 1}
+        fields |= {"votedDirectoryId": encode_uuid(ZERO_ID), "data_version": 1}
     files.write_atomic(directory / FILE_NAME, json.dumps(fields, separators=(",", ":")).encode())

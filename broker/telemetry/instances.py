@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID, new_topic_id
+from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
@@ -30,6 +30,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest
 from ottla.protocol.records.compression import Codec, codec_of, decompress
 from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.uuids import random_uuid
 
 COMPRESSION_TYPES: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 """The compression types of metrics that the broker offers to clients, in the order of preference. Uncompressed metrics are accepted,
@@ -199,7 +200,7 @@ class ClientTelemetry:
         # --- instances ---------------------------------------------------------------------------------------------------------------
 
     def _new_id(self) -> bytes:
-        while (instance_id := new_topic_id(self._random_bytes)) in self._instances:
+        while (instance_id := random_uuid(self._random_bytes)) in self._instances:
             pass
         return instance_id
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core import limits
 from ottla.broker.telemetry.subscriptions import ClientSubscription, Pusher
 from ottla.protocol.records.compression import Codec
+from ottla.protocol.uuids import encode_uuid
 
 
 class Payload(NamedTuple):
@@ -52,7 +52,7 @@ class Payloads:
 
     def of(self, client_instance_id: str) -> Payload | None:
         """Return the metrics that the client instance with this id (in Kafka's text form) pushed last, None if there are none."""
-        return next((payload for payload in self._by_instance.values() if id_text(payload.instance_id) == client_instance_id), None)
+        return next((payload for payload in self._by_instance.values() if encode_uuid(payload.instance_id) == client_instance_id), None)
 
     def newest_first(self) -> list[Payload]:
         """Return the last pushed metrics of all client instances, newest first."""

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.configs.client_metrics_config import (
     CLIENT_ID,
     CLIENT_INSTANCE_ID,
@@ -33,6 +32,7 @@ from ottla.broker.core.config_keys import InvalidConfig
 from ottla.broker.core.java_hash import in_hash_order, string_hash
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.records.crc32c import crc32c
+from ottla.protocol.uuids import encode_uuid
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Pusher(NamedTuple):
     def attributes(self, instance_id: bytes) -> dict[str, str | None]:
         """Return the client's attributes, by name, which the `match` expressions of subscriptions are compared with."""
         return {
-            CLIENT_INSTANCE_ID: id_text(instance_id),
+            CLIENT_INSTANCE_ID: encode_uuid(instance_id),
             CLIENT_ID: self.client_id,
             CLIENT_SOFTWARE_NAME: self.software_name,
             CLIENT_SOFTWARE_VERSION: self.software_version,

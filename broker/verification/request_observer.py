@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.faults.engine import Exchange
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.uuids import encode_uuid
 
 VERIFIER_CLIENT = "ottla-verify"
 """The client id of the requests that `ottla verify` sends itself, as opposed to the program under test."""
@@ -154,7 +154,7 @@ def _accepted(request: Any, response: Any) -> Iterator[ShareRecord]:
                 types = batch.acknowledge_types
                 for offset in range(batch.first_offset, batch.last_offset + 1):
                     if types[offset - batch.first_offset if len(types) > 1 else 0] == ACCEPT:
-                        yield request.group_id, id_text(topic.topic_id), part.partition_index, offset
+                        yield request.group_id, encode_uuid(topic.topic_id), part.partition_index, offset
 
 
 def _acquired(request: Any, response: Any) -> Iterator[tuple[ShareRecord, int]]:
@@ -163,7 +163,7 @@ def _acquired(request: Any, response: Any) -> Iterator[tuple[ShareRecord, int]]:
         for part in topic.partitions:
             for batch in part.acquired_records:
                 for offset in range(batch.first_offset, batch.last_offset + 1):
-                    yield (request.group_id, id_text(topic.topic_id), part.partition_index, offset), batch.delivery_count
+                    yield (request.group_id, encode_uuid(topic.topic_id), part.partition_index, offset), batch.delivery_count
 
 
 def _errors(response: Any) -> set[ErrorCode]:

@@ -3,7 +3,6 @@ legal."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from ottla.protocol.share_log import (
     ShareUpdateKey,
     ShareUpdateValue,
 )
+from ottla.protocol.uuids import encode_uuid
 from ottla.spark_jobs.corpus.case import Case, Expected
 from ottla.spark_jobs.corpus.writer import T0, PartitionWriter
 
@@ -38,7 +38,7 @@ class Queue:
     def __init__(self, root: Path, *, start: int = 0) -> None:
         self.topic = PartitionWriter(root, "queue", 0)
         self.topic.data(10)
-        name = base64.urlsafe_b64encode(TOPIC_ID).rstrip(b"=").decode()
+        name = encode_uuid(TOPIC_ID)
         (self.topic.directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {name}")
         self.states = PartitionWriter(root, "__share_group_state", 0, start=start)
 

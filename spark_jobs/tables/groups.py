@@ -8,7 +8,6 @@ Invariants:
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +29,7 @@ from ottla.protocol.share_log import (
     ShareUpdateKey,
     ShareUpdateValue,
 )
+from ottla.protocol.uuids import encode_uuid
 from ottla.spark_jobs.columns import GROUP_COLUMNS, SHARE_STATE_COLUMNS
 from ottla.spark_jobs.segment_reader import Part
 from ottla.spark_jobs.tables.control import Row, decoded
@@ -73,7 +73,7 @@ def _member(_value: Any) -> Row:
 
 
 def _of_topics(*lists: Any) -> list[str]:
-    return [f"{_uuid(each.topic_id)}-{index}" for topics in lists for each in topics for index in each.partitions]
+    return [f"{encode_uuid(each.topic_id)}-{index}" for topics in lists for each in topics for index in each.partitions]
 
 
 def _of_subtopologies(*lists: Any) -> list[str]:
@@ -175,7 +175,7 @@ def _share_state_rows(position: int, header: BatchHeader, record: Record) -> Seq
     where = (position, header.base_offset, record.offset, record.timestamp)
     try:
         found = decode(ShareSnapshotKey, body, kind) if kind == SHARE_SNAPSHOT else decode(ShareUpdateKey, body, kind)
-        key = (found.group_id, _uuid(found.topic_id), found.partition)
+        key = (found.group_id, encode_uuid(found.topic_id), found.partition)
         if record.value is None:
             return [(*where, *(_UNREADABLE if kind == SHARE_UPDATE else ("tombstone", *key, *[None] * 12)))]
         version, body = read_prefix(record.value)
@@ -202,7 +202,3 @@ def _state_rows(key: Row, kind: int, body: Any, version: int) -> Iterator[Row]:
         yield (*epochs, *state, number, each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
     if not batches:
         yield (*epochs, *state, *[None] * 5)
-
-
-def _uuid(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.storage.log_values import Isolation
 from ottla.protocol.records.record import iter_records
+from ottla.protocol.uuids import encode_uuid
 from tests.support.topic_dirs import TopicDir
 
 RECORDED = Path(__file__).parent / "standalone_log_dir"
@@ -22,7 +22,7 @@ async def test_recorded_directorys_topics_records_and_settings_are_served_after_
         opened = TopicDir(path)
         topic = opened.catalog.topic("orders")
         assert topic is not None
-        assert id_text(topic.topic_id) in (RECORDED / "orders-1" / "partition.metadata").read_text()
+        assert encode_uuid(topic.topic_id) in (RECORDED / "orders-1" / "partition.metadata").read_text()
         assert opened.served() == [("orders", 0), ("orders", 1)]
         assert opened.catalog.configs(ResourceType.TOPIC, "orders") == {"retention.ms": "86400000", "flush.ms": "9000"}
         assert opened.settings.message_max_bytes == 2_000_000

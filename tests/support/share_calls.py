@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response
@@ -24,6 +23,7 @@ from ottla.protocol.messages.k83_initialize_share_group_state import PartitionDa
 from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import Record, iter_records
+from ottla.protocol.uuids import encode_uuid
 from tests.support.topic_calls import describe
 
 GROUP = 32
@@ -44,7 +44,7 @@ def configure(client: Client, group_id: str, **settings: str) -> None:
 def initialize(client: Client, topic: str = "t", *partitions: int, group_id: str = "g", start_offset: int = -1) -> None:
     """Initialize the partitions' share state at the share coordinator, as the group coordinator does when a member subscribes."""
     topic_id = describe(client, topic)[0].topic_id
-    key = f"{group_id}:{id_text(topic_id)}:0"
+    key = f"{group_id}:{encode_uuid(topic_id)}:0"
     (found,) = client.call(FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key]), version=6).coordinators
     assert found.error_code == 0, found.error_message
     initialized = [InitializedPartition(index, 0, start_offset) for index in partitions or (0,)]

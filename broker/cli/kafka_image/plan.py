@@ -18,8 +18,8 @@ from typing import Final
 from ottla.broker.cli.kafka_image.logins import of_bitnami, scram_of_bitnami, secret_files
 from ottla.broker.cli.kafka_image.variables import Flavour, settings_of, variable_of
 from ottla.broker.core.settings_load import SettingsError
-from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta, random_id
-from ottla.broker.storage.partition_metadata import encode_uuid
+from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta
+from ottla.protocol.uuids import encode_uuid, random_uuid
 
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
 """The default cluster id of apache/kafka."""
@@ -133,7 +133,7 @@ def _cluster_id(env_flavour: Flavour, env: Mapping[str, str], settings: Mapping[
         raise SettingsError(f"{meta}: {error}") from None
     if env_flavour is Flavour.BITNAMI:
         given = env.get("KAFKA_CLUSTER_ID") or env.get("KAFKA_KRAFT_CLUSTER_ID")
-        return given or (encode_uuid(random_id(os.urandom)) if "process.roles" in settings else None)
+        return given or (encode_uuid(random_uuid(os.urandom)) if "process.roles" in settings else None)
     return env.get("CLUSTER_ID") or (CLUSTER_ID if "process.roles" in settings else None)
 
 

@@ -14,8 +14,8 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings_load import SettingsError, data_dir, load, read_properties
 from ottla.broker.first_start import Formatting, format_node
 from ottla.broker.storage.errors import LogDirRefused
-from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta, random_id
-from ottla.broker.storage.partition_metadata import encode_uuid
+from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta
+from ottla.protocol.uuids import encode_uuid, random_uuid
 
 
 def parser() -> ToolParser:
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     """Run `kafka-storage` with the arguments `argv`; return its exit code."""
     options = parser().parse_args(argv)
     if options.command == "random-uuid":
-        print(encode_uuid(random_id(os.urandom)))
+        print(encode_uuid(random_uuid(os.urandom)))
         return 0
     try:
         given = read_properties(options.config)

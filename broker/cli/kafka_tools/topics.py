@@ -14,6 +14,7 @@ from ottla.broker.cli.operations import TOPIC, add_partitions, create_topic, del
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import MetadataResponsePartition, MetadataResponseTopic
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
+from ottla.protocol.uuids import encode_uuid
 
 _DEFAULT: Final = 5
 _COLLISION: Final = (
@@ -150,7 +151,7 @@ def _describe(cluster: AdminClient, options: argparse.Namespace) -> None:
         partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
         if not reports and not (options.topics_with_overrides and not changed):
             replicas = len(partitions[0].replica_nodes) if partitions else 0
-            cells = (f"Topic: {topic.name}", f"TopicId: {_uuid(topic.topic_id)}", f"PartitionCount: {len(partitions)}")
+            cells = (f"Topic: {topic.name}", f"TopicId: {encode_uuid(bytes(topic.topic_id))}", f"PartitionCount: {len(partitions)}")
             print("\t".join((*cells, f"ReplicationFactor: {replicas}", f"Configs: {','.join(changed)}")))
         least = next((int(each.value) for each in configs if each.name == "min.insync.replicas"), 1)
         for partition in () if options.topics_with_overrides else partitions:
@@ -177,9 +178,3 @@ def _print_partition(topic: str, partition: MetadataResponsePartition) -> None:
         f"\tTopic: {topic}\tPartition: {partition.partition_index}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {in_sync}"
         "\tElr: \tLastKnownElr: "
     )
-
-
-def _uuid(raw: bytes) -> str:
-    from base64 import urlsafe_b64encode  # noqa: PLC0415 # only --describe needs it
-
-    return urlsafe_b64encode(bytes(raw)).rstrip(b"=").decode()

@@ -24,7 +24,7 @@ from ottla.broker.cluster.image_changes import ImageChanges, difference
 from ottla.broker.cluster.local_changes import LocalChanges, LocalReplica, local_changes
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.metadata_records import NO_LEADER
-from ottla.broker.cluster.topic_ids import ZERO_ID, id_text
+from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.configs.topic_config import effective_log_config, usable_overrides
@@ -42,6 +42,7 @@ from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.nursery import GuardedStep, Nursery
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import PartitionLog
+from ottla.protocol.uuids import encode_uuid
 
 logger = logging.getLogger(__name__)
 
@@ -339,7 +340,7 @@ class Publisher:
             partition = None if topic is None else topic.partitions.get(index)
             if name == CLUSTER_METADATA or (partition is not None and self._settings.node_id in partition.replicas):
                 continue
-            text = "without one" if log.topic_id == ZERO_ID else id_text(log.topic_id)
+            text = "without one" if log.topic_id == ZERO_ID else encode_uuid(log.topic_id)
             logger.warning("renaming %s-%d as stray: this broker has no replica of such a partition of topic id %s", name, index, text)
             self._log_dir.mark_stray(name, index)
         if self._log_dir.needs_removal_checkpoint:

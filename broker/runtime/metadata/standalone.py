@@ -30,8 +30,8 @@ from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.storage.meta_properties import random_id
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.uuids import random_uuid
 
 
 class StandaloneMetadata:
@@ -89,7 +89,7 @@ class StandaloneMetadata:
         controller.active.begin(partial(_settle_transaction_version, settings=self._settings))
         me = RegisterBrokerRecord(
             broker_id=self._settings.node_id,
-            incarnation_id=random_id(random.randbytes),
+            incarnation_id=random_uuid(random.randbytes),
             broker_epoch=voter.end_offset,
             end_points=list(listeners),
             features=[FeatureRange(name, low, high) for name, (low, high) in supported(self._settings.like).items()],

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from ottla.broker.cluster.features import new_levels
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
-from ottla.broker.cluster.topic_ids import ZERO_ID, id_text, new_topic_id
+from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.topic_config import internal_topic_configs
 from ottla.broker.controller.create_topics import config_record
@@ -30,6 +30,7 @@ from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.protocol.topic_names import name_problem
+from ottla.protocol.uuids import encode_uuid, random_uuid
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +64,8 @@ def _adopt(name: str, logs: list[PartitionLog], settings: BrokerSettings, random
     assert name_problem(name) is None, f"a directory was opened for the illegal topic name {name!r}"
     ids = {log.topic_id for log in logs} - {ZERO_ID}
     if len(ids) > 1:
-        raise LogDirRefused(f"the partitions of {name} belong to topics of {len(ids)} different ids: {', '.join(map(id_text, ids))}")
-    topic_id = ids.pop() if ids else new_topic_id(random_bytes)
+        raise LogDirRefused(f"the partitions of {name} belong to topics of {len(ids)} different ids: {', '.join(map(encode_uuid, ids))}")
+    topic_id = ids.pop() if ids else random_uuid(random_bytes)
     placement = Placement.on_one(settings.node_id)
     epochs = {log.partition: max(log.leader_epoch, 0) for log in logs}
     records: list[MetadataRecord] = [TopicRecord(name, topic_id)]

@@ -24,9 +24,9 @@ from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.storage.meta_properties import random_id
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from ottla.protocol.uuids import random_uuid
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ def incarnation_of(
     return Incarnation(
         settings.node_id,
         log_dir.cluster_id,
-        resumed_id or random_id(random_bytes),
+        resumed_id or random_uuid(random_bytes),
         listeners,
         [log_dir.meta.directory_id],
         settings.broker_rack,

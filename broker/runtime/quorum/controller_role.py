@@ -31,9 +31,9 @@ from ottla.broker.runtime.upkeep.timer_driver import Lateness
 from ottla.broker.storage.files import Files
 from ottla.broker.storage.formatting import bootstrap_records
 from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.storage.meta_properties import random_id
 from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest
 from ottla.protocol.messages.registration import Feature, Listener
+from ottla.protocol.uuids import random_uuid
 
 _PLAINTEXT_ID: Final = 0
 _SCANS: Final = 8
@@ -115,7 +115,7 @@ class ControllerRole(QuorumController):
         me = self.voter.me
         request = ControllerRegistrationRequest(
             controller_id=me.node_id,
-            incarnation_id=random_id(self._random.randbytes),
+            incarnation_id=random_uuid(self._random.randbytes),
             listeners=[Listener(at.name, at.host, at.port, _PLAINTEXT_ID) for at in me.endpoints],
             features=[Feature(name, low, high) for name, (low, high) in sorted(REGISTERED.items())],
         )

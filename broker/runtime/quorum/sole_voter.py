@@ -34,7 +34,6 @@ from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.cluster.registrations import InconsistentRecord
 from ottla.broker.cluster.snapshots import BOOTSTRAP_SNAPSHOT
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.role_settings import MORE_VOTERS
@@ -46,6 +45,7 @@ from ottla.broker.storage.quorum_state import read_election, write_election
 from ottla.broker.storage.raft_log import MetadataRetention, RaftLog
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.protocol.uuids import encode_uuid
 
 RECORDS_AT_ONCE: Final = 10_000
 """The most metadata records in one batch (Kafka's `QuorumController.MAX_RECORDS_PER_BATCH`)."""
@@ -187,8 +187,8 @@ class SoleVoter:
             return
         named = [] if quorum.voters is None else [(voter.voter_id, voter.voter_directory_id) for voter in quorum.voters.voters]
         if named != [(me.node_id, me.directory_id)]:
-            given = ", ".join(f"{node}-{id_text(directory)}" for node, directory in named) or "none"
-            here = f"{me.node_id}-{id_text(me.directory_id)}"
+            given = ", ".join(f"{node}-{encode_uuid(directory)}" for node, directory in named) or "none"
+            here = f"{me.node_id}-{encode_uuid(me.directory_id)}"
             raise LogDirRefused(f"the voters of this quorum are {given}, and this node is {here}: {MORE_VOTERS}")
 
     def _begin_epoch(self) -> None:

@@ -7,7 +7,6 @@ Rules:
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from ottla.protocol.messages.k83_initialize_share_group_state import (
     PartitionData,
 )
 from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
+from ottla.protocol.uuids import encode_uuid
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 OPEN, CLOSE = 0, -1
@@ -47,11 +47,7 @@ def configure(probe: Probe, group: str, settings: Mapping[str, str]) -> bool:
 
 def coordinator_key(group: str, topic_id: bytes, partition: int) -> str:
     """Return the key with which FindCoordinator finds a share partition's coordinator."""
-    return f"{group}:{_uuid_text(topic_id)}:{partition}"
-
-
-def _uuid_text(topic_id: bytes) -> str:
-    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+    return f"{group}:{encode_uuid(topic_id)}:{partition}"
 
 
 def initialize(

@@ -5,7 +5,6 @@ Client instance ids are fixed by the scenarios, so that subscription ids, which 
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import struct
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from ottla.protocol.messages.k71_get_telemetry_subscriptions import GetTelemetry
 from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest
 from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 from ottla.protocol.records.compression import Codec, compress
+from ottla.protocol.uuids import encode_uuid
 
 CLIENT_METRICS = 16
 MAX_BYTES = 1_048_576
@@ -37,10 +37,6 @@ MANY = [
 def instance(name: str) -> bytes:
     """Return a client instance id that depends on `name` only."""
     return hashlib.sha256(name.encode()).digest()[:16]
-
-
-def text(instance_id: bytes) -> str:
-    return base64.urlsafe_b64encode(instance_id).rstrip(b"=").decode()
 
 
 ANN = instance("ann")
@@ -60,8 +56,8 @@ ASKED: Mapping[str, list[Mapping[str, str]]] = {
     "of the whole name": [{"metrics": "a", "match": "client_id=differential"}],
     "of an expression": [{"metrics": "a", "match": "client_id=diff.*|other"}],
     "of another case": [{"metrics": "a", "match": "client_id=DIFF.*"}, {"metrics": "b", "match": "client_id=(?i)DIFF.*"}],
-    "of an instance": [{"metrics": "a", "match": f"client_instance_id={text(ANN)}"}],
-    "of another instance": [{"metrics": "a", "match": f"client_instance_id={text(ONE)}"}],
+    "of an instance": [{"metrics": "a", "match": f"client_instance_id={encode_uuid(ANN)}"}],
+    "of another instance": [{"metrics": "a", "match": f"client_instance_id={encode_uuid(ONE)}"}],
     "of software": [{"metrics": "a", "match": "client_software_name=differ.*,client_software_version=[12]\\.\\d+"}],
     "of other software": [{"metrics": "a", "match": "client_software_name=differ.*,client_software_version=3"}],
     "of software without a name": [{"metrics": "a", "match": "client_software_name=unknown,client_software_version=unknown"}],

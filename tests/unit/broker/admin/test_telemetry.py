@@ -11,7 +11,6 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from ottla.broker.admin.server import admin_port
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core import limits
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.testing import InProcessBroker
@@ -19,6 +18,7 @@ from ottla.protocol.client import Client
 from ottla.protocol.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest
 from ottla.protocol.records.compression import Codec, compress
+from ottla.protocol.uuids import encode_uuid
 
 ANN, BOB, EVE = b"ann of 16 bytes!", b"bob of 16 bytes!", b"eve of 16 bytes!"
 
@@ -58,14 +58,14 @@ def test_last_pushed_metrics_of_clients_are_returned_newest_first(monkeypatch: p
         eve, bob, ann = ask(port, "/telemetry")["clients"]
         assert eve["otlp"]["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]["gauge"]["dataPoints"] == [{"asDouble": "NaN"}]
         assert (bob["otlp"], bob["not_decoded"].partition(":")[0]) == (None, "is no MetricsData of OTLP")
-        shown = {"client_instance_id": id_text(ANN), "client_id": "app", "address": "127.0.0.1", "known": True, "compression": "lz4"}
+        shown = {"client_instance_id": encode_uuid(ANN), "client_id": "app", "address": "127.0.0.1", "known": True, "compression": "lz4"}
         assert {key: ann[key] for key in shown} == shown
         assert ann["otlp"]["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]["name"] == "a.metric"
-        assert ask(port, f"/telemetry/{id_text(ANN)}") == ann
+        assert ask(port, f"/telemetry/{encode_uuid(ANN)}") == ann
         monkeypatch.setattr(limits, "TELEMETRY_RESPONSE_BYTES", eve["size_bytes"])
         eve, _, ann = ask(port, "/telemetry")["clients"]
         assert (eve["not_decoded"], ann["otlp"]) == (None, None)
-        assert ann["not_decoded"] == f"left out because the response is full: request /telemetry/{id_text(ANN)}"
+        assert ann["not_decoded"] == f"left out because the response is full: request /telemetry/{encode_uuid(ANN)}"
         assert push(client, b"mat of 16 bytes!", Codec.ZSTD, b"\x0a\x00" * 100_001) == 0
         monkeypatch.setattr(limits, "TELEMETRY_RESPONSE_BYTES", limits.MIB)
         many, *_, ann = ask(port, "/telemetry")["clients"]
@@ -77,7 +77,7 @@ def test_last_pushed_metrics_of_clients_are_returned_newest_first(monkeypatch: p
         assert "kafka_server_client_metrics_instance_count 4.0" in body
         assert "kafka_server_client_metrics_plugin_export_total 4.0" in body
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            ask(port, f"/telemetry/{id_text(bytes(16))}")
+            ask(port, f"/telemetry/{encode_uuid(bytes(16))}")
 
 
 def test_telemetry_without_client_telemetry_enable_is_404_and_names_the_setting() -> None:

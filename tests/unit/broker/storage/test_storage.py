@@ -7,9 +7,7 @@ import pytest
 
 from ottla.broker.storage.dir_names import DELETE_SUFFIX, parse_live, set_aside
 from ottla.broker.storage.errors import Damage
-from ottla.broker.storage.meta_properties import random_id
 from ottla.broker.storage.open_files import OpenFiles
-from ottla.broker.storage.partition_metadata import decode_uuid, encode_uuid
 
 
 @pytest.mark.parametrize(
@@ -41,23 +39,6 @@ def test_a_renamed_directorys_name_has_at_most_255_characters() -> None:
     assert len(long) == 255
     assert long.endswith("abc-delete")
     assert parse_live(long) is None
-
-
-def test_an_id_has_22_characters_and_round_trips() -> None:
-    raw = bytes(range(240, 256))
-    assert len(encode_uuid(raw)) == 22
-    assert decode_uuid(encode_uuid(raw)) == raw
-    for text in ("", "short", "!" * 22, "A" * 24):
-        with pytest.raises(ValueError, match="not an id"):
-            decode_uuid(text)
-
-
-def test_a_generated_id_is_a_version_4_uuid_as_kafkas() -> None:
-    draws = iter([bytes(16), b"\xfb" + b"\xff" * 15, bytes(range(16))])
-    drawn = random_id(lambda size: next(draws)[:size])
-    assert uuid.UUID(bytes=drawn).version == 4
-    # The second draw would be written with a leading dash.
-    assert not encode_uuid(drawn).startswith("-")
 
 
 def test_a_finding_has_file_position_reason_and_loss() -> None:

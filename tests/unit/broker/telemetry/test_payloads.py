@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core import limits
 from ottla.broker.telemetry.payloads import Payload, Payloads
 from ottla.broker.telemetry.subscriptions import ClientSubscription, Pusher
 from ottla.protocol.records.compression import Codec
+from ottla.protocol.uuids import encode_uuid
 
 
 def payload(number: int, data: bytes = b"otlp", client_id: str | None = "c") -> Payload:
@@ -25,7 +25,7 @@ def test_a_payload_replaces_the_instances_previous_one() -> None:
 def test_an_instance_is_found_by_kafkas_text_form_of_its_id() -> None:
     kept = Payloads()
     kept.keep(payload(7))
-    assert kept.of(id_text(payload(7).instance_id)) == payload(7)
+    assert kept.of(encode_uuid(payload(7).instance_id)) == payload(7)
     assert kept.of("") is None
 
 

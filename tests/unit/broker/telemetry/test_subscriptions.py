@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.telemetry.subscriptions import ClientSubscription, MetricsSubscriptions, Pusher
+from ottla.protocol.uuids import encode_uuid
 
 ANN = hashlib.sha256(b"ann").digest()[:16]
 PUSHER = Pusher(1, "client", "software", "1.25", "0:0:0:0:0:0:0:1", 40_000)
@@ -51,7 +51,7 @@ def test_subscriptions_are_merged_under_kafkas_id(subscriptions: Sequence[Mappin
         ("client_source_address=::1", False),
         ("client_source_port=4\\d*", True),
         ("client_source_port=4", False),
-        (f"client_instance_id={id_text(ANN)}", True),
+        (f"client_instance_id={encode_uuid(ANN)}", True),
         ("client_id=nobody,client_id=client", True),
         ("client_id=client,client_id=nobody", False),
     ],

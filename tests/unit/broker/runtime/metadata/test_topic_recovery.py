@@ -7,7 +7,6 @@ import pytest
 
 from ottla.broker.cluster.image import ResourceType, TopicImage
 from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord
-from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.configs.broker_config import ConfigSource
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.configs.describe_configs import describe_configs
@@ -17,6 +16,7 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.protocol.uuids import encode_uuid
 from tests.support.topic_dirs import TopicDir
 
 
@@ -92,7 +92,7 @@ async def test_a_directory_without_partition_metadata_belongs_to_the_topic_of_it
     (tmp_path / "t-0" / "partition.metadata").unlink()
     again = TopicDir(tmp_path)
     assert again.append("t", 0) == 1
-    assert id_text(topic(again, "t").topic_id) in (tmp_path / "t-0" / "partition.metadata").read_text()
+    assert encode_uuid(topic(again, "t").topic_id) in (tmp_path / "t-0" / "partition.metadata").read_text()
     again.crash()
 
 
@@ -113,7 +113,7 @@ async def test_a_directory_without_a_metadata_log_is_adopted_with_its_topic_ids(
         again = TopicDir(tmp_path)
         assert again.served() == [("__consumer_offsets", 0), ("a", 0), ("a", 1), ("a", 2)]
         assert not keep_ids or topic(again, "a").topic_id == topic_id
-        assert id_text(topic(again, "a").topic_id) in (tmp_path / "a-2" / "partition.metadata").read_text()
+        assert encode_uuid(topic(again, "a").topic_id) in (tmp_path / "a-2" / "partition.metadata").read_text()
         assert again.partitions.get("__consumer_offsets", 0).log.config.compacts
         assert (await again.topics.allocate_producer_ids()).start >= 5_000
         again.close()
