@@ -19,13 +19,13 @@ from ottla.broker.cli.logs import quiet_broker_logs, quiet_client_logs
 from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.verdict import audit_missing
 from ottla.broker.testing.wire_verdict import WireSource
-from ottla.broker.verification.judge import Result, Standing, identity_of
+from ottla.broker.verification.judge import Result, ScenarioOutcome, identity_of
 from ottla.broker.verification.program import CannotStart, Program, Role
-from ottla.broker.verification.real_cluster import RealCluster
 from ottla.broker.verification.report import COLUMNS, as_json, explanations, rows, summary, write_junit
 from ottla.broker.verification.scenario import Scenario
 from ottla.broker.verification.scenarios import SCENARIOS
 from ottla.broker.verification.stage import RunLimits
+from ottla.broker.verification.user_cluster import UserCluster
 from ottla.broker.verification.verification import CannotVerify, Verification
 
 BROKEN, COULD_NOT_JUDGE = 1, 2
@@ -104,19 +104,19 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
 
 
 def _list() -> None:
-    rows_ = [(each.name, each.happens, each.needs_power or "") for each in SCENARIOS]
+    rows_ = [(each.name, each.happens, each.why_not_on_user_cluster or "") for each in SCENARIOS]
     print_table(("scenario", "what happens", "with --bootstrap: cannot run, because"), rows_)
 
 
-def _end(results: Sequence[Result], failure: str | None, cluster: RealCluster | None, *, strict: bool) -> None:
+def _end(results: Sequence[Result], failure: str | None, cluster: UserCluster | None, *, strict: bool) -> None:
     """Print which topics and groups are kept on `cluster`. Raise CliError if the verification failed to finish, and typer.Exit(1) if a
     guarantee was broken; with `strict`, also if one is exposed, that is, if the client's protocol version has no defence."""
     if cluster is not None and cluster.keep:
         typer.echo(f"The topics and groups of the runs are kept in the cluster; their names begin with {cluster.prefix}.", err=True)
     if failure is not None:
         raise CliError(f"could not judge: {failure}", COULD_NOT_JUDGE)
-    bad = {Standing.BROKEN, Standing.EXPOSED} if strict else {Standing.BROKEN}
-    if any(each.standing in bad for each in results):
+    bad = {ScenarioOutcome.BROKEN, ScenarioOutcome.EXPOSED} if strict else {ScenarioOutcome.BROKEN}
+    if any(each.outcome in bad for each in results):
         raise typer.Exit(BROKEN)
 
 
@@ -136,8 +136,8 @@ def _run(verification: Verification) -> tuple[list[Result], str | None]:
         try:
             for result in verification.run(lambda name: status.update(f"{name} ({len(results) + 1} of {len(verification.scenarios) + 1})")):
                 results.append(result)
-                if result.standing not in {Standing.DOES_NOT_APPLY, Standing.CANNOT_RUN}:
-                    console.print(f"{result.standing.value:8} {result.name}, {result.ending.seconds:.1f} s", markup=False)
+                if result.outcome not in {ScenarioOutcome.DOES_NOT_APPLY, ScenarioOutcome.CANNOT_RUN}:
+                    console.print(f"{result.outcome.value:8} {result.name}, {result.ending.seconds:.1f} s", markup=False)
         except (CannotVerify, CannotStart, RuntimeError, OSError) as error:
             return results, str(error) or type(error).__name__
     return results, None
@@ -209,13 +209,13 @@ def _chosen(only: Sequence[str] | None, but: Sequence[str] | None) -> list[Scena
     return [each for each in SCENARIOS if (not only or each.name in only) and each.name not in (but or ())]
 
 
-def _cluster(bootstrap: str, command_config: Path | None, *, keep: bool) -> RealCluster:
+def _cluster(bootstrap: str, command_config: Path | None, *, keep: bool) -> UserCluster:
     source = WireSource(bootstrap, command_config)
     try:
         source.address()
     except (OSError, ValueError) as error:
         raise CliError(str(error), COULD_NOT_JUDGE) from None
-    return RealCluster(source, keep)
+    return UserCluster(source, keep)
 
 
 def _identity(by: str) -> Identity:

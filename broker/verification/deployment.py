@@ -1,5 +1,5 @@
 """The brokers that one run of `ottla verify` uses: a single broker in this process, or a cluster of three in this process. The third kind,
-a user's cluster behind a gateway, is in `real_cluster`.
+a user's cluster behind a gateway, is in `user_cluster`.
 
 Rules:
 - A fault is one rule on all brokers, with common counters. It does not apply to requests of the verification itself or to requests between
@@ -39,7 +39,7 @@ SETTINGS: Final = {
 }
 LAG_MS: Final = 60_000
 SESSION_MARGIN_MS: Final = 1_000
-SETTLING_MS: Final = 1_000_000
+QUIESCE_MS: Final = 1_000_000
 """The brokers' clock is advanced by this time before a run is judged, so that open transactions time out: it is longer than
 transaction.max.timeout.ms (15 minutes)."""
 CLUSTER_SETTINGS: Final = {
@@ -104,7 +104,7 @@ class Deployment(ABC):
         """Return the topic's name with the prefix of this run, the inverse of `common_name`. Brokers of this process use no prefix."""
         return topic
 
-    def foreign_topic_problem(self) -> str | None:
+    def foreign_name_problem(self) -> str | None:
         """Return an error message if the program has used a topic, group or transactional id that does not belong to this run, else None.
         Only a user's cluster is checked, because others may use it, too."""
         return None
@@ -166,17 +166,17 @@ class Deployment(ABC):
 
     @property
     @abstractmethod
-    def is_whole(self) -> bool:
+    def all_brokers_answer(self) -> bool:
         """Whether requests to all running brokers will be answered: no broker is paused or cut off, and replication is not stopped. While
         this is False, the verification sends no requests of its own, because they would block."""
 
     @abstractmethod
-    def restart_broken(self) -> bool:
+    def restart_crashed(self) -> bool:
         """If a fault rule has crashed the broker, restart it and return True, otherwise return False. Fault rules can crash only a single
         broker of this process."""
 
     @abstractmethod
-    def settle(self) -> None:
+    def quiesce(self) -> None:
         """Bring the brokers to rest after the program has ended, so that the logs can be judged: restore all brokers, release all held
         requests, and let open transactions time out. Raises TimeoutError if a transaction stays open or a replica does not catch up."""
 
@@ -249,20 +249,20 @@ class OneBroker(EmbeddedBrokers):
         super().__init__(self.host, [self.host])
 
     @property
-    def is_whole(self) -> bool:
+    def all_brokers_answer(self) -> bool:
         return True
 
-    def restart_broken(self) -> bool:
+    def restart_crashed(self) -> bool:
         crashed = self.host.running and not self.host.is_up
         if crashed:
             self.verifier_client.close()
             self.host.restart()
         return crashed
 
-    def settle(self) -> None:
-        self.restart_broken()
+    def quiesce(self) -> None:
+        self.restart_crashed()
         self.reset()
-        self.pass_time(SETTLING_MS)
+        self.pass_time(QUIESCE_MS)
 
     def examine(
         self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
@@ -305,13 +305,13 @@ class Cluster(EmbeddedBrokers):
                 self.host.move_leader(topic, index, LEADER)
 
     @property
-    def is_whole(self) -> bool:
+    def all_brokers_answer(self) -> bool:
         return not (self._followers_stopped or self.host.is_cut or any(broker.paused for broker in self.brokers))
 
-    def restart_broken(self) -> bool:
+    def restart_crashed(self) -> bool:
         return False
 
-    def settle(self) -> None:
+    def quiesce(self) -> None:
         cluster = self.host
         cluster.heal()
         for number, broker in cluster.brokers.items():
@@ -321,7 +321,7 @@ class Cluster(EmbeddedBrokers):
                 cluster.restart(number)
         self.resume_followers()
         self._wait_in_sync()
-        self.pass_time(SETTLING_MS)
+        self.pass_time(QUIESCE_MS)
         self._wait_in_sync()
         cluster.wait_until(self._nothing_is_open, "all transactions have ended")
 

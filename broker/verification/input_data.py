@@ -32,7 +32,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 PARTITIONS = 2
 BATCH_RECORDS = 5
-REST_RECORDS = 2
+LAST_RECORDS = 2
 """The number of records at the end of each input partition that are written only after the program has read all others."""
 LOCK_MS: Final = 15_000
 """The shortest share.record.lock.duration.ms that a share group may have: a record that no member acknowledges is soon delivered again."""
@@ -51,9 +51,9 @@ _GROUP_RESOURCE, _SET, _DELETE = 32, 0, 1
 
 def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int) -> None:
     """Write the input records `in-0` … `in-<records - 1>` with keys `key-N`, alternating between the partitions, with aborted transactions
-    between the batches. The last REST_RECORDS of each partition are left out; `fill_rest` writes them later."""
+    between the batches. The last LAST_RECORDS of each partition are left out; `fill_last` writes them later."""
     for partition in range(PARTITIONS):
-        numbers = range(partition, records, PARTITIONS)[:-REST_RECORDS]
+        numbers = range(partition, records, PARTITIONS)[:-LAST_RECORDS]
         for first in range(0, len(numbers), BATCH_RECORDS):
             mine = numbers[first : first + BATCH_RECORDS]
             if first:
@@ -61,13 +61,13 @@ def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int)
             _write(verifier_client, topic, partition, mine, now_ms)
 
 
-def fill_rest(verifier_client: VerifierClient, topic: str, partition: int, records: int, now_ms: int) -> None:
-    """Write the last REST_RECORDS records of one partition of the input topic, which `fill` left out. `records` is the number of all input
+def fill_last(verifier_client: VerifierClient, topic: str, partition: int, records: int, now_ms: int) -> None:
+    """Write the last LAST_RECORDS records of one partition of the input topic, which `fill` left out. `records` is the number of all input
     records."""
-    _write(verifier_client, topic, partition, range(partition, records, PARTITIONS)[-REST_RECORDS:], now_ms)
+    _write(verifier_client, topic, partition, range(partition, records, PARTITIONS)[-LAST_RECORDS:], now_ms)
 
 
-def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
+def any_group_is_done(verifier_client: VerifierClient, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
     """Return whether one of the groups has committed the end offset of every partition of `topic`. Raises OSError."""
     for name in groups:
         request_group = OffsetFetchRequestGroup(name)
@@ -88,7 +88,7 @@ def configure_share_group(verifier_client: VerifierClient, group: str, settings:
     verifier_client.ask(verifier_client.anybody, request, _ALTER_CONFIGS, lambda answer: answer.responses[0])
 
 
-def finished_to_the_end(verifier_client: VerifierClient, group: str, topic: str) -> bool:
+def share_group_is_done(verifier_client: VerifierClient, group: str, topic: str) -> bool:
     """Return whether a share group has accepted, rejected or archived every record of `topic`. Raises OSError.
 
     That is so if the group's lag is 0. Its start offset is not compared, because it is updated only with the next acknowledgement.

@@ -1,6 +1,6 @@
 """The verdict of one run: which guarantees were broken, with the offsets that prove it.
 
-Rules: the calm run (the run without faults) alone defines what the program should achieve. A guarantee is broken only by evidence (a
+Rules: the baseline run (the run without faults) alone defines what the program should achieve. A guarantee is broken only by evidence (a
 record, an offset, an exit code). If the fault of a scenario did not occur, nothing is claimed to hold.
 """
 
@@ -20,7 +20,7 @@ from ottla.broker.testing.verdict import Examined
 from ottla.broker.verification import program as programs
 from ottla.broker.verification.program import Role
 from ottla.broker.verification.request_observer import VERIFIER_CLIENT
-from ottla.broker.verification.scenario import Calm
+from ottla.broker.verification.scenario import Baseline
 from ottla.broker.verification.scenarios.transactions import EPOCH_BUMPING_END, LATE
 from ottla.broker.verification.stage import Ending, Stage
 from ottla.protocol.error_codes import ErrorCode
@@ -55,7 +55,7 @@ class Guarantee(StrEnum):
     """The program finished its work: a producer exited by itself, any other program committed or acknowledged all of its input."""
 
 
-class Standing(StrEnum):
+class ScenarioOutcome(StrEnum):
     """The outcome of a scenario, as the results table and the exit code show it: held, broken, …"""
 
     HELD = "held"
@@ -92,10 +92,10 @@ them: the program causes those."""
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A broken guarantee. `says` is a summary with counts; `explanation` has the details of the first cases."""
+    """A broken guarantee. `summary` has counts; `explanation` has the details of the first cases."""
 
     guarantee: Guarantee
-    says: str
+    summary: str
     explanation: str = ""
     by_setting: bool = False
     """Whether the cluster's settings allowed the loss of records, so that no program could have avoided it."""
@@ -108,7 +108,7 @@ class Result:
 
     name: str
     happens: str
-    standing: Standing
+    outcome: ScenarioOutcome
     note: str = ""
     breaches: list[Breach] = field(default_factory=list)
     ending: Ending = field(default_factory=Ending)
@@ -131,20 +131,22 @@ def identity_of(by: str) -> Identity:
     return lambda _key, value: _field(value, path.split("."))
 
 
-def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
-    """Return all guarantees that were broken in the finished run `stage`, compared with the run without faults, `calm`. Raises RuntimeError
-    if that cannot be decided."""
+def breaches(stage: Stage, baseline: Baseline, by: Identity) -> list[Breach]:
+    """Return all guarantees that were broken in the finished run `stage`, compared with the run without faults, `baseline`. Raises
+    RuntimeError if that cannot be decided."""
     found = stage.deployment.examine(
-        {stage.deployment.own_name(each) for each in calm.topics}, by=by, expected=None if calm.role.has_effects else calm.achieved
+        {stage.deployment.own_name(each) for each in baseline.topics},
+        by=by,
+        expected=None if baseline.role.has_effects else baseline.achieved,
     )
     lost = _lost_by_setting(stage, found)
     broken = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
     excused = [each for each in found.anomalies if _is_of(each, lost)]
     if excused:
-        says = f"acknowledged records or commits were lost by the election ({len(lost)} records): {counted(excused)}"
-        broken.append(Breach(Guarantee.COMPLETE, says, explain(excused), by_setting=True))
-    if calm.role.has_effects:
-        broken += _of_effects(stage, calm)
+        lost_text = f"acknowledged records or commits were lost by the election ({len(lost)} records): {counted(excused)}"
+        broken.append(Breach(Guarantee.COMPLETE, lost_text, explain(excused), by_setting=True))
+    if baseline.role.has_effects:
+        broken += _of_effects(stage, baseline)
     broken += _aborted_data(stage)
     broken += _unfinished(
         stage, "If the program waits in its client: docs/verify.md lists calls of clients that hang (Pitfalls of clients)."
@@ -183,7 +185,7 @@ def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashab
     return frozenset(map(stage.deployment.common_name, topics)), effects, found
 
 
-def exposed(stage: Stage) -> str | None:
+def undetectable_by_client(stage: Stage) -> str | None:
     """Return why no program could have avoided a broken guarantee, or None. The only reason is a late EndTxn of an old protocol version
     that has ended a later transaction."""
     for end in stage.observer.ends:
@@ -201,7 +203,7 @@ SETTINGS_LOST_IT: Final = (
 )
 
 
-def calm_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
+def baseline_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
     """Return the guarantees that were broken in a run without any fault. `effects`: how often each of the program's effects occurred;
     `found`: the anomalies and the audit's findings."""
     broken = list(_by_guarantee(found))
@@ -219,12 +221,12 @@ def _by_guarantee(found: Examined) -> Iterator[Breach]:
         yield Breach(Guarantee.WHOLE, f"the audit finds {len(found.findings)} violations", explain([], found.findings))
 
 
-def _of_effects(stage: Stage, calm: Calm) -> Iterator[Breach]:
+def _of_effects(stage: Stage, baseline: Baseline) -> Iterator[Breach]:
     counts: Counter[Hashable] = Counter(_effects(stage))
-    missing = sorted(map(str, calm.achieved - counts.keys()))
+    missing = sorted(map(str, baseline.achieved - counts.keys()))
     if missing:
         yield Breach(Guarantee.COMPLETE, f"{len(missing)} effects are missing", _listed(stage, missing))
-    yield from _not_once(stage, counts, calm.achieved)
+    yield from _not_once(stage, counts, baseline.achieved)
 
 
 def _not_once(stage: Stage, counts: Counter[Hashable], expected: Set[Hashable]) -> Iterator[Breach]:

@@ -82,13 +82,13 @@ class Program:
 @dataclass(slots=True, eq=False)
 class Instance:
     """One process of the program under test. `number` counts the instances that run side by side, from 1; a restarted instance keeps its
-    number. `expendable`: the end of the process is not a failure, for instance because the verification kills it."""
+    number. `may_end`: the end of the process is not a failure, for instance because the verification kills it."""
 
     number: int
     process: subprocess.Popen[bytes]
     out: Path
     err: Path
-    expendable: bool = False
+    may_end: bool = False
     paused: bool = field(default=False, init=False)
 
     @property
@@ -104,7 +104,7 @@ class Instance:
     def pause(self) -> None:
         """Pause the process and its children, as a long garbage collection or a suspended machine does. If the process ends afterwards,
         that is not a failure."""
-        self.paused = self.expendable = True
+        self.paused = self.may_end = True
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -114,13 +114,13 @@ class Instance:
 
     def kill(self) -> None:
         """Kill the process and its children with SIGKILL."""
-        self.expendable = True
+        self.may_end = True
         self.signal(signal.SIGKILL)
         self.process.wait()
 
     def end(self, grace_s: float) -> bool:
         """Send SIGTERM, and SIGKILL if the process still runs after `grace_s` seconds. Return whether SIGTERM was sufficient."""
-        self.expendable = True
+        self.may_end = True
         if self.exit_code is None:
             self.signal(signal.SIGTERM)
         try:

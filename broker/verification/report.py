@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.verification.judge import Guarantee, Result, Standing
+from ottla.broker.verification.judge import Guarantee, Result, ScenarioOutcome
 
 COLUMNS = ("scenario", *(guarantee.value for guarantee in Guarantee), "restarts", "seconds", "")
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot contain; record values can."""
-_NOT_ITS_FAULT = frozenset({Standing.EXPOSED, Standing.LOST_BY_SETTING})
-_DID_NOT_RUN = frozenset({Standing.DOES_NOT_APPLY, Standing.CANNOT_RUN})
-_NOTHING_SHOWN = frozenset({Standing.NOT_MET, *_DID_NOT_RUN})
+_NOT_ITS_FAULT = frozenset({ScenarioOutcome.EXPOSED, ScenarioOutcome.LOST_BY_SETTING})
+_DID_NOT_RUN = frozenset({ScenarioOutcome.DOES_NOT_APPLY, ScenarioOutcome.CANNOT_RUN})
+_NOTHING_SHOWN = frozenset({ScenarioOutcome.NOT_MET, *_DID_NOT_RUN})
 
 
 def rows(results: Sequence[Result]) -> Iterator[list[str]]:
@@ -22,8 +22,8 @@ def rows(results: Sequence[Result]) -> Iterator[list[str]]:
     proves nothing."""
     for result in results:
         cells = [_cell(result, guarantee) for guarantee in Guarantee]
-        ran = result.standing not in _DID_NOT_RUN
-        note = result.standing.value if result.standing in _NOTHING_SHOWN | _NOT_ITS_FAULT else ""
+        ran = result.outcome not in _DID_NOT_RUN
+        note = result.outcome.value if result.outcome in _NOTHING_SHOWN | _NOT_ITS_FAULT else ""
         notes = ": ".join(part for part in (note, result.note if not ran else "") if part)
         yield [result.name, *cells, str(result.ending.restarts) if ran else "", f"{result.ending.seconds:.1f}" if ran else "", notes]
 
@@ -35,7 +35,7 @@ def explanations(results: Sequence[Result]) -> Iterator[str]:
             continue
         yield f"{result.name}: {result.happens}"
         for breach in result.breaches:
-            yield f"  {breach.guarantee.value}: {breach.says}"
+            yield f"  {breach.guarantee.value}: {breach.summary}"
             yield from (f"    {line}" for line in breach.explanation.splitlines())
         if result.note:
             yield f"  {result.note}"
@@ -44,8 +44,8 @@ def explanations(results: Sequence[Result]) -> Iterator[str]:
 
 def summary(results: Sequence[Result]) -> str:
     """Return one line with the number of scenarios for each outcome, such as `9 held, 1 broken`."""
-    counts = [(standing, sum(result.standing is standing for result in results)) for standing in Standing]
-    return ", ".join(f"{count} {standing.value}" for standing, count in counts if count)
+    counts = [(outcome, sum(result.outcome is outcome for result in results)) for outcome in ScenarioOutcome]
+    return ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count)
 
 
 def as_json(results: Sequence[Result], command: Sequence[str], role: str, failure: str | None = None) -> dict[str, Any]:
@@ -59,15 +59,15 @@ def as_json(results: Sequence[Result], command: Sequence[str], role: str, failur
             {
                 "name": result.name,
                 "happens": result.happens,
-                "standing": result.standing.value,
+                "standing": result.outcome.value,
                 "note": result.note,
                 "guarantees": {guarantee.value: result.of(guarantee) is None for guarantee in Guarantee}
-                if result.standing not in _NOTHING_SHOWN
+                if result.outcome not in _NOTHING_SHOWN
                 else {},
                 "breaches": [
                     {
                         "guarantee": each.guarantee.value,
-                        "says": each.says,
+                        "says": each.summary,
                         "by_setting": each.by_setting,
                         "explanation": each.explanation.splitlines(),
                     }
@@ -94,13 +94,13 @@ def write_junit(results: Sequence[Result], name: str, path: Path, failure: str |
         case = TestCase(result.name, classname="ottla.verify", time=result.ending.seconds)
         explanation = _NOT_IN_XML.sub("\ufffd", "\n".join(explanations([result])))
         case.system_out = explanation or result.happens
-        if result.standing is Standing.BROKEN:
-            says = "; ".join(f"{each.guarantee.value}: {each.says}" for each in result.breaches)
-            broken = Failure(_NOT_IN_XML.sub("\ufffd", says), type_="broken")
+        if result.outcome is ScenarioOutcome.BROKEN:
+            failure_text = "; ".join(f"{each.guarantee.value}: {each.summary}" for each in result.breaches)
+            broken = Failure(_NOT_IN_XML.sub("\ufffd", failure_text), type_="broken")
             broken.text = explanation
             case.result = [broken]
-        elif result.standing is not Standing.HELD:
-            case.result = [Skipped(f"{result.standing.value}{f': {result.note}' if result.note else ''}")]
+        elif result.outcome is not ScenarioOutcome.HELD:
+            case.result = [Skipped(f"{result.outcome.value}{f': {result.note}' if result.note else ''}")]
         suite.add_testcase(case)
     if failure is not None:
         case = TestCase("verification", classname="ottla.verify")
@@ -114,5 +114,5 @@ def write_junit(results: Sequence[Result], name: str, path: Path, failure: str |
 def _cell(result: Result, guarantee: Guarantee) -> str:
     broken = [breach for breach in result.breaches if breach.guarantee is guarantee]
     if broken:
-        return "!" if result.standing in _NOT_ITS_FAULT or all(breach.by_setting for breach in broken) else "✗"
-    return "–" if result.standing in _NOTHING_SHOWN else "✓"
+        return "!" if result.outcome in _NOT_ITS_FAULT or all(breach.by_setting for breach in broken) else "✗"
+    return "–" if result.outcome in _NOTHING_SHOWN else "✓"

@@ -1,4 +1,4 @@
-"""The definition of a scenario, and what the run without faults (the calm run) has shown about the program under test."""
+"""The definition of a scenario, and what the run without faults (the baseline run) has shown about the program under test."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _HEARTBEATS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTB
 
 
 @dataclass(frozen=True, slots=True)
-class Calm:
-    """What the calm run (the run without faults) has shown about the program: its requests (`observer`), the topics that it wrote, and what
-    it `achieved`: its effects, or the identities of the records that it wrote.
+class Baseline:
+    """What the baseline run (the run without faults) has shown about the program: its requests (`observer`), the topics that it wrote, and
+    what it `achieved`: its effects, or the identities of the records that it wrote.
 
     `from_the_start`: scenarios cause their fault at the program's first request, because the program sends too few requests when there are
     faults.
@@ -44,7 +44,7 @@ class Calm:
 
     @property
     def transactional(self) -> bool:
-        """Whether the program ended transactions (EndTxn) in the calm run."""
+        """Whether the program ended transactions (EndTxn) in the baseline run."""
         return bool(self.observer.ends)
 
     @property
@@ -60,8 +60,8 @@ class Calm:
     @property
     def progress_api(self) -> ApiKey:
         """The API whose requests show the program's progress, and which most faults hit. It is Produce if the program writes. Otherwise, in
-        a share group, it is ShareAcknowledge, or ShareFetch if the calm run has at most one ShareAcknowledge; in a consumer group it is
-        OffsetCommit, or Fetch if the calm run has at most one OffsetCommit."""
+        a share group, it is ShareAcknowledge, or ShareFetch if the baseline run has at most one ShareAcknowledge; in a consumer group it is
+        OffsetCommit, or Fetch if the baseline run has at most one OffsetCommit."""
         if self.writes:
             return ApiKey.PRODUCE
         if self.in_share_group:
@@ -75,17 +75,17 @@ class Calm:
         return max(self.observer.session_timeout_ms, set_by_broker)
 
     def part_way(self, api: ApiKey, share: float = 0.5) -> int:
-        """Return how many requests of `api` pass before a scenario causes its fault: the fraction `share` (0 to 1) of those in the calm
+        """Return how many requests of `api` pass before a scenario causes its fault: the fraction `share` (0 to 1) of those in the baseline
         run, or 0 if faults occur from the first request on."""
         return 0 if self.from_the_start else int(self.observer.calls[api] * share)
 
-    def with_faults_from_the_start(self) -> Calm:
+    def with_faults_from_the_start(self) -> Baseline:
         """Return a copy with which scenarios cause their fault at the program's first request."""
         return replace(self, from_the_start=True)
 
 
-Applies = Callable[[Calm], str | None]
-"""A function that returns why a scenario does not apply to the program of the calm run, or None if it applies."""
+Applies = Callable[[Baseline], str | None]
+"""A function that returns why a scenario does not apply to the program of the baseline run, or None if it applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,47 +95,47 @@ class Scenario:
 
     name: str
     happens: str
-    script: Callable[[Stage, Calm], Script]
+    script: Callable[[Stage, Baseline], Script]
     applies: Applies
     brokers: int = 1
     needs: str | None = None
 
     @property
-    def needs_power(self) -> str | None:
+    def why_not_on_user_cluster(self) -> str | None:
         """Why the scenario cannot run on a user's own cluster, where faults are caused by a gateway only; None if it can."""
         return self.needs or (STOPS if self.brokers > 1 else None)
 
 
-def always(_: Calm) -> str | None:
+def always(_: Baseline) -> str | None:
     """Return None: the scenario applies to every program."""
     return None
 
 
-def to_writers(calm: Calm) -> str | None:
+def to_writers(baseline: Baseline) -> str | None:
     """Return None if the program writes to Kafka, otherwise why the scenario does not apply to it."""
-    return None if calm.writes else "it writes nothing to Kafka"
+    return None if baseline.writes else "it writes nothing to Kafka"
 
 
-def to_idempotent(calm: Calm) -> str | None:
+def to_idempotent(baseline: Baseline) -> str | None:
     """Return None if the program is an idempotent or transactional producer, otherwise why the scenario does not apply to it."""
-    return None if calm.observer.idempotent else "it has no producer id: no state to lose"
+    return None if baseline.observer.idempotent else "it has no producer id: no state to lose"
 
 
-def to_transactional(calm: Calm) -> str | None:
+def to_transactional(baseline: Baseline) -> str | None:
     """Return None if the program uses transactions, otherwise why the scenario does not apply to it."""
-    return None if calm.transactional else "it uses no transactions"
+    return None if baseline.transactional else "it uses no transactions"
 
 
-def to_transactions_in_a_row(calm: Calm) -> str | None:
+def to_transactions_in_a_row(baseline: Baseline) -> str | None:
     """Return None if the program has ended at least two transactions, otherwise why the scenario does not apply to it."""
-    return to_transactional(calm) or (None if len(calm.observer.ends) > 1 else "it has only one transaction")
+    return to_transactional(baseline) or (None if len(baseline.observer.ends) > 1 else "it has only one transaction")
 
 
-def to_share_members(calm: Calm) -> str | None:
+def to_share_members(baseline: Baseline) -> str | None:
     """Return None if the program is a member of a share group, otherwise why the scenario does not apply to it."""
-    return None if calm.in_share_group else "it is not in a share group"
+    return None if baseline.in_share_group else "it is not in a share group"
 
 
-def to_members(calm: Calm) -> str | None:
+def to_members(baseline: Baseline) -> str | None:
     """Return None if the program is a member of a consumer or a share group, otherwise why the scenario does not apply to it."""
-    return None if calm.in_group else "it is not in a group"
+    return None if baseline.in_group else "it is not in a group"

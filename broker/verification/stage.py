@@ -25,12 +25,12 @@ from ottla.broker.verification import program as programs
 from ottla.broker.verification.deployment import Cluster, Deployment, OneBroker, deployment_of
 from ottla.broker.verification.input_data import (
     PARTITIONS,
-    committed_to_the_end,
+    any_group_is_done,
     configure_share_group,
     fill,
-    fill_rest,
+    fill_last,
     find_transaction_coordinator,
-    finished_to_the_end,
+    share_group_is_done,
 )
 from ottla.broker.verification.program import CannotStart, Instance, Program, Role
 from ottla.broker.verification.request_observer import RequestObserver
@@ -48,10 +48,10 @@ _BUMPS_A_TURN = 500
 @dataclass(frozen=True, slots=True)
 class Wait:
     """A condition that a scenario's script waits for; `holds` returns whether it is true. A run ends when the program has nothing left to
-    do, even if the condition is not true yet. With `sure`, the run waits for the condition, because it is certain to become true."""
+    do, even if the condition is not true yet. With `must_hold`, the run waits for the condition, because it is certain to become true."""
 
     holds: Callable[[], bool]
-    sure: bool = False
+    must_hold: bool = False
 
 
 Script = Iterator[Wait]
@@ -72,10 +72,10 @@ class RunLimits:
 
 @dataclass(slots=True)
 class Ending:
-    """How a run of a scenario ended. `met`: the script finished, so the scenario's fault occurred. `overdue`: the time limit was reached.
-    `gave_up`: the program failed more often than it may be restarted."""
+    """How a run of a scenario ended. `fault_occurred`: the script finished, which means that the scenario's fault occurred. `overdue`: the
+    time limit was reached. `gave_up`: the program failed more often than it may be restarted."""
 
-    met: bool = False
+    fault_occurred: bool = False
     overdue: bool = False
     gave_up: bool = False
     restarts: int = 0
@@ -103,8 +103,8 @@ class Stage:
         """Records that the cluster's settings allow an unclean election to lose although they were acknowledged, whatever the program does.
         """
         self._ends: dict[int, int] = {}
-        self._looked_at = 0.0
-        self._remaining_input_written = program.role is Role.PRODUCER
+        self._checked_at = 0.0
+        self._last_input_written = program.role is Role.PRODUCER
         self._all_read = False
 
     def __enter__(self) -> Stage:
@@ -207,20 +207,20 @@ class Stage:
         """Return a condition for the script to wait for: each of these fault rules has taken effect at least once."""
         return Wait(lambda: all(rule.hits for rule in rules))
 
-    def nearly_over(self) -> Wait:
+    def last_input_written(self) -> Wait:
         """Return a condition for the script to wait for: the last records of the input have been written, because the program has read all
         others. For producers, which have no input, it is always true."""
-        return Wait(lambda: self._remaining_input_written)
+        return Wait(lambda: self._last_input_written)
 
-    def over(self) -> Wait:
+    def all_done(self) -> Wait:
         """Return a condition for the script to wait for: the program's group has read the whole input, or every instance has ended that the
         script has not paused or killed."""
-        return Wait(self._all_over, sure=True)
+        return Wait(self._is_done, must_hold=True)
 
     def ended(self, instances: Iterable[Instance], within_s: float) -> Wait:
         """Return a condition for the script to wait for: these instances have ended, or `within_s` seconds have passed since the call."""
         until = time.monotonic() + within_s
-        return Wait(lambda: all(each.exit_code is not None for each in instances) or time.monotonic() >= until, sure=True)
+        return Wait(lambda: all(each.exit_code is not None for each in instances) or time.monotonic() >= until, must_hold=True)
 
     def now(self) -> float:
         """Return the real time in seconds of a monotonic clock, for a script's own time limits."""
@@ -230,28 +230,28 @@ class Stage:
 
     def play(self, script: Script) -> Ending:
         """Run the script and the program to their ends. If a script still waits for its fault when the last input records are written, the
-        fault counts as not having occurred (`Ending.met` is False). Raises CannotStart if the program uses topics, groups or ids that do
-        not belong to this run."""
+        fault counts as not having occurred (`Ending.fault_occurred` is False). Raises CannotStart if the program uses topics, groups or ids
+        that do not belong to this run."""
         began = time.monotonic()
         wait = next(script, None)
         while True:
-            self.deployment.restart_broken()
+            self.deployment.restart_crashed()
             self._check_group(script_is_done=wait is None)
             if wait is not None and wait.holds():
                 wait = next(script, None)
                 continue
-            if self._waits_for_remaining_input(wait):
+            if self._waits_for_last_input(wait):
                 self.deployment.reset()
                 wait = NEVER
             self._reject_foreign_names()
             self._supervise()
-            if self.ending.gave_up or ((wait is None or not wait.sure) and self._all_over()):
+            if self.ending.gave_up or ((wait is None or not wait.must_hold) and self._is_done()):
                 break
             if time.monotonic() - began > self.limits.timeout_s:
                 self.ending.overdue = True
                 break
             time.sleep(POLL_S)
-        self.ending.met = wait is None
+        self.ending.fault_occurred = wait is None
         self.observer.work_is_done = True
         self._end_all()
         self._reject_foreign_names()  # a program can end right after the request
@@ -259,21 +259,21 @@ class Stage:
         return self.ending
 
     def _reject_foreign_names(self) -> None:
-        problem = self.deployment.foreign_topic_problem()
+        problem = self.deployment.foreign_name_problem()
         if problem is not None:
             raise CannotStart(problem)
 
-    def settle(self) -> None:
+    def quiesce(self) -> None:
         """Bring the brokers to rest after the program has ended, so that the logs can be judged: restore brokers, release all held requests
         and responses, and let open transactions time out."""
-        self.deployment.settle()
+        self.deployment.quiesce()
 
     def _supervise(self) -> None:
         for instance in self.instances:
             code = instance.exit_code
-            if instance.expendable or code in (None, 0):
+            if instance.may_end or code in (None, 0):
                 continue
-            instance.expendable = True
+            instance.may_end = True
             printed = " / ".join(instance.error_tail()[-3:]) or "it printed no error"
             self.ending.failures.append(f"instance {instance.number} ended with exit code {code}: {printed}")
             if self.ending.restarts == self.limits.restarts:
@@ -282,47 +282,47 @@ class Stage:
             self.ending.restarts += 1
             self.start(instance.number)
 
-    def _all_over(self) -> bool:
+    def _is_done(self) -> bool:
         """Return whether the program's group has read the whole input, or every instance has ended that the script has not paused or
         killed."""
-        working = [instance for instance in self.instances if not instance.expendable]
+        working = [instance for instance in self.instances if not instance.may_end]
         return self._all_read or all(instance.exit_code is not None for instance in working)
 
-    def _waits_for_remaining_input(self, wait: Wait | None) -> bool:
-        has_rest = self.program.role is not Role.PRODUCER and self._remaining_input_written
-        return has_rest and wait is not None and wait is not NEVER and not wait.sure
+    def _waits_for_last_input(self, wait: Wait | None) -> bool:
+        all_input_written = self.program.role is not Role.PRODUCER and self._last_input_written
+        return all_input_written and wait is not None and wait is not NEVER and not wait.must_hold
 
     def _check_group(self, *, script_is_done: bool) -> None:
         """Check whether the program's group has read its input to the end, at most every PROGRESS_POLL_S; if it has, or the script is done,
         write the last records of the input."""
-        if self.program.role is Role.PRODUCER or self._all_read or time.monotonic() < self._looked_at + PROGRESS_POLL_S:
+        if self.program.role is Role.PRODUCER or self._all_read or time.monotonic() < self._checked_at + PROGRESS_POLL_S:
             return
-        if not self.deployment.is_whole:
+        if not self.deployment.all_brokers_answer:
             return
-        self._looked_at = time.monotonic()
+        self._checked_at = time.monotonic()
         try:
             read = self._is_read()
-            if self._remaining_input_written:
+            if self._last_input_written:
                 self._all_read = read
             elif read or script_is_done:
-                self._write_remaining_input()
+                self._write_last_input()
         except OSError:  # a broker is down, as the scenario wants
             self.deployment.verifier_client.close()
 
     def _is_read(self) -> bool:
         client, topic = self.deployment.verifier_client, self.program.input
         if self.program.role is Role.SHARE_CONSUMER:
-            return finished_to_the_end(client, self.program.group, topic)
-        return committed_to_the_end(client, sorted(self.observer.groups), topic, self._ends)
+            return share_group_is_done(client, self.program.group, topic)
+        return any_group_is_done(client, sorted(self.observer.groups), topic, self._ends)
 
-    def _write_remaining_input(self) -> None:
+    def _write_last_input(self) -> None:
         self.observer.work_is_done = True
         for partition, end in self._input_ends().items():
             if end == self._ends[partition]:  # else they were written before the broker crashed
                 records, now_ms = self.program.records, self.deployment.now_ms()
-                fill_rest(self.deployment.verifier_client, self.program.input, partition, records, now_ms)
+                fill_last(self.deployment.verifier_client, self.program.input, partition, records, now_ms)
         self._ends = self._input_ends()
-        self._remaining_input_written = True
+        self._last_input_written = True
 
     def _input_ends(self) -> dict[int, int]:
         return {partition: self.deployment.end_offset(self.program.input, partition) for partition in range(PARTITIONS)}

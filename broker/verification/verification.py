@@ -1,9 +1,9 @@
-"""The whole verification: the run without faults (the calm run), then one scenario after the other, each with fresh brokers.
+"""The whole verification: the run without faults (the baseline run), then one scenario after the other, each with fresh brokers.
 
 Rules:
-- The calm run shows what the program should achieve in every run.
-- If two calm runs differ, or records cannot be told apart, no verdict is possible; that is reported instead of guessed. The second calm run
-  is made when a scenario shows that something is missing and something else is there instead.
+- The baseline run shows what the program should achieve in every run.
+- If two baseline runs differ, or records cannot be told apart, no verdict is possible; that is reported instead of guessed. The second
+  baseline run is made when a scenario shows that something is missing and something else is there instead.
 - A scenario whose fault did not occur is tried once more, with the fault at the first request.
 """
 
@@ -20,19 +20,20 @@ from ottla.broker.verification.judge import (
     Breach,
     Guarantee,
     Result,
-    Standing,
+    ScenarioOutcome,
     achieved,
+    baseline_breaches,
     breaches,
-    calm_breaches,
-    exposed,
+    undetectable_by_client,
 )
 from ottla.broker.verification.program import Program
-from ottla.broker.verification.real_cluster import RealCluster
-from ottla.broker.verification.scenario import Calm, Scenario
+from ottla.broker.verification.scenario import Baseline, Scenario
 from ottla.broker.verification.stage import RunLimits, Script, Stage
+from ottla.broker.verification.user_cluster import UserCluster
 
-CALM, CALM_AGAIN = "calm", "calm-again"
-CALM_HAPPENS = "the run without faults, which defines what the program should achieve"
+BASELINE, BASELINE_AGAIN = "calm", "calm-again"
+"""The names of the runs without faults in results, in directories, and in topics on a user's cluster."""
+BASELINE_HAPPENS = "the run without faults, which defines what the program should achieve"
 
 
 class CannotVerify(Exception):
@@ -51,7 +52,7 @@ class Verification:
     limits: RunLimits = field(default_factory=RunLimits)
     by: Identity = by_value
     keep: bool = False
-    cluster: RealCluster | None = None
+    cluster: UserCluster | None = None
     """The user's cluster to verify on; None for brokers in this process."""
 
     def run(self, begins: Callable[[str], object] = lambda _: None) -> Iterator[Result]:
@@ -61,56 +62,56 @@ class Verification:
         Raises CannotVerify if the program cannot be judged, CannotStart if it cannot be run, and RuntimeError or OSError if the
         verification cannot continue.
         """
-        begins(CALM)
-        first, calm = self._calm(CALM)
+        begins(BASELINE)
+        first, baseline = self._run_baseline(BASELINE)
         yield first
         if first.of(Guarantee.FINISHED):
             last = first.breaches[-1]
-            raise CannotVerify(f"the program does not finish even without faults: {last.says}; {last.explanation.strip()}")
+            raise CannotVerify(f"the program does not finish even without faults: {last.summary}; {last.explanation.strip()}")
         if first.of(Guarantee.ONCE):
             raise CannotVerify(_alike(first))
-        if not calm.achieved:
+        if not baseline.achieved:
             raise CannotVerify(_nothing_achieved(self.program))
         steady = False
         for scenario in self.scenarios:
-            reason = scenario.applies(calm)
+            reason = scenario.applies(baseline)
             if reason is not None:
-                yield Result(scenario.name, scenario.happens, Standing.DOES_NOT_APPLY, reason)
+                yield Result(scenario.name, scenario.happens, ScenarioOutcome.DOES_NOT_APPLY, reason)
                 continue
-            if self.cluster is not None and scenario.needs_power is not None:
-                yield Result(scenario.name, scenario.happens, Standing.CANNOT_RUN, scenario.needs_power)
+            if self.cluster is not None and scenario.why_not_on_user_cluster is not None:
+                yield Result(scenario.name, scenario.happens, ScenarioOutcome.CANNOT_RUN, scenario.why_not_on_user_cluster)
                 continue
             begins(scenario.name)
-            result = self._run(scenario, calm)
-            if result.standing is Standing.NOT_MET:
-                result = self._run(scenario, calm.with_faults_from_the_start())
+            result = self._run(scenario, baseline)
+            if result.outcome is ScenarioOutcome.NOT_MET:
+                result = self._run(scenario, baseline.with_faults_from_the_start())
             if not steady and result.of(Guarantee.COMPLETE) and result.of(Guarantee.ONCE):
-                if self._calm(CALM_AGAIN)[1].achieved != calm.achieved:
+                if self._run_baseline(BASELINE_AGAIN)[1].achieved != baseline.achieved:
                     raise CannotVerify(_differs(self.program))
                 steady = True
             yield result
 
-    def _calm(self, name: str) -> tuple[Result, Calm]:
+    def _run_baseline(self, name: str) -> tuple[Result, Baseline]:
         directory = self.directory / name
         with self._stage(name, directory) as stage:
             ending = stage.play(_just_run(stage))
-            stage.settle()
+            stage.quiesce()
             topics, effects, found = achieved(stage, self.by)
-            broken = calm_breaches(stage, effects, found)
-        result = Result(name, CALM_HAPPENS, Standing.BROKEN if broken else Standing.HELD, "", broken, ending)
+            broken = baseline_breaches(stage, effects, found)
+        result = Result(name, BASELINE_HAPPENS, ScenarioOutcome.BROKEN if broken else ScenarioOutcome.HELD, "", broken, ending)
         self._clear(directory, result)
-        return result, Calm(self.program.role, stage.observer, topics, frozenset(effects))
+        return result, Baseline(self.program.role, stage.observer, topics, frozenset(effects))
 
-    def _run(self, scenario: Scenario, calm: Calm) -> Result:
-        directory = self.directory / (f"{scenario.name}-from-the-start" if calm.from_the_start else scenario.name)
+    def _run(self, scenario: Scenario, baseline: Baseline) -> Result:
+        directory = self.directory / (f"{scenario.name}-from-the-start" if baseline.from_the_start else scenario.name)
         with self._stage(scenario.name, directory, scenario.brokers) as stage:
-            ending = stage.play(scenario.script(stage, calm))
-            stage.settle()
-            broken = breaches(stage, calm, self.by)
-            reason = exposed(stage)
-        standing = _outcome(broken, reason, met=ending.met)
+            ending = stage.play(scenario.script(stage, baseline))
+            stage.quiesce()
+            broken = breaches(stage, baseline, self.by)
+            reason = undetectable_by_client(stage)
+        outcome = _outcome(broken, reason, fault_occurred=ending.fault_occurred)
         note = SETTINGS_LOST_IT if any(each.by_setting for each in broken) else reason or ""
-        result = Result(scenario.name, scenario.happens, standing, note, broken, ending)
+        result = Result(scenario.name, scenario.happens, outcome, note, broken, ending)
         self._clear(directory, result)
         return result
 
@@ -127,22 +128,22 @@ class Verification:
 
 def _just_run(stage: Stage) -> Script:
     stage.start()
-    yield stage.nearly_over()
+    yield stage.last_input_written()
 
 
-def _outcome(broken: Sequence[Breach], reason: str | None, *, met: bool) -> Standing:
+def _outcome(broken: Sequence[Breach], reason: str | None, *, fault_occurred: bool) -> ScenarioOutcome:
     if reason:
-        return Standing.EXPOSED
+        return ScenarioOutcome.EXPOSED
     if any(not each.by_setting for each in broken):
-        return Standing.BROKEN
+        return ScenarioOutcome.BROKEN
     if broken:
-        return Standing.LOST_BY_SETTING
-    return Standing.HELD if met else Standing.NOT_MET
+        return ScenarioOutcome.LOST_BY_SETTING
+    return ScenarioOutcome.HELD if fault_occurred else ScenarioOutcome.NOT_MET
 
 
-def _alike(calm: Result) -> str:
-    breach = calm.of(Guarantee.ONCE)
-    explanation = "" if breach is None else f"{breach.says}\n{breach.explanation}"
+def _alike(baseline: Result) -> str:
+    breach = baseline.of(Guarantee.ONCE)
+    explanation = "" if breach is None else f"{breach.summary}\n{breach.explanation}"
     return (
         "the program achieves something twice even without faults: if these are two different things, name what identifies them "
         f"(--by, --result); if not, fix that first: {explanation}"

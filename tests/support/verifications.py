@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.verification.judge import Guarantee, Result, Standing
+from ottla.broker.verification.judge import Guarantee, Result, ScenarioOutcome
 from ottla.broker.verification.program import Program, Role
 from ottla.broker.verification.scenarios import SCENARIOS
 from ottla.broker.verification.stage import RunLimits, Stage
@@ -35,15 +35,15 @@ def verification(directory: Path, program: Program, *names: str, **changes: Any)
 
 def results(directory: Path, program: Program, *names: str, **changes: Any) -> dict[str, Result]:
     """Run the scenarios, and return their results by name; the run without faults must succeed."""
-    calm, *found = verification(directory, program, *names, **changes).run()
-    assert calm.standing is Standing.HELD, calm.breaches
+    baseline, *found = verification(directory, program, *names, **changes).run()
+    assert baseline.outcome is ScenarioOutcome.HELD, baseline.breaches
     assert [each.name for each in found] == [each.name for each in SCENARIOS if each.name in names]
     return {each.name: each for each in found}
 
 
-def standings(directory: Path, program: Program, *names: str) -> dict[str, Standing]:
-    """Return each scenario's standing, which says whether the guarantee held."""
-    return {name: result.standing for name, result in results(directory, program, *names).items()}
+def outcomes(directory: Path, program: Program, *names: str) -> dict[str, ScenarioOutcome]:
+    """Return each scenario's outcome."""
+    return {name: result.outcome for name, result in results(directory, program, *names).items()}
 
 
 def broken(directory: Path, program: Program, *names: str) -> dict[str, list[Guarantee]]:

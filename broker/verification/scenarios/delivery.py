@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.verification.scenario import Calm, Scenario, always, to_idempotent, to_writers
+from ottla.broker.verification.scenario import Baseline, Scenario, always, to_idempotent, to_writers
 from ottla.broker.verification.stage import Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 
@@ -10,34 +10,38 @@ QUIET_S = 0.3
 """If no Produce request arrives for this many seconds, the producer is assumed to have as many requests in flight as it ever will."""
 
 
-def lost_ack(stage: Stage, calm: Calm) -> Script:
+def lost_ack(stage: Stage, baseline: Baseline) -> Script:
     """Close the connection instead of sending the response to several of the program's requests, also to one that commits a transaction or
     its offsets."""
-    rules = [stage.fault(f"drop-ack:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=3,share=0.7,seed=1")]
+    rules = [
+        stage.fault(f"drop-ack:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=3,share=0.7,seed=1")
+    ]
     for api in (ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT):
-        if calm.observer.calls[api]:
-            rules.append(stage.fault(f"drop-ack:api={api.name},after={calm.part_way(api)},times=1"))
+        if baseline.observer.calls[api]:
+            rules.append(stage.fault(f"drop-ack:api={api.name},after={baseline.part_way(api)},times=1"))
     stage.start()
     yield stage.hit(*rules)
 
 
-def late_ack(stage: Stage, calm: Calm) -> Script:
+def late_ack(stage: Stage, baseline: Baseline) -> Script:
     """Send the response to one request only after `late_ms`, which the user sets longer than the program's request timeout."""
-    rule = stage.fault(f"delay:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,ms={stage.limits.late_ms}")
+    rule = stage.fault(
+        f"delay:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,ms={stage.limits.late_ms}"
+    )
     stage.start()
     yield stage.hit(rule)
 
 
-def duplicate_delivery(stage: Stage, calm: Calm) -> Script:
+def duplicate_delivery(stage: Stage, baseline: Baseline) -> Script:
     """Deliver a few requests of the program twice."""
-    rule = stage.fault(f"duplicate:api={calm.progress_api.name},after={calm.part_way(calm.progress_api, 0.3)},times=3")
+    rule = stage.fault(f"duplicate:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api, 0.3)},times=3")
     stage.start()
     yield stage.hit(rule)
 
 
-def window_overflow(stage: Stage, calm: Calm) -> Script:
+def window_overflow(stage: Stage, baseline: Baseline) -> Script:
     """Let the broker append all requests that the producer has in flight, and drop all their acknowledgements at once."""
-    after = calm.part_way(ApiKey.PRODUCE, 0.3)
+    after = baseline.part_way(ApiKey.PRODUCE, 0.3)
     stage.fault(f"hold-response:api=Produce,after={after},times=1,name=first")
     stage.fault(f"drop-ack:api=Produce,after={after},times=1")
     stage.start()
@@ -46,19 +50,19 @@ def window_overflow(stage: Stage, calm: Calm) -> Script:
     stage.release("first")
 
 
-def leader_unavailable(stage: Stage, calm: Calm) -> Script:
+def leader_unavailable(stage: Stage, baseline: Baseline) -> Script:
     """Reject some requests with NOT_LEADER_OR_FOLLOWER, and accept requests between and after them."""
-    api = ApiKey.PRODUCE if calm.writes else ApiKey.FETCH
-    after = max(min(2, calm.part_way(api)), calm.part_way(api, 0.3))
+    api = ApiKey.PRODUCE if baseline.writes else ApiKey.FETCH
+    after = max(min(2, baseline.part_way(api)), baseline.part_way(api, 0.3))
     rule = stage.fault(f"error:api={api.name},code=NOT_LEADER_OR_FOLLOWER,after={after},times=8,share=0.7,seed=3")
     stage.start()
     yield stage.hit(rule)
 
 
-def producer_state_lost(stage: Stage, calm: Calm) -> Script:
+def producer_state_lost(stage: Stage, baseline: Baseline) -> Script:
     """Delete the partition's state of the program's producers (their last sequences), as the broker does after
     producer.id.expiration.ms."""
-    rule = stage.fault(f"expire-producer:api=Produce,after={calm.part_way(ApiKey.PRODUCE)},times=2")
+    rule = stage.fault(f"expire-producer:api=Produce,after={baseline.part_way(ApiKey.PRODUCE)},times=2")
     stage.start()
     yield stage.hit(rule)
 
@@ -74,7 +78,7 @@ def _quiet(stage: Stage) -> Wait:
             seen, since = count, now
         return now - since >= QUIET_S
 
-    return Wait(holds, sure=True)
+    return Wait(holds, must_hold=True)
 
 
 SCENARIOS = (

@@ -4,47 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.broker.verification.scenario import Calm, Scenario, to_members
+from ottla.broker.verification.scenario import Baseline, Scenario, to_members
 from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 
-SETTLE_S = 4.0
+TAKEOVER_S = 4.0
 """Time limit in seconds for another member to take over the work of an expelled member."""
 
 
-def rebalance(stage: Stage, calm: Calm) -> Script:
+def rebalance(stage: Stage, baseline: Baseline) -> Script:
     """Let a second instance of the program join the group while the first is in the middle of a batch; both continue."""
-    joined = yield from second_member(stage, calm)
+    joined = yield from second_member(stage, baseline)
     stage.release("batch")
     if not joined:
         yield NEVER
 
 
-def expelled(stage: Stage, calm: Calm) -> Script:
+def expelled(stage: Stage, baseline: Baseline) -> Script:
     """Expel a group member in the middle of a batch, as after a pause longer than its session timeout. Another member takes over the
     partitions; then the expelled member continues with its batch."""
-    joined = yield from second_member(stage, calm)
-    stage.expire_members(calm.session_ms)
-    before = stage.observer.calls[calm.progress_api]
-    until = stage.now() + SETTLE_S
-    yield Wait(lambda: stage.observer.calls[calm.progress_api] > before or stage.now() >= until, sure=True)
+    joined = yield from second_member(stage, baseline)
+    stage.expire_members(baseline.session_ms)
+    before = stage.observer.calls[baseline.progress_api]
+    until = stage.now() + TAKEOVER_S
+    yield Wait(lambda: stage.observer.calls[baseline.progress_api] > before or stage.now() >= until, must_hold=True)
     stage.release("batch")
     if not joined:
         yield NEVER
 
 
-def second_member(stage: Stage, calm: Calm) -> Generator[Wait, None, bool]:
+def second_member(stage: Stage, baseline: Baseline) -> Generator[Wait, None, bool]:
     """Hold the first member's batch until a second instance of the program is in the group. Return whether the second instance still runs.
 
     The batch is held when it is written but not committed: the response to a Produce is held, or the commit before it is handled.
     """
-    action = "hold-request" if calm.progress_api in {ApiKey.OFFSET_COMMIT, ApiKey.SHARE_ACKNOWLEDGE} else "hold-response"
-    stage.fault(f"{action}:api={calm.progress_api.name},after={calm.part_way(calm.progress_api, 0.3)},times=1,name=batch")
+    action = "hold-request" if baseline.progress_api in {ApiKey.OFFSET_COMMIT, ApiKey.SHARE_ACKNOWLEDGE} else "hold-response"
+    stage.fault(f"{action}:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api, 0.3)},times=1,name=batch")
     stage.start(1)
     yield stage.held("batch")
     alone = stage.members()
     second = stage.start(2)
-    yield Wait(lambda: stage.members() > alone or second.exit_code == 0, sure=True)
+    yield Wait(lambda: stage.members() > alone or second.exit_code == 0, must_hold=True)
     return second.exit_code is None
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.verification.deployment import BROKERS
-from ottla.broker.verification.scenario import Calm, Scenario, always, to_writers
+from ottla.broker.verification.scenario import Baseline, Scenario, always, to_writers
 from ottla.broker.verification.stage import Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -28,69 +28,69 @@ WaitsForBroker = Generator[Wait, None, int]
 Waits = Generator[Wait, None, None]
 
 
-def killed_before_ack(stage: Stage, calm: Calm) -> Script:
+def killed_before_ack(stage: Stage, baseline: Baseline) -> Script:
     """Kill the leader when all replicas have the program's records, but before it acknowledges them."""
-    leader = yield from _hold_one_exchange(stage, calm, "hold-response")
+    leader = yield from _hold_one_exchange(stage, baseline, "hold-response")
     stage.cluster.kill(leader)
 
 
-def killed_after_ack(stage: Stage, calm: Calm) -> Script:
+def killed_after_ack(stage: Stage, baseline: Baseline) -> Script:
     """Kill the leader when all records that it has acknowledged are replicated, and the program's next request has arrived but is not
     handled."""
-    leader = yield from _hold_one_exchange(stage, calm, "hold-request")
+    leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.kill(leader)
 
 
-def killed_unreplicated(stage: Stage, calm: Calm) -> Script:
+def killed_unreplicated(stage: Stage, baseline: Baseline) -> Script:
     """Kill the leader when only it has the program's records. With acks=1 they are acknowledged, with acks=all they are not."""
-    leader = yield from _hold_one_exchange(stage, calm, "hold-request")
+    leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.stop_followers(leader)
-    yield from _write_held_request(stage, calm, leader, acknowledges=not calm.observer.uses_acks_all)
+    yield from _write_held_request(stage, baseline, leader, acknowledges=not baseline.observer.uses_acks_all)
     stage.cluster.kill(leader)
 
 
-def zombie_leader(stage: Stage, calm: Calm) -> Script:
+def zombie_leader(stage: Stage, baseline: Baseline) -> Script:
     """Pause the leader until another broker has replaced it, then resume it. Until the old leader learns of its successor, it accepts the
     program's requests."""
-    leader = yield from _hold_one_exchange(stage, calm, "hold-request")
+    leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.replace(leader)
-    yield from _write_held_request(stage, calm, leader, acknowledges=not calm.observer.uses_acks_all)
+    yield from _write_held_request(stage, baseline, leader, acknowledges=not baseline.observer.uses_acks_all)
     stage.cluster.host.heal()
     stage.release(NEXT)
 
 
-def not_enough_replicas(stage: Stage, calm: Calm) -> Script:
+def not_enough_replicas(stage: Stage, baseline: Baseline) -> Script:
     """Let the followers fall out of the ISR, so that the leader rejects writes with NOT_ENOUGH_REPLICAS (min.insync.replicas=2); after a
     few rejections let the followers return."""
-    leader = yield from _hold_one_exchange(stage, calm, "hold-request")
+    leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.shrink_isr_to(leader)
     stage.release(HELD)
     yield Wait(lambda: stage.observer.refusals[ErrorCode.NOT_ENOUGH_REPLICAS] >= REJECTIONS)
     stage.cluster.resume_followers()
 
 
-def unclean_election(stage: Stage, calm: Calm) -> Script:
+def unclean_election(stage: Stage, baseline: Baseline) -> Script:
     """Let the followers fall out of the ISR, so that the leader acknowledges alone (min.insync.replicas=1); then kill it, so that a replica
     without these records is elected (unclean.leader.election.enable=true).
     """
-    leader = yield from _hold_one_exchange(stage, calm, "hold-request")
-    for topic in calm.topics.intersection(stage.cluster.host.topic_names):
+    leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
+    for topic in baseline.topics.intersection(stage.cluster.host.topic_names):
         stage.cluster.host.topics.configure(topic, UNCLEAN)
     stage.cluster.shrink_isr_to(leader)
-    yield from _write_held_request(stage, calm, leader, acknowledges=True)
+    yield from _write_held_request(stage, baseline, leader, acknowledges=True)
     # The leader must write nothing more: a retry that is written after `examine` and before the kill would be lost, but is not in
     # `may_be_lost`.
     stage.cluster.brokers[leader - 1].faults.add("hold-request:api=Produce,name=no-more")
-    stage.may_be_lost = stage.deployment.examine(calm.topics, audit=False).stored
+    stage.may_be_lost = stage.deployment.examine(baseline.topics, audit=False).stored
     stage.cluster.kill(leader)
 
 
-def coordinator_moved(stage: Stage, calm: Calm) -> Script:
+def coordinator_moved(stage: Stage, baseline: Baseline) -> Script:
     """Move the coordinator to another broker when it has written the program's commit, and lose the response to the commit. The program
     gets no answer for longer than its request timeout (`late_ms`)."""
-    api, topic = (ApiKey.END_TXN, TRANSACTION_STATE) if calm.transactional else (ApiKey.OFFSET_COMMIT, CONSUMER_OFFSETS)
-    after = calm.part_way(api)
-    if calm.transactional:
+    api, topic = (ApiKey.END_TXN, TRANSACTION_STATE) if baseline.transactional else (ApiKey.OFFSET_COMMIT, CONSUMER_OFFSETS)
+    after = baseline.part_way(api)
+    if baseline.transactional:
         stage.fault(f"pause:step=prepared,after={after},times=1")
     stage.fault(f"hold-response:api={api.name},after={after},times=1,name={HELD}")
     stage.fault(f"drop-ack:api={api.name},after={after},times=1")
@@ -99,14 +99,14 @@ def coordinator_moved(stage: Stage, calm: Calm) -> Script:
     (coordinator,) = stage.deployment.held(HELD)
     stage.cluster.host.move_leader(topic, 0, coordinator % BROKERS + 1)
     until = stage.now() + stage.limits.late_ms / 1_000
-    yield Wait(lambda: stage.now() >= until, sure=True)
+    yield Wait(lambda: stage.now() >= until, must_hold=True)
     stage.deployment.reset()
 
 
-def _hold_one_exchange(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
+def _hold_one_exchange(stage: Stage, baseline: Baseline, action: str) -> WaitsForBroker:
     """Start the program; wait until a broker holds one of its requests or responses (`action`) and all replicas have all records. Return
     the number of that broker."""
-    stage.fault(f"{action}:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,name={HELD}")
+    stage.fault(f"{action}:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,name={HELD}")
     stage.start()
     yield stage.held(HELD)
     (broker,) = stage.deployment.held(HELD)
@@ -115,28 +115,28 @@ def _hold_one_exchange(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
     return broker
 
 
-def _write_held_request(stage: Stage, calm: Calm, broker: int, *, acknowledges: bool) -> Waits:
+def _write_held_request(stage: Stage, baseline: Baseline, broker: int, *, acknowledges: bool) -> Waits:
     """Release the request that this broker holds, and wait until it is written; with `acknowledges`, also until the program has received
     the acknowledgement and continued, which is recognised by its next request.
     """
-    cluster, progress_api = stage.cluster, calm.progress_api
+    cluster, progress_api = stage.cluster, baseline.progress_api
     ends, answered, acked = cluster.ends_of(broker), stage.observer.calls[progress_api], cluster.acked_by(broker)
-    if calm.writes and acknowledges:
+    if baseline.writes and acknowledges:
         stage.fault(f"hold-request:api=Produce,times=1,name={NEXT}")
     stage.release(HELD)
     if progress_api is not ApiKey.FETCH:
         cluster.host.wait_until(
             lambda: cluster.ends_of(broker) != ends or stage.observer.calls[progress_api] > answered, "the request is handled"
         )
-    if calm.writes and acknowledges:
+    if baseline.writes and acknowledges:
         yield Wait(lambda: cluster.acked_by(broker) > acked)
         until = stage.now() + CONTINUE_S
-        yield Wait(lambda: stage.held(NEXT).holds() or not stage.running() or stage.now() >= until, sure=True)
+        yield Wait(lambda: stage.held(NEXT).holds() or not stage.running() or stage.now() >= until, must_hold=True)
 
 
-def _to_committers(calm: Calm) -> str | None:
+def _to_committers(baseline: Baseline) -> str | None:
     """Return None if the program commits transactions or offsets, otherwise why the scenario does not apply to it."""
-    return None if calm.transactional or calm.progress_api is ApiKey.OFFSET_COMMIT else "it commits nothing to a coordinator"
+    return None if baseline.transactional or baseline.progress_api is ApiKey.OFFSET_COMMIT else "it commits nothing to a coordinator"
 
 
 SCENARIOS = (

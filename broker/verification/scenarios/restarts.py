@@ -3,7 +3,7 @@ zombie."""
 
 from __future__ import annotations
 
-from ottla.broker.verification.scenario import Calm, Scenario, always
+from ottla.broker.verification.scenario import Baseline, Scenario, always
 from ottla.broker.verification.stage import Script, Stage
 from ottla.protocol.api_keys import ApiKey
 
@@ -11,40 +11,42 @@ ZOMBIE_S = 4.0
 """A resumed zombie is given this many seconds to end; it may also run for ever."""
 
 
-def crash_restart(stage: Stage, calm: Calm) -> Script:
+def crash_restart(stage: Stage, baseline: Baseline) -> Script:
     """Kill the program with SIGKILL and restart it, several times: between the broker's write and its response; before an offset commit or
     a share group's acknowledgement is handled; and between the end of a transaction and the response to EndTxn."""
-    kills = [("hold-response", calm.progress_api, 0.4)]
-    if calm.in_share_group:  # between the acquisition of records and their acknowledgement
-        kills.append(("hold-request", calm.progress_api, 0.7))
-    if calm.observer.calls[ApiKey.OFFSET_COMMIT]:
+    kills = [("hold-response", baseline.progress_api, 0.4)]
+    if baseline.in_share_group:  # between the acquisition of records and their acknowledgement
+        kills.append(("hold-request", baseline.progress_api, 0.7))
+    if baseline.observer.calls[ApiKey.OFFSET_COMMIT]:
         kills.append(("hold-request", ApiKey.OFFSET_COMMIT, 0.7))
-    if calm.observer.calls[ApiKey.END_TXN] > 1:
+    if baseline.observer.calls[ApiKey.END_TXN] > 1:
         kills.append(("hold-response", ApiKey.END_TXN, 0.8))
     for action, api, share in kills:
         name = f"{action}-of-{api.name}"
-        stage.fault(f"{action}:api={api.name},after={max(0, calm.part_way(api, share) - stage.observer.calls[api])},times=1,name={name}")
+        stage.fault(
+            f"{action}:api={api.name},after={max(0, baseline.part_way(api, share) - stage.observer.calls[api])},times=1,name={name}"
+        )
         stage.start()
         yield stage.held(name)
         for instance in stage.running():
             instance.kill()
         if action == "hold-response":
             stage.release(name)
-        stage.expire_members(calm.session_ms)
+        stage.expire_members(baseline.session_ms)
     stage.start()
 
 
-def zombie_restart(stage: Stage, calm: Calm) -> Script:
+def zombie_restart(stage: Stage, baseline: Baseline) -> Script:
     """Pause the program and start a second instance in its place. When the second one is done, resume the first, which is then a zombie."""
-    stage.fault(f"hold-response:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,name=asleep")
+    stage.fault(f"hold-response:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,name=asleep")
     stage.start()
     yield stage.held("asleep")
     zombies = stage.running()
     for zombie in zombies:
         zombie.pause()
-    stage.expire_members(calm.session_ms)
+    stage.expire_members(baseline.session_ms)
     stage.start()
-    yield stage.over()
+    yield stage.all_done()
     for zombie in zombies:
         zombie.resume()
     stage.release("asleep")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ottla.broker.verification.deployment import BROKERS
 from ottla.broker.verification.input_data import LOCK_MS, PARTITIONS, configure_share_group
-from ottla.broker.verification.scenario import CLOCK, Calm, Scenario, to_share_members
+from ottla.broker.verification.scenario import CLOCK, Baseline, Scenario, to_share_members
 from ottla.broker.verification.scenarios.groups import second_member
 from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
@@ -18,19 +18,19 @@ TRIES = 4 * DELIVERIES
 other records than the one before."""
 
 
-def lock_timeout(stage: Stage, calm: Calm) -> Script:
+def lock_timeout(stage: Stage, baseline: Baseline) -> Script:
     """Let a member's record locks (share.record.lock.duration.ms) expire before its acknowledgement arrives. A second member then gets the
     records."""
-    joined = yield from second_member(stage, calm)
+    joined = yield from second_member(stage, baseline)
     stage.pass_time(LOCK_MS + MARGIN_MS)
-    before = stage.observer.calls[calm.progress_api]
-    yield Wait(lambda: stage.observer.calls[calm.progress_api] > before)
+    before = stage.observer.calls[baseline.progress_api]
+    yield Wait(lambda: stage.observer.calls[baseline.progress_api] > before)
     stage.release("batch")
     if not joined:
         yield NEVER
 
 
-def poison_record(stage: Stage, calm: Calm) -> Script:
+def poison_record(stage: Stage, baseline: Baseline) -> Script:
     """Kill each member before its acknowledgement arrives, as if the record crashed every program that handles it, until the group has
     delivered the record as often as it may (share.delivery.count.limit) and archives it. Then a member without faults processes the other
     records."""
@@ -38,8 +38,8 @@ def poison_record(stage: Stage, calm: Calm) -> Script:
     for number in range(TRIES):
         if _given_up(stage):
             break
-        after = calm.part_way(calm.progress_api, 0.3) if number == 0 else int(calm.progress_api is ApiKey.SHARE_FETCH)
-        stage.fault(f"hold-request:api={calm.progress_api.name},after={after},times=1,name=failing-{number}")
+        after = baseline.part_way(baseline.progress_api, 0.3) if number == 0 else int(baseline.progress_api is ApiKey.SHARE_FETCH)
+        stage.fault(f"hold-request:api={baseline.progress_api.name},after={after},times=1,name=failing-{number}")
         stage.start()
         yield stage.held(f"failing-{number}")
         for instance in stage.running():
@@ -56,10 +56,10 @@ def _given_up(stage: Stage) -> bool:
     return any(count >= DELIVERIES and record not in observer.accepted for record, count in observer.deliveries.items())
 
 
-def leader_moved(stage: Stage, calm: Calm) -> Script:
+def leader_moved(stage: Stage, baseline: Baseline) -> Script:
     """Move the partitions to another leader while an acknowledgement is on its way to the old leader, which rejects it. The new leader
     loads the share state, and delivers the records that no member has accepted."""
-    stage.fault(f"hold-request:api={calm.progress_api.name},after={calm.part_way(calm.progress_api)},times=1,name=batch")
+    stage.fault(f"hold-request:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,name=batch")
     stage.start()
     yield stage.held("batch")
     (leader,) = stage.deployment.held("batch")

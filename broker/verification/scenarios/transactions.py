@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.verification.scenario import CLOCK, Calm, Scenario, to_transactional, to_transactions_in_a_row
+from ottla.broker.verification.scenario import CLOCK, Baseline, Scenario, to_transactional, to_transactions_in_a_row
 from ottla.broker.verification.stage import Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 
@@ -14,39 +14,39 @@ EPOCH_BUMPING_END = 5
 """The first version of EndTxn in which each transaction has its own epoch (KIP-890)."""
 
 
-def delayed_end(stage: Stage, calm: Calm) -> Script:
+def delayed_end(stage: Stage, baseline: Baseline) -> Script:
     """Close the connection of an EndTxn request, and handle the request only when the producer has begun its next transaction."""
-    stage.fault(f"late-request:api=EndTxn,after={calm.part_way(ApiKey.END_TXN)},times=1,name={LATE}")
+    stage.fault(f"late-request:api=EndTxn,after={baseline.part_way(ApiKey.END_TXN)},times=1,name={LATE}")
     stage.start()
     yield stage.held(LATE)
     stage.fault("hold-response:api=Produce,times=1,name=next")
     yield stage.held("next")
     stage.release(LATE)
-    yield Wait(lambda: any(LATE in end.faults for end in stage.observer.ends), sure=True)
+    yield Wait(lambda: any(LATE in end.faults for end in stage.observer.ends), must_hold=True)
     stage.release("next")
 
 
-def timeout(stage: Stage, calm: Calm) -> Script:
+def timeout(stage: Stage, baseline: Baseline) -> Script:
     """Hold a response within a transaction until the transaction timeout has passed and the coordinator has aborted the transaction."""
-    stage.fault(f"hold-response:api=Produce,after={calm.part_way(ApiKey.PRODUCE)},times=1,name=still")
+    stage.fault(f"hold-response:api=Produce,after={baseline.part_way(ApiKey.PRODUCE)},times=1,name=still")
     stage.start()
     yield stage.held("still")
-    stage.pass_time(calm.observer.transaction_timeout_ms + ABORT_INTERVAL_MS)
+    stage.pass_time(baseline.observer.transaction_timeout_ms + ABORT_INTERVAL_MS)
     stage.release("still")
 
 
-def coordinator_failover(stage: Stage, calm: Calm) -> Script:
+def coordinator_failover(stage: Stage, baseline: Baseline) -> Script:
     """Crash the broker when the coordinator has written its decision to commit or abort, but no marker yet; then restart the broker."""
-    rule = stage.fault(f"crash:step=prepared,after={calm.part_way(ApiKey.END_TXN)},times=1")
+    rule = stage.fault(f"crash:step=prepared,after={baseline.part_way(ApiKey.END_TXN)},times=1")
     stage.start()
     yield stage.hit(rule)
 
 
-def epoch_exhaustion(stage: Stage, calm: Calm) -> Script:
+def epoch_exhaustion(stage: Stage, baseline: Baseline) -> Script:
     """Before the program starts, use up nearly all producer epochs of its transactional ids, so that the coordinator has to assign a new
     producer id during the run."""
-    left = len(calm.observer.ends) // 2 if calm.observer.end_version >= EPOCH_BUMPING_END else 0
-    exhausted = {each: stage.exhaust_epoch(each, left) for each in sorted(calm.observer.transactional_ids)}
+    left = len(baseline.observer.ends) // 2 if baseline.observer.end_version >= EPOCH_BUMPING_END else 0
+    exhausted = {each: stage.exhaust_epoch(each, left) for each in sorted(baseline.observer.transactional_ids)}
     stage.start()
     yield Wait(lambda: any(stage.observer.producer_ids[name] - {producer_id} for name, producer_id in exhausted.items()))
 

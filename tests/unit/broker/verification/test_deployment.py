@@ -82,11 +82,11 @@ def test_partition_leader_group_and_transaction_coordinators_are_three_brokers(c
 def test_leader_alone_in_the_isr_rejects_acks_all_until_followers_resume(cluster: Cluster) -> None:
     leader = cluster.brokers[LEADER - 1]
     cluster.shrink_isr_to(LEADER)
-    assert not cluster.is_whole
+    assert not cluster.all_brokers_answer
     assert produce_to(leader, b"a").error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     cluster.resume_followers()
     cluster.host.wait_in_sync("t")
-    assert cluster.is_whole
+    assert cluster.all_brokers_answer
     assert produce_to(leader, b"b").error_code == ErrorCode.NONE
 
 
@@ -102,14 +102,14 @@ def test_replaced_leader_acknowledges_records_until_it_learns_of_its_successor(c
     cluster.replace(LEADER)
     assert cluster.host.wait_until_led("t") != LEADER
     assert produce_to(cluster.brokers[LEADER - 1], b"lost", acks=1).error_code == ErrorCode.NONE
-    cluster.settle()
+    cluster.quiesce()
     assert cluster.examine({"t"}).stored == []
 
 
 def test_settle_restarts_every_killed_broker_before_the_verdict(cluster: Cluster) -> None:
     cluster.kill(LEADER)
     assert cluster.host.wait_until_led("t") != LEADER
-    cluster.settle()
+    cluster.quiesce()
     assert [each.is_up for each in cluster.brokers] == [True] * BROKERS
     assert cluster.host.in_sync_of("t") == [1, 2, 3]
     assert cluster.examine({"t", "there-is-none"}).findings == []
@@ -120,9 +120,9 @@ def test_single_broker_is_restarted_after_a_scripted_crash(tmp_path: Path) -> No
     deployment.start()
     try:
         deployment.create("t", 1)
-        assert not deployment.restart_broken()
+        assert not deployment.restart_crashed()
         deployment.host.call(lambda _: deployment.host.script.on_crash())
-        assert deployment.restart_broken()
+        assert deployment.restart_crashed()
         assert deployment.host.topics.names() == ["t"]
     finally:
         deployment.stop()

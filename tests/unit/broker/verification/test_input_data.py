@@ -9,11 +9,11 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.testing.contents import Visibility, contents
 from ottla.broker.verification.input_data import (
     PARTITIONS,
-    committed_to_the_end,
+    any_group_is_done,
     configure_share_group,
     fill,
-    fill_rest,
-    finished_to_the_end,
+    fill_last,
+    share_group_is_done,
 )
 from ottla.broker.verification.verifier_client import VerifierClient
 from ottla.protocol.client import Client
@@ -53,7 +53,7 @@ def test_input_has_each_record_once_with_aborted_ones_between(broker: RunningBro
     before = broker.call(contents)
     assert len([each for each in before if each.outcome.readable]) == records - 2 * PARTITIONS
     for partition in range(PARTITIONS):
-        fill_rest(verifier_client, "input", partition, records, NOW_MS)
+        fill_last(verifier_client, "input", partition, records, NOW_MS)
     stored = broker.call(contents)
     readable = [each for each in stored if each.outcome.readable]
     assert sorted(each.value or b"" for each in readable) == sorted(b"in-%d" % number for number in range(records))
@@ -70,7 +70,7 @@ def test_each_part_of_the_input_ends_in_a_non_transactional_record(broker: Runni
         for step in ("most", "rest"):
             last = max((each for each in broker.call(contents) if each.partition == partition), key=lambda each: each.offset)
             assert (last.outcome, last.offset) == (Visibility.PLAIN, broker.topics.end_offset("input", partition) - 1), step
-            fill_rest(verifier_client, "input", partition, 40, NOW_MS)
+            fill_last(verifier_client, "input", partition, 40, NOW_MS)
 
 
 def test_a_group_has_read_everything_when_all_its_commits_are_at_the_ends(client: Client, verifier_client: VerifierClient) -> None:
@@ -81,7 +81,7 @@ def test_a_group_has_read_everything_when_all_its_commits_are_at_the_ends(client
             pass
 
     def read(*groups: str) -> bool:
-        return committed_to_the_end(verifier_client, groups, "input", ends)
+        return any_group_is_done(verifier_client, groups, "input", ends)
 
     def commit(group: str, partition: int, offset: int) -> None:
         part = OffsetCommitRequestPartition(partition, offset)
@@ -105,7 +105,7 @@ def test_a_share_group_has_finished_when_no_partition_has_a_lag(client: Client, 
         produce(client, "t", b"x", partition=partition)
 
     def finished() -> bool:
-        return finished_to_the_end(verifier_client, "g", "t")
+        return share_group_is_done(verifier_client, "g", "t")
 
     assert not finished(), "there is no group"
     settle(client)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.testing.anomalies import by_value
-from ottla.broker.verification.judge import Breach, Guarantee, achieved, breaches, exposed, identity_of
+from ottla.broker.verification.judge import Breach, Guarantee, achieved, breaches, identity_of, undetectable_by_client
 from ottla.broker.verification.program import Program, Role
 from ottla.broker.verification.request_observer import Ended, RequestObserver
-from ottla.broker.verification.scenario import Calm
+from ottla.broker.verification.scenario import Baseline
 from ottla.broker.verification.scenarios.transactions import LATE
 from ottla.broker.verification.stage import Ending, Script, Stage
 from ottla.protocol.error_codes import ErrorCode
@@ -28,16 +28,16 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Yield the stage after a producer has written `record-0` … `record-19` in order."""
     with stage(tmp_path_factory.mktemp("played"), program("idempotent")) as on:
         on.play(once(on))
-        on.settle()
+        on.quiesce()
         yield on
 
 
-def expecting(values: Sequence[str]) -> Calm:
-    return Calm(Role.PRODUCER, RequestObserver(), frozenset({"output"}), frozenset(value.encode() for value in values))
+def expecting(values: Sequence[str]) -> Baseline:
+    return Baseline(Role.PRODUCER, RequestObserver(), frozenset({"output"}), frozenset(value.encode() for value in values))
 
 
 def named(found: list[Breach]) -> list[tuple[Guarantee, str]]:
-    return [(each.guarantee, each.says) for each in found]
+    return [(each.guarantee, each.summary) for each in found]
 
 
 ALL = [f"record-{number}" for number in range(20)]
@@ -47,7 +47,7 @@ def test_run_with_the_expected_results_breaks_nothing(played: Stage) -> None:
     assert breaches(played, expecting(ALL), by_value) == []
 
 
-def test_calm_run_yields_the_expected_results(played: Stage) -> None:
+def test_baseline_run_yields_the_expected_results(played: Stage) -> None:
     topics, effects, found = achieved(played, by_value)
     assert topics == {"output"}
     assert effects == Counter(value.encode() for value in ALL)
@@ -93,11 +93,11 @@ def test_given_up_or_overdue_run_is_unfinished(played: Stage) -> None:
     try:
         played.ending = Ending(gave_up=True, restarts=3, failures=["instance 1 ended with exit code 1: no"] * 4)
         (found,) = breaches(played, expecting(ALL), by_value)
-        assert (found.guarantee, found.says) == (Guarantee.FINISHED, "it failed 4 times and was not restarted again")
+        assert (found.guarantee, found.summary) == (Guarantee.FINISHED, "it failed 4 times and was not restarted again")
         assert found.explanation == "  instance 1 ended with exit code 1: no (4 times)"
         played.ending = Ending(overdue=True)
         (found,) = breaches(played, expecting(ALL), by_value)
-        assert (found.guarantee, found.says) == (Guarantee.FINISHED, "it did not end within 30 s")
+        assert (found.guarantee, found.summary) == (Guarantee.FINISHED, "it did not end within 30 s")
         assert "Pitfalls of clients" in found.explanation
     finally:
         played.ending = before
@@ -109,7 +109,7 @@ def consumer(*lines: str) -> Program:
 
 
 @pytest.mark.parametrize(
-    ("effects", "says"),
+    ("effects", "expected"),
     [
         (("in-0", "in-1"), []),
         (("in-0",), [(Guarantee.COMPLETE, "1 effects are missing")]),
@@ -120,11 +120,11 @@ def consumer(*lines: str) -> Program:
         ),
     ],
 )
-def test_a_consumer_is_judged_by_its_effects(tmp_path: Path, effects: tuple[str, ...], says: list[tuple[Guarantee, str]]) -> None:
+def test_a_consumer_is_judged_by_its_effects(tmp_path: Path, effects: tuple[str, ...], expected: list[tuple[Guarantee, str]]) -> None:
     with stage(tmp_path, consumer(*effects)) as on:
-        found = breaches(on, Calm(Role.CONSUMER, RequestObserver(), achieved=frozenset({"in-0", "in-1"})), by_value)
-        assert named(found) == says
-        if found and found[0].says.startswith("1 effects are missing"):
+        found = breaches(on, Baseline(Role.CONSUMER, RequestObserver(), achieved=frozenset({"in-0", "in-1"})), by_value)
+        assert named(found) == expected
+        if found and found[0].summary.startswith("1 effects are missing"):
             assert found[0].explanation.strip() == "in-1 (of input-1@0)"
 
 
@@ -133,7 +133,7 @@ def test_reading_uncommitted_records_is_reported_with_their_places(tmp_path: Pat
         on.play(once(on))
         topics, effects, _ = achieved(on, by_value)
         assert topics == {"output"}  # the input is the verification's own
-        found = {each.guarantee: each for each in breaches(on, Calm(Role.STREAM, on.observer, topics, frozenset(effects)), by_value)}
+        found = {each.guarantee: each for each in breaches(on, Baseline(Role.STREAM, on.observer, topics, frozenset(effects)), by_value)}
         assert set(found) == {Guarantee.COMMITTED}
         assert "aborted-10-0: of an aborted transaction" in found[Guarantee.COMMITTED].explanation
 
@@ -152,6 +152,6 @@ def test_only_an_effective_late_end_txn_of_an_old_version_is_exposed(played: Sta
     before = played.observer
     try:
         played.observer = RequestObserver(ends=[end])
-        assert bool(exposed(played)) is is_exposed
+        assert bool(undetectable_by_client(played)) is is_exposed
     finally:
         played.observer = before

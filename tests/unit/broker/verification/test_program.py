@@ -62,7 +62,7 @@ def test_program_that_ignores_sigterm_is_killed_with_its_children(tmp_path: Path
     hanging = start(program("hangs"), "127.0.0.1:9", tmp_path, 1, 1)
     both = pids(tmp_path)
     assert not hanging.end(0.05)
-    assert hanging.expendable
+    assert hanging.may_end
     assert all(gone(pid) for pid in both)
 
 

@@ -4,19 +4,19 @@ from pathlib import Path
 
 from junitparser import JUnitXml
 
-from ottla.broker.verification.judge import Breach, Guarantee, Result, Standing
+from ottla.broker.verification.judge import Breach, Guarantee, Result, ScenarioOutcome
 from ottla.broker.verification.report import COLUMNS, as_json, explanations, rows, summary, write_junit
 from ottla.broker.verification.stage import Ending
 
 ONCE = Breach(Guarantee.ONCE, "1 duplicate", "record-1 is there twice\n  at t-0@1")
 LOST = Breach(Guarantee.COMPLETE, "1 acknowledged record was lost", by_setting=True)
 RESULTS = [
-    Result("calm", "nothing", Standing.HELD, ending=Ending(met=True, seconds=1.25)),
-    Result("lost-ack", "acks are lost", Standing.BROKEN, "kept in /x", [ONCE], Ending(restarts=2, seconds=2)),
-    Result("delayed-end-txn", "late", Standing.EXPOSED, "old protocol", [ONCE]),
-    Result("unclean-election", "elected", Standing.LOST_BY_SETTING, "set another", [LOST]),
-    Result("late-ack", "late", Standing.NOT_MET),
-    Result("rebalance", "joins", Standing.DOES_NOT_APPLY, "no group"),
+    Result("calm", "nothing", ScenarioOutcome.HELD, ending=Ending(fault_occurred=True, seconds=1.25)),
+    Result("lost-ack", "acks are lost", ScenarioOutcome.BROKEN, "kept in /x", [ONCE], Ending(restarts=2, seconds=2)),
+    Result("delayed-end-txn", "late", ScenarioOutcome.EXPOSED, "old protocol", [ONCE]),
+    Result("unclean-election", "elected", ScenarioOutcome.LOST_BY_SETTING, "set another", [LOST]),
+    Result("late-ack", "late", ScenarioOutcome.NOT_MET),
+    Result("rebalance", "joins", ScenarioOutcome.DOES_NOT_APPLY, "no group"),
 ]
 
 
@@ -29,7 +29,7 @@ def test_report_row_shows_each_guarantee() -> None:
 
 
 def test_loss_by_a_setting_is_not_counted_as_broken_beside_a_broken_guarantee() -> None:
-    (row,) = rows([Result("unclean-election", "elected", Standing.BROKEN, breaches=[ONCE, LOST])])
+    (row,) = rows([Result("unclean-election", "elected", ScenarioOutcome.BROKEN, breaches=[ONCE, LOST])])
     cells = dict(zip(COLUMNS, row, strict=True))
     assert (cells["once"], cells["complete"]) == ("✗", "!")
 
@@ -47,8 +47,8 @@ def test_the_summary_counts_scenarios_by_standing() -> None:
 def test_json_report_is_complete() -> None:
     report = as_json(RESULTS, ["my", "program"], "producer")
     assert (report["command"], report["role"]) == (["my", "program"], "producer")
-    calm, lost, _, unclean, not_met, _ = report["scenarios"]
-    assert calm["guarantees"] == dict.fromkeys(("complete", "once", "order", "committed", "whole", "finished"), True)
+    baseline, lost, _, unclean, not_met, _ = report["scenarios"]
+    assert baseline["guarantees"] == dict.fromkeys(("complete", "once", "order", "committed", "whole", "finished"), True)
     assert not lost["guarantees"]["once"]
     assert lost["breaches"] == [
         {"guarantee": "once", "says": "1 duplicate", "by_setting": False, "explanation": ["record-1 is there twice", "  at t-0@1"]}
@@ -77,7 +77,7 @@ def test_failed_verification_is_reported_in_junit_and_json(tmp_path: Path) -> No
 
 def test_junit_report_is_valid_xml_for_any_records(tmp_path: Path) -> None:
     odd = Breach(Guarantee.ONCE, "1 \x00 duplicate", "\x1b[31m\x0b ]]> <b> \ud800 ü 🙂")
-    write_junit([Result("lost-ack", "", Standing.BROKEN, "", [odd])], "a\x01b", tmp_path / "verify.xml")
+    write_junit([Result("lost-ack", "", ScenarioOutcome.BROKEN, "", [odd])], "a\x01b", tmp_path / "verify.xml")
     (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
     (case,) = suite
     assert "ü 🙂" in case.result[0].text

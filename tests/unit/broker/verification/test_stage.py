@@ -37,14 +37,14 @@ def broker_threads() -> list[threading.Thread]:
 def test_a_producer_runs_to_its_end(tmp_path: Path) -> None:
     with stage(tmp_path, program("idempotent")) as on:
         ending = on.play(once(on))
-        assert (ending.met, ending.overdue, ending.gave_up, ending.restarts, ending.failures) == (True, False, False, 0, [])
+        assert (ending.fault_occurred, ending.overdue, ending.gave_up, ending.restarts, ending.failures) == (True, False, False, 0, [])
         assert on.observer.calls[ApiKey.PRODUCE] == 10
         assert sum(on.broker.topics.end_offset("output", partition) for partition in range(2)) == 20
 
 
 def test_a_program_that_uses_foreign_names_at_its_end_is_not_judged(tmp_path: Path) -> None:
     class AtTheEnd(OneBroker):
-        def foreign_topic_problem(self) -> str | None:
+        def foreign_name_problem(self) -> str | None:
             return "it used the topic theirs" if on.observer.work_is_done else None
 
     on = Stage(program("idempotent"), tmp_path, LIMITS, deployment=AtTheEnd(tmp_path / "data"))
@@ -55,7 +55,7 @@ def test_a_program_that_uses_foreign_names_at_its_end_is_not_judged(tmp_path: Pa
 def test_group_member_is_ended_when_its_group_has_read_the_input(tmp_path: Path) -> None:
     with stage(tmp_path, program("consumer")) as on:
         ending = on.play(once(on))
-        assert (ending.met, ending.overdue, ending.failures) == (True, False, [])
+        assert (ending.fault_occurred, ending.overdue, ending.failures) == (True, False, [])
         assert [each.exit_code for each in on.instances] == [0]
 
 
@@ -89,7 +89,7 @@ def test_script_that_waits_in_vain_is_not_met(tmp_path: Path) -> None:
     for number, mode in enumerate(("idempotent", "stream")):
         with stage(tmp_path / str(number), program(mode)) as on:
             ending = on.play(waits(on))
-            assert (ending.met, ending.overdue) == (False, False)
+            assert (ending.fault_occurred, ending.overdue) == (False, False)
 
 
 def test_orphaned_processes_are_ended_before_the_verdict(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_crashed_broker_is_restarted_with_its_data(tmp_path: Path) -> None:
 
     with stage(tmp_path, program("transactional")) as on:
         ending = on.play(crashes(on))
-        on.settle()
-        assert (ending.met, ending.restarts) == (True, 0)
+        on.quiesce()
+        assert (ending.fault_occurred, ending.restarts) == (True, 0)
         assert on.observer.calls[ApiKey.PRODUCE] >= 10
 
 
@@ -156,8 +156,8 @@ def test_exhausted_epochs_give_the_next_producer_another_id(tmp_path: Path) -> N
 def test_old_timestamps_and_an_advanced_clock_delete_no_records(tmp_path: Path) -> None:
     with stage(tmp_path, program("idempotent")) as on:
         on.play(once(on))
-        on.settle()
-        on.settle()
+        on.quiesce()
+        on.quiesce()
         assert len(on.broker.call(lambda broker: [p for p in broker.services.partitions if p.log.log_start_offset])) == 0
 
 

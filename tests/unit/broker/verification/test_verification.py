@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.testing.anomalies import by_key
-from ottla.broker.verification.judge import Guarantee, Standing
+from ottla.broker.verification.judge import Guarantee, ScenarioOutcome
 from ottla.broker.verification.program import CannotStart, Program
-from ottla.broker.verification.scenario import Calm, Scenario, always
+from ottla.broker.verification.scenario import Baseline, Scenario, always
 from ottla.broker.verification.stage import NEVER, RunLimits, Script, Stage
 from ottla.broker.verification.verification import CannotVerify
 from ottla.protocol.api_keys import ApiKey
 from tests.support.verifications import program, verification
 
 
-def test_calm_run_is_first_and_inapplicable_scenarios_are_not_run(tmp_path: Path) -> None:
+def test_baseline_run_is_first_and_inapplicable_scenarios_are_not_run(tmp_path: Path) -> None:
     begun: list[str] = []
     found = list(verification(tmp_path, program("plain"), "transaction-timeout", "leader-unavailable").run(begun.append))
     assert begun == ["calm", "leader-unavailable"]
-    assert [(each.name, each.standing) for each in found] == [
-        ("calm", Standing.HELD),
-        ("leader-unavailable", Standing.HELD),
-        ("transaction-timeout", Standing.DOES_NOT_APPLY),
+    assert [(each.name, each.outcome) for each in found] == [
+        ("calm", ScenarioOutcome.HELD),
+        ("leader-unavailable", ScenarioOutcome.HELD),
+        ("transaction-timeout", ScenarioOutcome.DOES_NOT_APPLY),
     ]
     assert found[2].note == "it uses no transactions"
 
@@ -68,7 +68,7 @@ def test_missing_command_ends_the_verification(tmp_path: Path) -> None:
 
 
 def test_missing_and_unexpected_records_of_a_deterministic_program_are_broken(tmp_path: Path) -> None:
-    def swaps(on: Stage, _: Calm) -> Script:
+    def swaps(on: Stage, _: Baseline) -> Script:
         on.program = program("varying")
         on.start()
         on.program = program("plain")
@@ -82,13 +82,13 @@ def test_missing_and_unexpected_records_of_a_deterministic_program_are_broken(tm
 def test_scenario_not_met_half_way_is_retried_from_the_start(tmp_path: Path) -> None:
     tried: list[int] = []
 
-    def too_late(on: Stage, calm: Calm) -> Script:
-        tried.append(calm.part_way(ApiKey.PRODUCE))
+    def too_late(on: Stage, baseline: Baseline) -> Script:
+        tried.append(baseline.part_way(ApiKey.PRODUCE))
         on.start()
         if len(tried) == 1:
             yield NEVER
 
-    def never(on: Stage, _: Calm) -> Script:
+    def never(on: Stage, _: Baseline) -> Script:
         on.start()
         yield NEVER
 
@@ -96,7 +96,7 @@ def test_scenario_not_met_half_way_is_retried_from_the_start(tmp_path: Path) -> 
     run = verification(tmp_path, program("plain"))
     found = list(type(run)(run.program, tmp_path, scenarios).run())
     assert tried == [5, 0]
-    assert [each.standing for each in found] == [Standing.HELD, Standing.HELD, Standing.NOT_MET]
+    assert [each.outcome for each in found] == [ScenarioOutcome.HELD, ScenarioOutcome.HELD, ScenarioOutcome.NOT_MET]
 
 
 def test_directories_are_removed_unless_they_are_kept(tmp_path: Path) -> None:

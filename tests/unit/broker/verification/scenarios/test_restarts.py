@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.verification.judge import Guarantee, Standing
+from ottla.broker.verification.judge import Guarantee, ScenarioOutcome
 from ottla.broker.verification.scenarios.restarts import SCENARIOS
-from tests.support.verifications import broken, program, standings
+from tests.support.verifications import broken, outcomes, program
 
 NAMES = [each.name for each in SCENARIOS]
 
 
 @pytest.mark.parametrize("mode", ["transactional", "stream", "consumer"])
 def test_program_that_tracks_its_progress_holds_in_restart_scenarios(tmp_path: Path, mode: str) -> None:
-    assert standings(tmp_path, program(mode), *NAMES) == dict.fromkeys(NAMES, Standing.HELD)
+    assert outcomes(tmp_path, program(mode), *NAMES) == dict.fromkeys(NAMES, ScenarioOutcome.HELD)
 
 
 def test_idempotent_producer_duplicates_after_a_restart(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from ottla.broker.testing import InProcessBroker
 from ottla.broker.testing.wire_verdict import WireSource
-from ottla.broker.verification.judge import Guarantee, Standing
+from ottla.broker.verification.judge import Guarantee, ScenarioOutcome
 from ottla.broker.verification.program import CannotStart
-from ottla.broker.verification.real_cluster import RealCluster
 from ottla.broker.verification.request_observer import RequestObserver
+from ottla.broker.verification.user_cluster import UserCluster
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
@@ -31,20 +31,20 @@ def broker() -> Iterator[InProcessBroker]:
         yield running
 
 
-def cluster_of(broker: InProcessBroker, *, keep: bool = False) -> RealCluster:
-    return RealCluster(WireSource(broker.bootstrap), keep=keep)
+def cluster_of(broker: InProcessBroker, *, keep: bool = False) -> UserCluster:
+    return UserCluster(WireSource(broker.bootstrap), keep=keep)
 
 
 def groups(broker: InProcessBroker) -> list[str]:
     return broker.call(lambda node: sorted(each.group_id for each in node.services.groups.all_groups()))
 
 
-def test_correct_program_holds_on_a_real_cluster_and_nothing_is_left_behind(broker: InProcessBroker, tmp_path: Path) -> None:
+def test_correct_program_holds_on_a_user_cluster_and_nothing_is_left_behind(broker: InProcessBroker, tmp_path: Path) -> None:
     found = results(tmp_path, program("idempotent"), "lost-ack", "producer-state-lost", "zombie-leader", cluster=cluster_of(broker))
-    assert {name: (each.standing, each.note) for name, each in found.items()} == {
-        "lost-ack": (Standing.HELD, ""),
-        "producer-state-lost": (Standing.CANNOT_RUN, "only the broker itself can forget a producer"),
-        "zombie-leader": (Standing.CANNOT_RUN, "brokers have to be stopped, paused or cut off"),
+    assert {name: (each.outcome, each.note) for name, each in found.items()} == {
+        "lost-ack": (ScenarioOutcome.HELD, ""),
+        "producer-state-lost": (ScenarioOutcome.CANNOT_RUN, "only the broker itself can forget a producer"),
+        "zombie-leader": (ScenarioOutcome.CANNOT_RUN, "brokers have to be stopped, paused or cut off"),
     }
     assert (broker.topics.names(), groups(broker)) == (["theirs"], [])
 
@@ -69,12 +69,12 @@ def test_program_that_uses_foreign_topics_groups_or_ids_is_stopped(broker: InPro
 
 def test_unreachable_cluster_cannot_be_verified(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
-        list(verification(tmp_path, program("plain"), cluster=RealCluster(WireSource("127.0.0.1:1"))).run())
+        list(verification(tmp_path, program("plain"), cluster=UserCluster(WireSource("127.0.0.1:1"))).run())
 
 
 def test_an_address_without_a_port_has_the_default_port() -> None:
     with pytest.raises(ConnectionError, match=r"no broker of 127\.0\.0\.9 can be reached"):
-        RealCluster(WireSource("127.0.0.9")).deployment("calm").start()
+        UserCluster(WireSource("127.0.0.9")).deployment("calm").start()
 
 
 def test_missing_permission_of_the_verifier_is_named(broker: InProcessBroker) -> None:
@@ -106,7 +106,7 @@ def test_other_programs_transactional_ids_are_not_fenced(broker: InProcessBroker
         find_coordinator(client, "theirs")
         before = client.call(InitProducerIdRequest("theirs", 60_000), 4)
         observer.transactional_ids.add("theirs")
-        deployment.settle()
+        deployment.quiesce()
         after = client.call(InitProducerIdRequest("theirs", 60_000), 4)
     assert after.producer_epoch == before.producer_epoch + 1
     deployment.stop()

@@ -46,12 +46,12 @@ _LATEST: Final = -1
 _UNCOMMITTED, _COMMITTED = 0, 1
 _BROKERS_DEFAULT: Final = -1
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
-_SETTLED_S: Final = 60.0
+_QUIESCE_S: Final = 60.0
 _PAUSE_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class RealCluster:
+class UserCluster:
     """The user's cluster on which `ottla verify` runs the program. The names of all topics and groups of one verification begin with
     `prefix`; `keep` leaves them in the cluster at the end."""
 
@@ -104,7 +104,7 @@ class GatewayDeployment(Deployment):
     def own_name(self, topic: str) -> str:
         return f"{self._prefix}{topic}"
 
-    def foreign_topic_problem(self) -> str | None:
+    def foreign_name_problem(self) -> str | None:
         observer = self._observer
         used = {
             "topic": {send.topic for send in self.sends if send.topic},
@@ -146,24 +146,24 @@ class GatewayDeployment(Deployment):
         return sum(len(self._groups.members(group, api)) for group, api in list(self._observer.joined.items()))
 
     @property
-    def is_whole(self) -> bool:
+    def all_brokers_answer(self) -> bool:
         return True
 
-    def restart_broken(self) -> bool:
+    def restart_crashed(self) -> bool:
         return False
 
-    def settle(self) -> None:
+    def quiesce(self) -> None:
         self.reset()
         client = self.verifier_client
         for name in sorted(self._observer.transactional_ids):
             if not name.startswith(self._prefix):
                 continue  # fencing it would abort the transaction of another program
             client.ask(client.coordinator(BY_TRANSACTION, name), InitProducerIdRequest(name, _TRANSACTION_TIMEOUT_MS), _INIT)
-        until = time.monotonic() + _SETTLED_S
+        until = time.monotonic() + _QUIESCE_S
         for topic, partition in self._own_partitions():
             while self._offset(topic, partition, _COMMITTED) < self._offset(topic, partition, _UNCOMMITTED):
                 if time.monotonic() > until:
-                    raise TimeoutError(f"a transaction in {topic}-{partition} is still open {_SETTLED_S:.0f} s after the program")
+                    raise TimeoutError(f"a transaction in {topic}-{partition} is still open {_QUIESCE_S:.0f} s after the program")
                 time.sleep(_PAUSE_S)
 
     def examine(
