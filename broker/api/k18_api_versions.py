@@ -37,7 +37,7 @@ from ottla.protocol.messages.k18_api_versions import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.releases.likeness import Likeness
+    from ottla.broker.releases.release_behaviour import ReleaseBehaviour
 
 API = Api(ApiVersionsRequest)
 
@@ -69,7 +69,7 @@ def handle_on_controller(ctx: Context[NodeServices], request: ApiVersionsRequest
 
 
 @cache
-def _api_keys(telemetry: bool, like: Likeness | None) -> list[ApiVersion]:
+def _api_keys(telemetry: bool, like: ReleaseBehaviour | None) -> list[ApiVersion]:
     return _listed(broker_routes(telemetry=telemetry, like=like))
 
 

@@ -19,7 +19,7 @@ from ottla.broker.core.ignored_settings import is_ignored
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, TOPIC_KEYS, security_setting
 from ottla.broker.core.topic_keys import OLDER_TOPIC_KEYS
 from ottla.broker.releases.changes import Change, changes
-from ottla.broker.releases.likeness import Likeness
+from ottla.broker.releases.release_behaviour import ReleaseBehaviour
 from ottla.broker.releases.table import ReleaseTable
 from ottla.protocol.api_keys import ApiKey
 
@@ -29,7 +29,7 @@ COLUMN: Final = "unserved"
 """The name of the column with the result of `unserved_counts`, in the list of releases that `ottla releases` prints."""
 
 
-def unserved(like: Likeness) -> Iterator[Change]:
+def unserved(like: ReleaseBehaviour) -> Iterator[Change]:
     """Yield each API, feature or setting of the Kafka release `like` that Ottla lacks, or offers with fewer versions or levels.
 
     In a yielded `Change`, `before` is the release's value and `after` is Ottla's.
@@ -37,13 +37,13 @@ def unserved(like: Likeness) -> Iterator[Change]:
     yield from changes(like.table, offered(like))
 
 
-def unserved_counts(like: Likeness) -> str | None:
+def unserved_counts(like: ReleaseBehaviour) -> str | None:
     """Return the number of items of each kind that `unserved` yields, as in `APIs 3, features 2, settings 116`; None if there are none."""
     counts = Counter(change.kind.split()[-1] + "s" for change in unserved(like))
     return ", ".join(f"{kind} {count}" for kind, count in counts.items()) or None
 
 
-def offered(like: Likeness) -> ReleaseTable:
+def offered(like: ReleaseBehaviour) -> ReleaseTable:
     """Return the APIs, features and settings of the Kafka release `like`, reduced to those that Ottla offers."""
     apis = {
         ApiKey(key).camel_case: (route.advertised_min, route.max_version) for key, route in broker_routes(telemetry=True, like=like).items()

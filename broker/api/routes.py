@@ -17,7 +17,7 @@ from ottla.broker.api.api_table import APIS
 from ottla.broker.api.context import Context
 from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi
 from ottla.broker.api.services import NodeServices
-from ottla.broker.releases.likeness import Likeness, default_likeness
+from ottla.broker.releases.release_behaviour import ReleaseBehaviour, default_behaviour
 from ottla.protocol.schema import Message
 
 Answer: TypeAlias = Message | Awaitable[Message | None] | None
@@ -47,17 +47,17 @@ Routes = Mapping[int, Route]
 
 
 @cache
-def broker_routes(*, telemetry: bool = False, like: Likeness | None = None) -> Routes:
+def broker_routes(*, telemetry: bool = False, like: ReleaseBehaviour | None = None) -> Routes:
     """Return the routes of a broker's listener, with the versions of the Kafka release that the broker imitates (`like`; by default
     `DEFAULT_RELEASE`). `telemetry` adds the APIs of client metrics.
     """
-    release = default_likeness() if like is None else like
+    release = default_behaviour() if like is None else like
     found = [api for api in APIS if ListenerType.BROKER in api.listeners and (telemetry or not api.needs_telemetry)]
     served = [narrowed for api in found if (narrowed := _narrowed(api, release)) is not None]
     return {int(api.key): _forwarded(api) if api.forwarded is Forwarded.ALWAYS else _handled(api, ListenerType.BROKER) for api in served}
 
 
-def _narrowed(api: ServedApi, like: Likeness) -> ServedApi | None:
+def _narrowed(api: ServedApi, like: ReleaseBehaviour) -> ServedApi | None:
     """Return the API with only the versions that the Kafka release `like` serves, or None if it serves none of them."""
     served = like.versions(api.key.camel_case, api.min_version, api.max_version)
     advertised = like.versions(api.key.camel_case, api.advertised_min, api.max_version)
@@ -70,7 +70,7 @@ def _narrowed(api: ServedApi, like: Likeness) -> ServedApi | None:
 def controller_routes() -> Routes:
     """Return the routes of a controller's listener."""
     shared = {api.key for api in APIS if ListenerType.BROKER in api.listeners}
-    served = (_narrowed(api, default_likeness()) if api.key in shared else api for api in APIS)
+    served = (_narrowed(api, default_behaviour()) if api.key in shared else api for api in APIS)
     return _on_controllers(filter(None, served))
 
 

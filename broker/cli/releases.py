@@ -11,7 +11,7 @@ from ottla.broker.api.offered import COLUMN, unserved_counts
 from ottla.broker.api.offered import unserved as missing
 from ottla.broker.cli.common import AsJson, CliError, command, print_json, print_rows, print_table
 from ottla.broker.releases.changes import COLUMNS, Change, changes, summary
-from ottla.broker.releases.likeness import likeness
+from ottla.broker.releases.release_behaviour import behaviour_of
 from ottla.broker.releases.table import UnknownRelease, releases, table_of
 
 
@@ -34,14 +34,14 @@ def list_releases(
         if unserved is not None:
             if first is not None:
                 raise CliError("--unserved names the release itself: give no other", 2)
-            like = likeness(unserved)
+            like = behaviour_of(unserved)
             _print_changes(missing(like), like.table.version, f"--like {like.release}", as_json=as_json)
         elif first is not None:
             before = table_of(first)
             after = table_of(second or _next(before.release))
             _print_changes(changes(before, after), before.version, after.version, as_json=as_json)
         else:
-            rows = [(*summary(table), unserved_counts(likeness(release))) for release, table in releases().items()]
+            rows = [(*summary(table), unserved_counts(behaviour_of(release))) for release, table in releases().items()]
             print_rows((*COLUMNS, COLUMN), rows, as_json=as_json)
     except UnknownRelease as error:
         raise CliError(str(error), 2) from error

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from ottla.broker.releases.likeness import Likeness
+    from ottla.broker.releases.release_behaviour import ReleaseBehaviour
 
 METADATA_VERSION: Final = "metadata.version"
 GROUP_VERSION: Final = "group.version"
@@ -68,13 +68,13 @@ class Features(NamedTuple):
     epoch: int
 
 
-def supported(like: Likeness) -> Mapping[str, tuple[int, int]]:
+def supported(like: ReleaseBehaviour) -> Mapping[str, tuple[int, int]]:
     """Return the lowest and highest level of each feature that a standalone node supports when it imitates the Kafka release `like`."""
     found = {name: like.levels(name, low, high) for name, (low, high) in SUPPORTED.items()}
     return {name: levels for name, levels in found.items() if levels is not None}
 
 
-def new_levels(transaction_level: int, like: Likeness) -> dict[str, int]:
+def new_levels(transaction_level: int, like: ReleaseBehaviour) -> dict[str, int]:
     """Return the feature levels with which a new data directory is formatted, in the order of their records, for a node that imitates the
     Kafka release `like`. `transaction_level` is the level of transaction.version. A feature at level 0 is omitted.
     """

@@ -22,7 +22,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.security_settings import start_problem
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, security_setting
 from ottla.broker.core.stored_settings import CLEANER_BUFFER, CLEANER_THREADS, CORDONED, THREADS
-from ottla.broker.releases.likeness import Likeness
+from ottla.broker.releases.release_behaviour import ReleaseBehaviour
 from ottla.protocol.error_codes import ErrorCode
 
 CheckStores = Callable[[Mapping[str, str]], None]
@@ -50,7 +50,7 @@ _ASSIGNMENT_INTERVAL: Final = re.compile(r"group\.(consumer|share|streams)\.assi
 _CLEANER_BYTES_MIN: Final = 1024 * 1024
 
 
-def broker_key(name: str, like: Likeness) -> ConfigKey | None:
+def broker_key(name: str, like: ReleaseBehaviour) -> ConfigKey | None:
     """Return the definition (`ConfigKey`: type, default, validator) of a broker setting or a `listener.name.…` setting. Return None for a
     name that the Kafka release `like` does not have, or whose type is unknown.
     """
@@ -73,12 +73,12 @@ def base_name(name: str) -> str | None:
     return None if match is None else match[1]
 
 
-def is_of_kafka(name: str, like: Likeness) -> bool:
+def is_of_kafka(name: str, like: ReleaseBehaviour) -> bool:
     """Return whether the Kafka release `like`, which the broker imitates, has the setting `name`."""
     return not like.lacks(name) and (broker_key(name, like) is not None or is_defined(name))
 
 
-def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mapping[str, str], like: Likeness) -> None:
+def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mapping[str, str], like: ReleaseBehaviour) -> None:
     """Raise `Rejected(INVALID_REQUEST)` if one of the `named` settings cannot change to its value in `wanted`."""
     changed = [name for name in named if name in wanted]
     fixed = [name for name in changed if not _can_change(name, like)]
@@ -95,7 +95,7 @@ def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mappi
         raise Rejected(ErrorCode.INVALID_REQUEST, f"{what}: [{', '.join(own)}]")
 
 
-def parse_setting(name: str, text: str, like: Likeness) -> Value:
+def parse_setting(name: str, text: str, like: ReleaseBehaviour) -> Value:
     """Return `text` as the typed value of the setting `name`, or unchanged if the setting is unknown. Raises
     `Rejected(INVALID_REQUEST)`.
     """
@@ -189,7 +189,7 @@ def _cleaner_problem(before: int, after: int) -> str | None:
     return None
 
 
-def _is_of_one_broker(name: str, like: Likeness) -> bool:
+def _is_of_one_broker(name: str, like: ReleaseBehaviour) -> bool:
     """Return whether Kafka lets the setting `name` be set for single brokers only, not for all brokers."""
     base = base_name(name)
     if base is not None:
@@ -197,7 +197,7 @@ def _is_of_one_broker(name: str, like: Likeness) -> bool:
     return (name == CORDONED and not like.lacks(name)) or name.startswith(_SECURING)
 
 
-def _can_change(name: str, like: Likeness) -> bool:
+def _can_change(name: str, like: ReleaseBehaviour) -> bool:
     if like.lacks(name):
         return True
     base = base_name(name)

@@ -26,7 +26,7 @@ from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.acl import CLUSTER_NAME, WILDCARD, Operation, Pattern, Permission, Resource
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.releases.likeness import ADDRESS_RANGES
+from ottla.broker.releases.release_behaviour import ADDRESS_RANGES
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k30_create_acls import AclCreation
 from ottla.protocol.uuids import random_uuid

@@ -35,7 +35,7 @@ from ottla.broker.configs.topic_config import check_topic_configs, effective_val
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, render
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings, topic_keys
-from ottla.broker.releases.likeness import Likeness
+from ottla.broker.releases.release_behaviour import ReleaseBehaviour
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.topic_names import name_problem
 
@@ -174,7 +174,7 @@ def _broker_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSet
     return wanted
 
 
-def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str], like: Likeness) -> dict[str, str]:
+def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str], like: ReleaseBehaviour) -> dict[str, str]:
     keys = {op.name: key for op in resource.ops if (key := broker_key(op.name, like)) is not None}
     for op in resource.ops:
         if op.op in {OpType.APPEND, OpType.SUBTRACT} and not is_of_kafka(op.name, like):

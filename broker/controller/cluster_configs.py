@@ -38,7 +38,7 @@ from ottla.broker.core.config_keys import render
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.stored_settings import CORDONED
-from ottla.broker.releases.likeness import Likeness
+from ottla.broker.releases.release_behaviour import ReleaseBehaviour
 from ottla.protocol.error_codes import ErrorCode
 
 _TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS})
@@ -135,7 +135,7 @@ def _check_broker_setting(state: ControllerState, broker: str, name: str, value:
         raise _invalid(f"When updating {CORDONED} {what}")
 
 
-def _check_min_isr(value: str, like: Likeness) -> None:
+def _check_min_isr(value: str, like: ReleaseBehaviour) -> None:
     """Raise Rejected(INVALID_CONFIG) for an invalid value of min.insync.replicas, because the controller uses this setting itself. Kafka
     accepts any text here and fails at its next decision about a partition.
     """

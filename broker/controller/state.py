@@ -33,7 +33,7 @@ from ottla.broker.controller.broker_sessions import BrokerIdAndEpoch, BrokerSess
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.releases.likeness import Likeness
+from ottla.broker.releases.release_behaviour import ReleaseBehaviour
 from ottla.protocol.error_codes import ErrorCode
 
 ResponseT = TypeVar("ResponseT")
@@ -176,7 +176,7 @@ class ControllerState:
         return self.topic_setting(topic, UNCLEAN).lower() == "true"
 
 
-def is_valid_value(name: str, text: str, like: Likeness) -> bool:
+def is_valid_value(name: str, text: str, like: ReleaseBehaviour) -> bool:
     """Return whether `text` is a valid value of the broker setting `name` in the Kafka release `like`."""
     try:
         parse_setting(name, text, like)

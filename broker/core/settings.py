@@ -44,7 +44,7 @@ from ottla.broker.core.topic_keys import (
     TOPIC_KEYS,
     ZSTD_LEVELS,
 )
-from ottla.broker.releases.likeness import Likeness, default_likeness
+from ottla.broker.releases.release_behaviour import ReleaseBehaviour, default_behaviour
 
 __all__ = ["BROKER_KEYS", "STORED_SETTINGS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
 
@@ -459,7 +459,7 @@ class BrokerSettings:
         _INT, 3_600_000, "Interval of the checks for expired transactional ids.", _POSITIVE
     )
 
-    like: Likeness = field(default_factory=default_likeness)
+    like: ReleaseBehaviour = field(default_factory=default_behaviour)
     """The Apache Kafka release that this broker imitates, with its defaults and its other behaviour towards clients."""
 
     explicit: Mapping[str, str] = field(default_factory=dict)
@@ -573,7 +573,7 @@ def topic_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
 
 
 @cache
-def _topic_keys_of(like: Likeness) -> Mapping[str, ConfigKey]:
+def _topic_keys_of(like: ReleaseBehaviour) -> Mapping[str, ConfigKey]:
     known = like.table.topic_settings
     older = {name: key._replace(default=known[name]) for name, key in OLDER_TOPIC_KEYS.items() if name in known}
     return {name: key for name, key in TOPIC_KEYS.items() if not like.lacks_of_topics(name)} | older

@@ -22,7 +22,7 @@ from ottla.broker.core.role_settings import advice, role_problems
 from ottla.broker.core.security_settings import start_problem
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, security_setting
 from ottla.broker.core.stored_settings import OF_CONTROLLERS
-from ottla.broker.releases.likeness import DEFAULT_RELEASE, Likeness, default_likeness, likeness
+from ottla.broker.releases.release_behaviour import DEFAULT_RELEASE, ReleaseBehaviour, behaviour_of, default_behaviour
 from ottla.broker.releases.table import UnknownRelease
 from ottla.protocol.import_without_init import module_of
 from ottla.protocol.printable import reason_of
@@ -112,7 +112,7 @@ def load(
                 unknown.append(_unknown(given_name, source))
     if not tolerant:
         mistakes += unknown
-    settings = _parsed(texts, mistakes, default_likeness() if like is None else _likeness(like))
+    settings = _parsed(texts, mistakes, default_behaviour() if like is None else _behaviour_of(like))
     settings.login_file = options[_LOGIN_FILE].removeprefix("=") if _LOGIN_FILE in options else None
     settings.kerberos_file = options.get(_KERBEROS_FILE)
     _check_together(settings)
@@ -133,7 +133,7 @@ def source_of(
     return next((source for source, given in sources if name in given), None)
 
 
-def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: Likeness) -> BrokerSettings:
+def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: ReleaseBehaviour) -> BrokerSettings:
     values: dict[str, Any] = {}
     kept: dict[str, Value] = {}
     connections: dict[str, Any] = {}
@@ -162,9 +162,9 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: Lik
     return settings
 
 
-def _likeness(name: str) -> Likeness:
+def _behaviour_of(name: str) -> ReleaseBehaviour:
     try:
-        return likeness(name)
+        return behaviour_of(name)
     except UnknownRelease as error:
         raise SettingsError(f"like {name}: {error}") from None
 
@@ -262,7 +262,7 @@ def _check_together(settings: BrokerSettings) -> None:
 
 
 def _check_is_like_the_default(settings: BrokerSettings) -> None:
-    if settings.like is not default_likeness():
+    if settings.like is not default_behaviour():
         roles = ",".join(settings.process_roles)
         problem = f"only a standalone node can be like another release; a cluster's nodes are always like {DEFAULT_RELEASE}"
         raise SettingsError(f"like {settings.like.release} with process.roles={roles}: {problem}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.api.routes import controller_routes
-from ottla.broker.releases.likeness import DEFAULT_RELEASE
+from ottla.broker.releases.release_behaviour import DEFAULT_RELEASE
 from ottla.broker.releases.table import table_of
 from ottla.protocol.api_keys import ApiKey
 from tests.golden.test_message_schemas import schemas, versions

@@ -22,7 +22,7 @@ from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.releases.likeness import DEFAULT_RELEASE, likeness
+from ottla.broker.releases.release_behaviour import DEFAULT_RELEASE, behaviour_of
 
 T = TypeVar("T")
 CONTROLLER = 3000
@@ -40,7 +40,7 @@ class LiveController:
     def __init__(
         self, level: int = METADATA_LEVEL, features: Mapping[str, int] | None = None, seed: int = 1, like: str = DEFAULT_RELEASE
     ) -> None:
-        settings = BrokerSettings(node_id=CONTROLLER, like=likeness(like))
+        settings = BrokerSettings(node_id=CONTROLLER, like=behaviour_of(like))
         self.state = ControllerState(CLUSTER_ID, settings, Random(seed), voters=[CONTROLLER])
         self.log: list[MetadataRecord] = []
         self.now_ms = 0

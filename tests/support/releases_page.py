@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.broker.api.offered import COLUMN, WITHOUT_EFFECT, unserved, unserved_counts
 from ottla.broker.releases.changes import COLUMNS, KINDS, Change, changes, summary
-from ottla.broker.releases.likeness import likeness
+from ottla.broker.releases.release_behaviour import behaviour_of
 from ottla.broker.releases.table import ReleaseTable, releases
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "releases.md"
@@ -23,7 +23,7 @@ def page(text: str) -> str:
     """Return the text of docs/releases.md with everything after the marker replaced."""
     before, _ = text.split(BEGIN)
     tables = list(releases().values())
-    rows = [_row((*summary(table), unserved_counts(likeness(table.release)))) for table in tables]
+    rows = [_row((*summary(table), unserved_counts(behaviour_of(table.release)))) for table in tables]
     sections = [_section(older, newer) for older, newer in reversed(list(pairwise(tables)))]
     return before + BEGIN + "\n" + _head((*COLUMNS, COLUMN)) + "".join(rows) + "\n" + "".join(sections).removesuffix("\n")
 
@@ -36,7 +36,7 @@ def _section(older: ReleaseTable, newer: ReleaseTable) -> str:
 def _unserved(found: list[Change], release: str) -> Iterator[str]:
     """Yield those changes between two releases that Ottla does not implement."""
     changed = {(change.kind, change.name) for change in found}
-    lacking = [change for change in unserved(likeness(release)) if (change.kind, change.name) in changed]
+    lacking = [change for change in unserved(behaviour_of(release)) if (change.kind, change.name) in changed]
     settings = [change for change in lacking if change.kind.endswith(" setting")]
     if others := [change for change in lacking if change not in settings]:
         cells = [_row((f"{each.kind} `{each.name}`", each.before, each.after)) for each in others]

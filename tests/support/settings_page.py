@@ -10,7 +10,7 @@ from ottla.broker.configs.group_config import GROUP_KEYS
 from ottla.broker.core.config_keys import ConfigKey, render
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, TOPIC_KEYS
 from ottla.broker.core.stored_settings import OF_CONTROLLERS
-from ottla.broker.releases.likeness import DEFAULT_RELEASE, default_likeness
+from ottla.broker.releases.release_behaviour import DEFAULT_RELEASE, default_behaviour
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 _HEAD: Final = """# Settings
@@ -46,7 +46,7 @@ def _section(title: str, text: str, keys: Iterable[ConfigKey]) -> str:
 
 def _row(key: ConfigKey) -> str:
     doc = key.doc.replace("|", "\\|") + (" *Running.*" if key.dynamic and not key.synonyms else "")
-    is_later = any(lacks(key.name) for lacks in (default_likeness().lacks, default_likeness().lacks_of_topics))
+    is_later = any(lacks(key.name) for lacks in (default_behaviour().lacks, default_behaviour().lacks_of_topics))
     if is_later:
         doc += f" *After {DEFAULT_RELEASE}: described only with [`--like`](releases.md#a-broker-that-is-like-another-release).*"
     return f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {doc} |\n"

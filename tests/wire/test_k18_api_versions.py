@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.api.routes import broker_routes
-from ottla.broker.releases.likeness import DEFAULT_RELEASE
+from ottla.broker.releases.release_behaviour import DEFAULT_RELEASE
 from ottla.broker.releases.table import table_of
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client

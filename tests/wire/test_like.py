@@ -547,7 +547,7 @@ def test_settings_that_contradict_the_release_are_refused(settings: dict[str, st
         (["--like", "4.5"], "known releases: 2.8.* 4.4"),
     ],
 )
-def test_serve_says_which_likeness_it_cannot_have(
+def test_serve_says_which_release_it_cannot_imitate(
     options: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*options, "--data-dir", str(tmp_path / "data"), "--port", "0"]) == EXIT_USAGE

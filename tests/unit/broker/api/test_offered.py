@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.api.offered import WITHOUT_EFFECT, offered, unserved, unserved_counts
 from ottla.broker.cluster.features import supported
-from ottla.broker.releases.likeness import likeness as like
+from ottla.broker.releases.release_behaviour import behaviour_of as like
 from ottla.broker.releases.table import releases
 
 

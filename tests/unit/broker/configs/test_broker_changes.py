@@ -6,7 +6,7 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.broker_changes import broker_key
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource
-from ottla.broker.releases.likeness import default_likeness
+from ottla.broker.releases.release_behaviour import default_behaviour
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.catalogs import LiveCatalog
 
@@ -202,10 +202,10 @@ def test_an_unknown_config_is_not_a_list(live: LiveCatalog, op: OpType) -> None:
 
 
 def test_a_listener_configs_definition_is_the_general_one() -> None:
-    key = broker_key("listener.name.external.max.connections", default_likeness())
+    key = broker_key("listener.name.external.max.connections", default_behaviour())
     assert key is not None
     assert (key.name, key.parse("5")) == ("listener.name.external.max.connections", 5)
-    assert broker_key("listener.name.external.no.such", default_likeness()) is None
+    assert broker_key("listener.name.external.no.such", default_behaviour()) is None
 
 
 @pytest.mark.parametrize(
@@ -220,6 +220,6 @@ def test_a_listener_configs_definition_is_the_general_one() -> None:
     ],
 )
 def test_a_listeners_passwords_are_hidden(base: str, hidden: bool) -> None:
-    key = broker_key(f"listener.name.external.{base}", default_likeness())
+    key = broker_key(f"listener.name.external.{base}", default_behaviour())
     assert key is not None
     assert key.sensitive is hidden

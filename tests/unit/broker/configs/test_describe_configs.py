@@ -12,7 +12,7 @@ from ottla.broker.core.config_keys import ConfigType
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, topic_keys
 from ottla.broker.core.settings_load import load
-from ottla.broker.releases.likeness import default_likeness, likeness
+from ottla.broker.releases.release_behaviour import behaviour_of, default_behaviour
 from ottla.protocol.error_codes import ErrorCode
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
@@ -125,7 +125,7 @@ def test_a_topic_uses_a_changed_broker_default(described: Described) -> None:
 
 def test_this_brokers_configs_are_described_with_read_only_flags() -> None:
     entries = Described().entries(BROKER, "1")
-    lacks = default_likeness().lacks
+    lacks = default_behaviour().lacks
     assert set(entries) == {name for name, key in (BROKER_KEYS | STORED_SETTINGS).items() if not key.internal and not lacks(name)}
     assert "internal.segment.bytes" not in entries
     assert entries["num.partitions"].read_only
@@ -178,7 +178,7 @@ def test_a_group_uses_the_brokers_configs_unless_overridden(described: Described
 
 
 def test_settings_of_4_4_are_described_only_by_a_broker_like_it_and_internal_ones_only_if_set() -> None:
-    earlier, later = Described(BrokerSettings(like=likeness("4.3"))), Described()
+    earlier, later = Described(BrokerSettings(like=behaviour_of("4.3"))), Described()
     later.put(ResourceType.GROUP, "g", "consumer.assignor.offload.enable", "false")
     entries = later.entries(ResourceType.GROUP, "g")
     assert entries.keys() - earlier.entries(ResourceType.GROUP, "g").keys() == {

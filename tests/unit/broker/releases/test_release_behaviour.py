@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.releases.likeness import DEFAULT_RELEASE, default_likeness
-from ottla.broker.releases.likeness import likeness as like
+from ottla.broker.releases.release_behaviour import DEFAULT_RELEASE, default_behaviour
+from ottla.broker.releases.release_behaviour import behaviour_of as like
 from ottla.broker.releases.table import UnknownRelease
 
 
@@ -58,8 +58,8 @@ def test_a_release_with_zookeeper_has_no_metadata_version_to_be_above() -> None:
     assert list(like("2.8").above({"metadata.version": 30})) == []
 
 
-def test_the_default_release_is_a_likeness_like_any_other() -> None:
-    assert like(DEFAULT_RELEASE) is default_likeness()
+def test_the_default_release_has_a_behaviour_like_any_other() -> None:
+    assert like(DEFAULT_RELEASE) is default_behaviour()
 
 
 def test_release_lacks_apis_and_settings_that_a_later_one_added() -> None:
@@ -85,7 +85,7 @@ def test_client_telemetry_behaviour_of_4_0_starts_with_4_0() -> None:
     assert [like(release).forgets_closed_clients for release in ("3.7", "3.9", "4.0")] == [False, False, True]
 
 
-def test_a_version_of_a_release_has_the_releases_likeness() -> None:
+def test_a_version_of_a_release_has_the_releases_behaviour() -> None:
     assert like("3.7.1") is like("3.7")
 
 

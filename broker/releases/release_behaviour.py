@@ -27,7 +27,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 ADDRESS_RANGES: Final = 32
 """The level of metadata.version (4.4-IV1) from which on ACLs can name hosts by address ranges."""
 
-# The first release with each behaviour, as (major, minor); the properties of `Likeness` describe the behaviours.
+# The first release with each behaviour, as (major, minor); the properties of `ReleaseBehaviour` describe the behaviours.
 _LATE_COMMITS: Final = (4, 3)
 _REMOVED_EXPRESSIONS_END: Final = (4, 1)
 _SUBSCRIPTIONS_END_AT_ONCE: Final = (4, 2)
@@ -72,7 +72,7 @@ _OF_THIS_NODE: Final = frozenset(
 """Settings that have Ottla's own default, whatever release the broker imitates."""
 
 
-class Likeness:
+class ReleaseBehaviour:
     """The behaviour of the Apache Kafka release that a broker imitates towards clients (`--like`). There is one object for each release."""
 
     def __init__(self, release: str) -> None:
@@ -338,16 +338,16 @@ def _changed_defaults(table: ReleaseTable, later: Sequence[ReleaseTable]) -> Ite
     yield TRANSACTION_VERSION, str(table.features.get(TRANSACTION_VERSION, (0, 0, 0))[2])
 
 
-def likeness(name: str) -> Likeness:
+def behaviour_of(name: str) -> ReleaseBehaviour:
     """Return how a broker imitates a release (`3.7`) or a patch version of it (`3.7.0`). Raises `UnknownRelease`."""
     return _made(table_of(name).release)
 
 
-def default_likeness() -> Likeness:
+def default_behaviour() -> ReleaseBehaviour:
     """Return how a broker behaves without the option `--like`: as `DEFAULT_RELEASE`."""
     return _made(DEFAULT_RELEASE)
 
 
 @cache
-def _made(release: str) -> Likeness:
-    return Likeness(release)
+def _made(release: str) -> ReleaseBehaviour:
+    return ReleaseBehaviour(release)
