@@ -313,9 +313,9 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     try:
         check_options(context, follow=follow)
         _check_places(*(each for each in (html, junit, parquet, json_file) if each is not None))
-        lake = _lake(context, tables, table_format)
+        findings_table = _findings_table(context, tables, table_format)
         if follow:
-            raise typer.Exit(_follow(read, topic, producer_expiration_ms, master, checkpoint, trigger, once, json_file, lake))
+            raise typer.Exit(_follow(read, topic, producer_expiration_ms, master, checkpoint, trigger, once, json_file, findings_table))
         if estimate:
             raise typer.Exit(_estimate(read, topic or (), key_field, replicas or bool(deep), replicas, master))
         with report.progress() as show:
@@ -325,7 +325,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
                 key_field=key_field,
                 retries_absorbed=retries_absorbed or (),
                 producer_expiration_ms=producer_expiration_ms,
-                samples=samples if parquet is None and lake is None else max(samples, PARQUET_SAMPLES),
+                samples=samples if parquet is None and findings_table is None else max(samples, PARQUET_SAMPLES),
                 engine=engine,
                 deep=deep,
                 replicas=replicas,
@@ -339,7 +339,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     except CannotJudge as e:
         print(printable(f"Could not judge: {e}"), file=sys.stderr)
         raise typer.Exit(2) from e
-    _report(verdict, samples, json_file, partial(_write_reports, verdict, pictures, html, junit, parquet, lake))
+    _report(verdict, samples, json_file, partial(_write_reports, verdict, pictures, html, junit, parquet, findings_table))
     raise typer.Exit(verdict.exit_code)
 
 
@@ -367,7 +367,7 @@ def _report(verdict: Verdict, samples: int, json_file: Path | None, write_report
         raise typer.Exit(2) from e
 
 
-def _lake(context: typer.Context, tables: str | None, table_format: TableFormat) -> tuple[TableFormat, str] | None:
+def _findings_table(context: typer.Context, tables: str | None, table_format: TableFormat) -> tuple[TableFormat, str] | None:
     """Return (format, directory) of the table for the findings, None without --tables. Raises CannotJudge if the table cannot be written,
     or if --format is given without --tables."""
     if tables is not None:
@@ -397,7 +397,7 @@ def _follow(  # noqa: PLR0917 # the parameters are the command's options
     trigger: float,
     once: bool,
     json_file: Path | None,
-    lake: tuple[TableFormat, str] | None,
+    findings_table: tuple[TableFormat, str] | None,
 ) -> int:
     if checkpoint is None:
         raise CannotJudge("--follow needs --checkpoint DIR, where it keeps how far it is")
@@ -405,7 +405,7 @@ def _follow(  # noqa: PLR0917 # the parameters are the command's options
     from ottla.spark_jobs.follow.run import FollowOptions, follow_command  # noqa: PLC0415 # only with --follow
 
     args = {"expiration_ms": expiration_ms, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
-    return follow_command(FollowOptions(paths, checkpoint, args, topics or (), trigger, once, master), json_file, lake)
+    return follow_command(FollowOptions(paths, checkpoint, args, topics or (), trigger, once, master), json_file, findings_table)
 
 
 def _show(verdict: Verdict, samples: int, json_file: Path | None) -> None:
@@ -423,7 +423,7 @@ def _write_reports(  # noqa: PLR0917 # the parameters are the command's options
     html: Path | None,
     junit: Path | None,
     parquet: Path | None,
-    lake: tuple[TableFormat, str] | None,
+    findings_table: tuple[TableFormat, str] | None,
 ) -> None:
     if pictures is not None and html is not None:
         from ottla.spark_jobs.reports import html as page  # noqa: PLC0415 # only with --html
@@ -437,10 +437,10 @@ def _write_reports(  # noqa: PLR0917 # the parameters are the command's options
         from ottla.spark_jobs.reports import parquet as table  # noqa: PLC0415 # only with --parquet
 
         table.write(verdict, parquet)
-    if lake is not None:
+    if findings_table is not None:
         from ottla.spark_jobs.reports import parquet as table  # noqa: PLC0415 # only with --tables
 
-        table.write_table(verdict, *lake)
+        table.write_table(verdict, *findings_table)
 
 
 if __name__ == "__main__":

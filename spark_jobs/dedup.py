@@ -83,7 +83,7 @@ JUDGED: Final = """
             LEFT JOIN outcomes o ON o.log_dir = r.log_dir AND o.file = r.file AND o.position = r.position
             LEFT JOIN stable t ON t.log_dir = r.log_dir AND t.topic = r.topic AND t.partition = r.partition
             LEFT JOIN sequences s ON s.log_dir = r.log_dir AND s.file = r.file AND s.position = r.position
-            LEFT JOIN resent e ON e.log_dir = r.log_dir AND e.file = r.file AND e.position = r.position
+            LEFT JOIN late_retries e ON e.log_dir = r.log_dir AND e.file = r.file AND e.position = r.position
             WHERE NOT r.control AND NOT startswith(r.topic, '__')
         )
     )
@@ -260,7 +260,7 @@ def _judge(engine: Engine, paths: Sequence[str], topics: Sequence[str], key_fiel
         ("batches", views.batches()),
         ("producer_batches", views.producer_batches()),
         ("sequences", views.sequences()),
-        ("resent", views.RESENT),
+        ("late_retries", views.LATE_RETRIES),
     ):
         engine.define(name, query, args)
     engine.define("outcomes", OUTCOMES, args)

@@ -52,7 +52,7 @@ _BATCH: Final = (
 _TEXT_MAX: Final = 120
 
 
-class NotThere(Exception):
+class OffsetNotFound(Exception):
     """The log has no batch with the offset; the text gives the reason."""
 
 
@@ -106,10 +106,11 @@ class Explanation:
 
 
 def explain(place: str, path: str | Path) -> Explanation:
-    """Return the facts about the record at `place` (`topic-partition@offset`) in the log directory `path`. Raises NotThere, OSError."""
+    """Return the facts about the record at `place` (`topic-partition@offset`) in the log directory `path`. Raises OffsetNotFound,
+    OSError."""
     match = PLACE.fullmatch(place)
     if match is None:
-        raise NotThere(f"{place!r} is not TOPIC-PARTITION@OFFSET, such as orders-0@1234")
+        raise OffsetNotFound(f"{place!r} is not TOPIC-PARTITION@OFFSET, such as orders-0@1234")
     topic, partition, offset = match["topic"], int(match["partition"]), int(match["offset"])
     one = Filters(topics=frozenset({topic}), partitions=frozenset({partition}))
     found = _find(topic, partition, offset, path, one)
@@ -126,7 +127,7 @@ def explain(place: str, path: str | Path) -> Explanation:
 def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filters) -> Explanation:
     """Scan the partition's batch headers once; return an `Explanation` with the batch that holds the offset, its transaction, and the
     oldest transaction that is open at the log's end. A batch with a wrong CRC is returned only if no other batch holds the offset; other
-    facts do not depend on its header. Raises NotThere if no batch holds the offset."""
+    facts do not depend on its header. Raises OffsetNotFound if no batch holds the offset."""
     open_: dict[int, int] = {}
     found: Explanation | None = None
     first, last = None, -1
@@ -153,11 +154,11 @@ def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filter
                 found.transaction = Transaction(open_[producer_id])
     if first is None:
         logs = find_logs(path, [topic])
-        raise NotThere("; ".join(logs.problems) or f"{logs.path} has no records of {topic}-{partition}")
+        raise OffsetNotFound("; ".join(logs.problems) or f"{logs.path} has no records of {topic}-{partition}")
     if found is None:
         where = "before the log's start" if offset < first else "after its end" if offset > last else "in a hole (compacted or lost)"
         offsets = f"offsets {first} to {last}" if last >= 0 else "no batch with a correct checksum"
-        raise NotThere(f"{topic}-{partition}@{offset} is {where}: the log holds {offsets}")
+        raise OffsetNotFound(f"{topic}-{partition}@{offset} is {where}: the log holds {offsets}")
     if open_:
         found.holding_back = min(open_.items(), key=lambda each: each[1])
     found.last_stable_offset = last + 1 if found.holding_back is None else found.holding_back[1]
@@ -299,7 +300,7 @@ def explain_command(
     try:
         with sources([path], (), Wire(command_config)) as given:
             found = explain(place, given.paths[0])
-    except (NotThere, OSError, ValueError) as error:
+    except (OffsetNotFound, OSError, ValueError) as error:
         print(printable(f"error: {error}"), file=sys.stderr)
         raise typer.Exit(2) from error
     if as_json:

@@ -27,7 +27,7 @@ from ottla.spark_jobs.reports.pictures import Extent, FindingPlace, Pictures, co
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.steps import Answer, AuditSpec
 from ottla.spark_jobs.verdict import DirectoryVerdict, Finding
-from ottla.spark_jobs.wire.sources import came_over_the_wire
+from ottla.spark_jobs.wire.sources import is_fetched
 
 TOPIC_ID: Final = re.compile(r"^topic_id: *(\S+)$", re.MULTILINE)
 ONLY_IN_FILES: Final = frozenset({"indexes", "snapshots", "log_ends", "share_ends"})
@@ -102,7 +102,7 @@ def run(job: Job) -> None:
         draws=job.pictures is not None,
     )
     for verdict in job.verdicts.values():
-        fetched = came_over_the_wire(verdict.path)
+        fetched = is_fetched(verdict.path)
         for rule in spec.rules:
             verdict.rules[rule.name].judged = bool(verdict.segments) and not (fetched and rule.view in ONLY_IN_FILES)
     if spec.replicas:
@@ -130,8 +130,8 @@ def rows_by_kind(answers: Iterable[Answer]) -> Mapping[str, list[Row]]:
 
 
 def _whole_states(logs: Sequence[LogDirectory]) -> list[str]:
-    there = {found.path: {segment.partition for segment in found.segments if segment.topic == TRANSACTION_STATE} for found in logs}
-    return [path for path, numbers in there.items() if numbers and numbers == set(range(len(numbers)))]
+    indexes = {found.path: {segment.partition for segment in found.segments if segment.topic == TRANSACTION_STATE} for found in logs}
+    return [path for path, found in indexes.items() if found and found == set(range(len(found)))]
 
 
 def _recreated_topics(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]:
@@ -175,7 +175,7 @@ def _ids_in(logs: LogDirectory, directory: str) -> list[str]:
 def _topic_ids(logs: LogDirectory) -> list[tuple[str, str]]:
     """Return (topic id, topic) of each topic of a directory, sorted. The list is empty without `__share_group_state`, because only its
     records refer to topics by id, and for logs fetched over the wire, because brokers do not serve `partition.metadata`."""
-    if came_over_the_wire(logs.path) or not any(segment.topic == SHARE_GROUP_STATE for segment in logs.segments):
+    if is_fetched(logs.path) or not any(segment.topic == SHARE_GROUP_STATE for segment in logs.segments):
         return []
     one_of_each = {topic: directory for (topic, _), directory in _directories(logs).items()}
     return sorted((topic_id, topic) for topic, directory in one_of_each.items() for topic_id in _ids_in(logs, directory))

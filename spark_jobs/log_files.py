@@ -101,11 +101,11 @@ class _Facts:
 def _note_missing(found: LogDirectory, directories: Collection[str], topics: Collection[str], facts: _Facts) -> None:
     """Add a note that names the partitions with records but without a directory. A partition has records if its checkpointed high watermark
     is above its log start offset. A directory that Kafka has renamed for deletion counts as its partition's directory."""
-    there = {name.rsplit(".", 1)[0] if RENAMED_DIR.fullmatch(name) else name for name in directories}
+    existing = {name.rsplit(".", 1)[0] if RENAMED_DIR.fullmatch(name) else name for name in directories}
     missing = sorted(
         f"{name[0]}-{name[1]}"
         for name, high_watermark in found.high_watermarks.items()
-        if high_watermark > facts.starts.get(name, 0) and f"{name[0]}-{name[1]}" not in there and (not topics or name[0] in topics)
+        if high_watermark > facts.starts.get(name, 0) and f"{name[0]}-{name[1]}" not in existing and (not topics or name[0] in topics)
     )
     if missing:
         more = f" and {len(missing) - MISSING_NAMED} more" if len(missing) > MISSING_NAMED else ""

@@ -137,17 +137,17 @@ def judge_partitions(
     return answer, available
 
 
-def judge_across(engine: EmbeddedEngine, spec: AuditSpec, there: Collection[str]) -> Answer:
+def judge_across(engine: EmbeddedEngine, spec: AuditSpec, view_names: Collection[str]) -> Answer:
     """Run the second step of the audit, which evaluates the rules that compare several partitions. Return its answer: costs of
-    transactions, the number of producers, and findings. `there`: the names of the first step's views, which exist in `engine`."""
+    transactions, the number of producers, and findings. `view_names`: the names of the first step's views, which exist in `engine`."""
     (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
-    available = AvailableViews({*there}, sums["transactional"] > 0)
+    available = AvailableViews({*view_names}, sums["transactional"] > 0)
     answer = {"producers": engine.rows(views.PRODUCERS, {})}
     if available.transactional:
         engine.table("complete_states", "log_dir string", [(log_dir,) for log_dir in spec.whole_states])
         engine.define("open_transactions", views.OPEN_TRANSACTIONS, spec.args)
         answer["costs"] = engine.rows(COSTS, {})
-    if "share_ends" in there:
+    if "share_ends" in view_names:
         engine.table("topic_ids", "log_dir string, topic_id string, topic string", spec.topic_ids)
     answer["findings"] = _findings(engine, spec, [r for r in spec.rules if r.scope is not Scope.PARTITION and available.allows(r)])
     return answer
@@ -207,7 +207,7 @@ def _make_batch_views(
         ("batches", views.batches()),
         ("producer_batches", views.producer_batches()),
         ("sequences", views.sequences()),
-        ("resent", views.RESENT),
+        ("late_retries", views.LATE_RETRIES),
         ("counts", views.COUNTS),
         ("logs", views.LOGS),
         ("newest_epochs", views.NEWEST_EPOCHS),

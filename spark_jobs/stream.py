@@ -106,8 +106,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the segments that may be read now. Retention may have deleted segments of the listing at the start."""
         if self._at_start is None:
             return self._logs()
-        there = {segment.path for segments in self._logs().values() for segment in segments}
-        return {key: [segment for segment in segments if segment.path in there] for key, segments in self._at_start.items()}
+        existing = {segment.path for segments in self._logs().values() for segment in segments}
+        return {key: [segment for segment in segments if segment.path in existing] for key, segments in self._at_start.items()}
 
 
 def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[tuple[Segment, int]]:

@@ -142,8 +142,9 @@ def sequences(columns: str = SEQUENCE_COLUMNS) -> str:
     sequence, continued past the wrap at 2^31. Offsets committed in transactions are excluded: the group coordinator appends them under the
     producer's id, each with sequence 0.
 
-    `front`, `other`: the highest last sequence among the batches that precede this one in sequence order, and the batch that has it.
-    `front_in_log`: the highest last sequence among the batches that precede this one in the log.
+    `max_sequence_before`, `predecessor`: the highest last sequence among the batches that precede this one in sequence order, and the
+    batch that has it.
+    `max_sequence_before_in_log`: the highest last sequence among the batches that precede this one in the log.
     """
     return f"""
         WITH turned AS (
@@ -161,17 +162,18 @@ def sequences(columns: str = SEQUENCE_COLUMNS) -> str:
             SELECT *, sequence + last_offset_delta AS sequence_end FROM unrolled
         )
         SELECT *,
-            max(sequence_end) OVER before AS front,
+            max(sequence_end) OVER before AS max_sequence_before,
             max_by(struct(base_offset, base_sequence, last_sequence, record_count, file, position, blind_before, holes_before),
-                   sequence_end) OVER before AS other,
+                   sequence_end) OVER before AS predecessor,
             lead(sequence) OVER ({_EPOCH} ORDER BY sequence, segment, position) AS next_sequence,
-            max(sequence_end) OVER ({_EPOCH} ORDER BY segment, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS front_in_log
+            max(sequence_end) OVER ({_EPOCH} ORDER BY segment, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                AS max_sequence_before_in_log
         FROM ended
         WINDOW before AS {_BEFORE}
     """
 
 
-RESENT: Final = """
+LATE_RETRIES: Final = """
     SELECT * FROM (
         SELECT s.log_dir, s.topic, s.partition, s.file, s.position, s.session,
             first_value(s.base_offset) OVER copies AS first_offset,
@@ -204,7 +206,7 @@ TRANSACTIONS: Final = f"""
         min_by(position, base_offset) FILTER (WHERE data) AS position,
         min(producer_epoch) FILTER (WHERE data) AS data_epoch,
         max(producer_epoch) FILTER (WHERE data) AS data_epoch_max,
-        bool_or(data AND producer_epoch < max_epoch_before) AS behind,
+        bool_or(data AND producer_epoch < max_epoch_before) AS after_newer_epoch,
         bool_and(base_offset < cleaned_to AND cleaned_to < 9223372036854775807) FILTER (WHERE data) AS cleaned,
         max(blind_before) FILTER (WHERE data) AS blind_at,
         max(marker) AS outcome,
@@ -217,8 +219,8 @@ TRANSACTIONS: Final = f"""
     GROUP BY log_dir, topic, partition, producer_id, ordinal
     HAVING data_batches > 0 OR outcome IS NOT NULL
 """
-"""SQL of a view with one row per transaction and partition. `outcome` is null while the transaction is open. `behind`: some of the
-transaction's data was appended after a batch or marker of a newer epoch of the same producer."""
+"""SQL of a view with one row per transaction and partition. `outcome` is null while the transaction is open. `after_newer_epoch`: some of
+the transaction's data was appended after a batch or marker of a newer epoch of the same producer."""
 
 RAW_STATES_NEED: Final = (
     "log_dir string, topic string, partition int, segment bigint, file string, position bigint, offset bigint, timestamp bigint, "

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from client_compat.cluster_mixed.campaign import mixed_campaign
-from client_compat.cluster_mixed.faults import EVERY, Fault
+from client_compat.cluster_mixed.faults import BASIC_FAULTS, Fault
 from client_compat.kafka.cluster import MIXED, Cluster, Kind, kinds_of
 from client_compat.kafka.inter_node_security import USERS, password_settings
 from client_compat.kafka.jars import default_version
@@ -30,7 +30,7 @@ def main(
         typer.Option(help="Only this one; may be repeated. Takeover: the other kind of broker is put on each directory in turn, and back."),
     ] = None,
     client: Annotated[list[str] | None, typer.Option(help="Only this client; may be repeated.")] = None,
-    are_locked: Annotated[
+    is_secured: Annotated[
         bool, typer.Option("--locked", help="Nodes reach each other through TLS, by SCRAM and PLAIN; clients as ever.")
     ] = False,
     careless: Annotated[
@@ -49,9 +49,9 @@ def main(
     version = controller_version or default_version()
     whose = "Ottla" if controller == Kind.OTTLA else f"Apache Kafka {version}"
     led = "the first of them the controller, too" if combined else f"{controllers} controller(s) of {whose}"
-    secured = ", secured from each other" if are_locked else ""
+    secured = ", secured from each other" if is_secured else ""
     program.new_console().print(f"Brokers {brokers}, {led}{secured}.")
-    chosen = fault or EVERY
+    chosen = fault or BASIC_FAULTS
 
     def cluster(root: Path) -> Cluster:
         return Cluster(
@@ -62,9 +62,9 @@ def main(
             controller_kind=controller,
             can_be_cut=Fault.LINK in chosen,
             combined=combined,
-            between=are_locked,
-            users=USERS if are_locked else (),
-            settings=password_settings(root / "tls") if are_locked else {},
+            inter_broker_listener=is_secured,
+            users=USERS if is_secured else (),
+            settings=password_settings(root / "tls") if is_secured else {},
         )
 
     mixed_campaign(cluster, directory, client, faults, chosen, seed=seed, careless=careless, minutes=minutes)

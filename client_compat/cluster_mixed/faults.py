@@ -20,7 +20,7 @@ from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfi
 
 DOWN_S = (0.0, 4.5)
 """The shortest and the longest time, in seconds, for which a node is down. A broker's session may or may not expire in this time."""
-STILL_S = (0.5, 6.0)
+PAUSED_S = (0.5, 6.0)
 CUT_OFF_S = (0.3, 1.5)
 """The shortest and the longest time, in seconds, for which followers are cut off from their leader. It is shorter than a broker's session,
 so no follower has left the ISR when the leader is killed."""
@@ -59,11 +59,11 @@ def kill(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 def pause_process(cluster: Cluster, node: Node, rng: random.Random) -> str:
     """Pause the node with SIGSTOP, so that its connections stay open and it resumes with its old state; return for how long, as text."""
-    still = rng.uniform(*STILL_S)
+    paused = rng.uniform(*PAUSED_S)
     node.process.pause()
-    time.sleep(still)
+    time.sleep(paused)
     node.process.resume()
-    return f"for {still:.1f} s"
+    return f"for {paused:.1f} s"
 
 
 def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> str:
@@ -146,7 +146,7 @@ def _start_later(node: Node, rng: random.Random) -> str:
     return f"for {down:.1f} s"
 
 
-DO: Mapping[Fault, Callable[[Cluster, Node, random.Random], str]] = {
+INJECTORS: Mapping[Fault, Callable[[Cluster, Node, random.Random], str]] = {
     Fault.RESTART: restart,
     Fault.KILL: kill,
     Fault.STOP: pause_process,
@@ -156,10 +156,10 @@ DO: Mapping[Fault, Callable[[Cluster, Node, random.Random], str]] = {
     Fault.TAKEOVER: take_over,
 }
 """The functions of the faults; each returns a description of its random choices."""
-EVERY = (Fault.RESTART, Fault.KILL, Fault.STOP, Fault.CUT_OFF)
+BASIC_FAULTS = (Fault.RESTART, Fault.KILL, Fault.STOP, Fault.CUT_OFF)
 """Faults that a broker recovers from by itself."""
-CHAOS = (*EVERY, Fault.LINK, Fault.DISK)
-AT_ONCE = frozenset({Fault.RESTART, Fault.KILL, Fault.STOP, Fault.LINK, Fault.DISK})
+CHAOS_FAULTS = (*BASIC_FAULTS, Fault.LINK, Fault.DISK)
+CONCURRENT_FAULTS = frozenset({Fault.RESTART, Fault.KILL, Fault.STOP, Fault.LINK, Fault.DISK})
 """Faults that may happen to two nodes at once."""
-BROKERS_ALONE = frozenset({Fault.CUT_OFF, Fault.TAKEOVER})
+BROKER_FAULTS = frozenset({Fault.CUT_OFF, Fault.TAKEOVER})
 """Faults that do not apply to controllers."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 
 from client_compat.cluster_mixed import replicas, transactions
-from client_compat.cluster_mixed.faults import AT_ONCE, BROKERS_ALONE, DO, Fault
+from client_compat.cluster_mixed.faults import BROKER_FAULTS, CONCURRENT_FAULTS, INJECTORS, Fault
 from client_compat.cluster_mixed.groups import GroupVerdict, reading
 from client_compat.cluster_mixed.replicas import ReplicasVerdict
 from client_compat.cluster_mixed.transactions import TxnVerdict, group_of, transacting, with_offsets
@@ -99,7 +99,7 @@ def plan(nodes: Sequence[Node], faults: Sequence[Fault]) -> Iterator[tuple[Node,
     round_length = math.lcm(len(nodes), len(faults))
     for number in itertools.count():
         node, fault = nodes[number % len(nodes)], faults[(number + number // round_length) % len(faults)]
-        if node.node_id < FIRST_CONTROLLER or fault not in BROKERS_ALONE:
+        if node.node_id < FIRST_CONTROLLER or fault not in BROKER_FAULTS:
             yield node, fault
 
 
@@ -108,8 +108,8 @@ def rounds(planned: Iterator[tuple[Node, Fault]], rng: random.Random, *, pairs: 
     combined."""
     for first in planned:
         at_once = [first]
-        if pairs and first[1] in AT_ONCE and rng.random() < 0.5 and (second := next(planned, None)) is not None:
-            if second[1] in AT_ONCE and second[0] is not first[0]:
+        if pairs and first[1] in CONCURRENT_FAULTS and rng.random() < 0.5 and (second := next(planned, None)) is not None:
+            if second[1] in CONCURRENT_FAULTS and second[0] is not first[0]:
                 at_once.append(second)
             else:
                 yield [second]
@@ -185,7 +185,7 @@ def _under_load(
             at = time.perf_counter()
             randoms = [random.Random(rng.random()) for _ in at_once]
             with ThreadPoolExecutor(len(at_once)) as pool:
-                description = list(pool.map(lambda one, own: DO[one[1]](cluster, one[0], own), at_once, randoms))
+                description = list(pool.map(lambda one, own: INJECTORS[one[1]](cluster, one[0], own), at_once, randoms))
             cluster.settle()
             found.back_seconds.append(time.perf_counter() - at)
             for (node, fault), text in zip(at_once, description, strict=True):

@@ -78,13 +78,13 @@ class Stage:
         for broker in brokers:
             self.watch.paused.add(broker.node_id)
             broker.process.pause()
-            self.watch.record(Kind.STILL, broker.node_id, f"broker {broker.node_id} stands still, and copies nothing")
+            self.watch.record(Kind.PAUSE, broker.node_id, f"broker {broker.node_id} stands still, and copies nothing")
 
     def resume(self, brokers: Sequence[Node]) -> None:
         for broker in brokers:
             broker.process.resume()
             self.watch.paused.discard(broker.node_id)
-            self.watch.record(Kind.WOKEN, broker.node_id, f"broker {broker.node_id} goes on")
+            self.watch.record(Kind.RESUME, broker.node_id, f"broker {broker.node_id} goes on")
 
     def start(self, broker: Node) -> None:
         self.watch.record(Kind.START, broker.node_id, f"broker {broker.node_id} is started again")

@@ -24,12 +24,12 @@ WIDE = 140
 """The minimum width of the terminal, in characters, for two tables beside each other."""
 PLAIN_MS = 2_000
 """The time between two plain lines, in ms."""
-STATE_STYLES = {State.SERVES: "green", State.FENCED: "yellow", State.STILL: "magenta", State.DEAD: "bold red"}
+STATE_STYLES = {State.SERVES: "green", State.FENCED: "yellow", State.PAUSED: "magenta", State.DEAD: "bold red"}
 EVENT_STYLES = {
     Kind.KILL: "bold red",
     Kind.STOP: "red",
-    Kind.STILL: "magenta",
-    Kind.WOKEN: "magenta",
+    Kind.PAUSE: "magenta",
+    Kind.RESUME: "magenta",
     Kind.START: "green",
     Kind.LEADER: "cyan",
 }

@@ -34,7 +34,7 @@ BARS: Final = 110
 CUT_AT: Final = 4
 BAR_LABEL: Final = 30.0
 """The width of the number above a bar that is cut because it is too high, in units of the picture."""
-SHOWN = frozenset({Kind.KILL, Kind.STOP, Kind.STILL, Kind.WOKEN, Kind.START, Kind.NOTE})
+SHOWN = frozenset({Kind.KILL, Kind.STOP, Kind.PAUSE, Kind.RESUME, Kind.START, Kind.NOTE})
 """The kinds of events that get a mark in the picture. Changes of leaders have none, because a band of the picture shows the leaders."""
 
 

@@ -17,7 +17,7 @@ class State(StrEnum):
 
     SERVES = "serves"
     FENCED = "fenced"
-    STILL = "stands still"
+    PAUSED = "stands still"
     DEAD = "dead"
 
 
@@ -26,8 +26,8 @@ class Kind(StrEnum):
 
     KILL = "SIGKILL"
     STOP = "stopped"
-    STILL = "SIGSTOP"
-    WOKEN = "SIGCONT"
+    PAUSE = "SIGSTOP"
+    RESUME = "SIGCONT"
     START = "started"
     LEADER = "leader"
     NOTE = "note"

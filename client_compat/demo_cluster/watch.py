@@ -32,7 +32,7 @@ LIST_OFFSETS_VERSION = 6
 LATEST = -1
 CONSUMER, ANY_REPLICA = -1, -2
 """Replica ids for ListOffsets: a consumer gets the leader's high watermark; a debugging consumer gets each replica's log end offset."""
-STATES = {Kind.KILL: State.DEAD, Kind.STOP: State.DEAD, Kind.STILL: State.STILL, Kind.WOKEN: State.SERVES, Kind.START: State.FENCED}
+STATES = {Kind.KILL: State.DEAD, Kind.STOP: State.DEAD, Kind.PAUSE: State.PAUSED, Kind.RESUME: State.SERVES, Kind.START: State.FENCED}
 """A broker's state right after an action on it."""
 NO_ANSWER = (OSError, ProtocolError)
 ABSORBED = b"Retry absorbed: "
@@ -137,7 +137,7 @@ class Watch:
         if not broker.process.alive:
             return State.DEAD
         if broker.node_id in self.paused:
-            return State.STILL
+            return State.PAUSED
         if broker.node_id in self._connections:
             return State.FENCED if broker.node_id in fenced else State.SERVES
         return State.SERVES if before == State.SERVES else State.FENCED

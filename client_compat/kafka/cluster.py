@@ -42,7 +42,7 @@ FETCH_WAITS_S = 0.7
 paused follower was answered before, and no other one comes."""
 OTTLA = (sys.executable, "-m", "ottla")
 METADATA_VERSION = 12
-BETWEEN = "BETWEEN"
+INTER_BROKER_LISTENER = "REPLICATION"
 """The name of the brokers' separate listener for each other, with which links between brokers can be cut while clients still reach the
 brokers."""
 CLEAN_EXITS = (0, 143)
@@ -149,10 +149,10 @@ class Cluster:
     """Brokers of `kinds`, with ids from 1, under a quorum of `controllers` Kafka controllers of `controller_version`, or under one Ottla
     controller. `settings` override `COMMON` on all nodes.
 
-    With `combined`, broker 1 is also the only controller. With `between`, brokers have a separate listener for each other, BETWEEN; with
-    `can_be_cut` they reach each other (but not their clients) through `links`. `users` are the SCRAM users of the new cluster, in the
-    format of `--add-scram`. Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its other nodes, for instance
-    of another checkout, and `options` are more arguments of their `ottla serve`.
+    With `combined`, broker 1 is also the only controller. With `inter_broker_listener`, brokers have a separate listener for each other,
+    INTER_BROKER_LISTENER; with `can_be_cut` they reach each other (but not their clients) through `links`. `users` are the SCRAM users of
+    the new cluster, in the format of `--add-scram`. Its Kafka brokers, not its controllers, run with `jvm`;
+    `ottla` is the command of its other nodes, for instance of another checkout, and `options` are more arguments of their `ottla serve`.
     """
 
     directory: Path
@@ -166,7 +166,7 @@ class Cluster:
     controller_kind: Kind = Kind.KAFKA
     options: Sequence[str] = ()
     combined: bool = False
-    between: bool = False
+    inter_broker_listener: bool = False
     can_be_cut: bool = False
     users: Sequence[str] = ()
     links: Links | None = field(init=False)
@@ -290,10 +290,10 @@ class Cluster:
     def _broker(self, node_id: int, found: Mapping[str, str]) -> Node:
         port = free_port()
         listeners, own = {"PLAINTEXT": (port, port)}, dict[str, str]()
-        if self.links is not None or self.between:
-            between = free_port()
-            listeners[BETWEEN] = between, self._dialled(node_id, between)
-            own["listener.security.protocol.map"] = f"{SETTINGS['listener.security.protocol.map']},{BETWEEN}:PLAINTEXT"
+        if self.links is not None or self.inter_broker_listener:
+            inter_broker_port = free_port()
+            listeners[INTER_BROKER_LISTENER] = inter_broker_port, self._dialled(node_id, inter_broker_port)
+            own["listener.security.protocol.map"] = f"{SETTINGS['listener.security.protocol.map']},{INTER_BROKER_LISTENER}:PLAINTEXT"
         own |= {**_listeners(listeners), "inter.broker.listener.name": list(listeners)[-1], "broker.rack": f"rack-{node_id}"}
         return self._node("broker", node_id, port, self.version, {**found, **own})
 

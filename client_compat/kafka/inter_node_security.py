@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trustme
 
-from client_compat.kafka.cluster import BETWEEN
+from client_compat.kafka.cluster import INTER_BROKER_LISTENER
 from client_compat.support.brokers import HOST
 from client_compat.support.pem import write_key_and_chain
 
@@ -24,9 +24,9 @@ def password_settings(directory: Path) -> dict[str, str]:
     plain = f'{_MODULES}.plain.PlainLoginModule required username="{_USER}" password="{_AT_CONTROLLERS}" user_{_USER}="{_AT_CONTROLLERS}";'
     return {
         **_stores(directory),
-        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{BETWEEN}:SASL_SSL,CONTROLLER:SASL_SSL",
-        "listener.name.between.sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        "listener.name.between.scram-sha-512.sasl.jaas.config": scram,
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{INTER_BROKER_LISTENER}:SASL_SSL,CONTROLLER:SASL_SSL",
+        f"listener.name.{INTER_BROKER_LISTENER.lower()}.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        f"listener.name.{INTER_BROKER_LISTENER.lower()}.scram-sha-512.sasl.jaas.config": scram,
         "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
         "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.controller.plain.sasl.jaas.config": plain,
@@ -41,7 +41,7 @@ def certificate_settings(directory: Path) -> dict[str, str]:
     return {
         **_stores(directory),
         "ssl.client.auth": "required",
-        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{BETWEEN}:SSL,CONTROLLER:SSL",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{INTER_BROKER_LISTENER}:SSL,CONTROLLER:SSL",
         **_judged_by("User:CN=node,OU=brokers,O=Ottla"),
     }
 

@@ -135,7 +135,7 @@ def _run(console: Console, jobs: list[Job], workers: int, finished: FinishedCell
             if cell.outcome is Outcome.FAIL:
                 display.console.print(_line(cell), soft_wrap=True)
 
-        Matrix(directory, pool, brokers, [name for name, kind in CLIENTS.items() if not kind.of_older]).run(left, workers, on_cell)
+        Matrix(directory, pool, brokers, [name for name, kind in CLIENTS.items() if not kind.is_old_release]).run(left, workers, on_cell)
     return [finished.cells[key] for key in places], {name: finished.ready[name] for name in bars if name in finished.ready}
 
 

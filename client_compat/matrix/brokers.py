@@ -32,9 +32,9 @@ from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess, gat
 from client_compat.support.ports import free_port
 
 OURS, KAFKA, TANSU, GATEWAY = "ottla", "kafka", "tansu", "gateway"
-OLDER: Mapping[str, str] = {f"{OURS}-{release}": release for release in ("2.8", "3.3", "3.9")}
+OLDER_RELEASES: Mapping[str, str] = {f"{OURS}-{release}": release for release in ("2.8", "3.3", "3.9")}
 """The brokers of the matrix that are Ottla with `--like`, by name: the Kafka release that each behaves like."""
-OF_ITS_AGE: Mapping[str, tuple[str, ...]] = {
+CONTEMPORARY_CLIENTS: Mapping[str, tuple[str, ...]] = {
     "2.8": ("java-2.8", "aiokafka-0.7", "confluent-kafka-1.9", "kafka-python-2.0", "franz-go-1.11"),
     "3.3": ("java-3.3", "aiokafka-0.8", "confluent-kafka-2.0", "kafka-python-2.0", "franz-go-1.11"),
     "3.9": ("java-3.9", "aiokafka-0.12", "confluent-kafka-2.6", "kafka-python-2.0", "franz-go-1.18"),
@@ -128,7 +128,7 @@ def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None,
 def _like(name: str) -> Kind:
     """Return the kind of broker that is Ottla with `--like`, which behaves like an older release of Kafka. It is tested with client
     libraries of that release's time, and with today's aiokafka and confluent-kafka."""
-    release = OLDER[name]
+    release = OLDER_RELEASES[name]
 
     def make(directory: Path, settings: Mapping[str, str], advertised: int | None, broker_security: BrokerSecurity | None) -> Broker:
         broker = _ottla(directory, settings, advertised, broker_security)
@@ -136,7 +136,7 @@ def _like(name: str) -> Kind:
         broker.process.argv.append(f"--like={release}")
         return broker
 
-    clients = (*OF_ITS_AGE[release], "aiokafka", "confluent-kafka")
+    clients = (*CONTEMPORARY_CLIENTS[release], "aiokafka", "confluent-kafka")
     version = partial(importlib.metadata.version, "ottla")
     return Kind(name, f"Ottla like {release}", lambda: None, version, make, lacks=("consumer_groups",), clients=clients)
 
@@ -228,7 +228,7 @@ KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind(OURS, "Ottla", lambda: None, lambda: importlib.metadata.version("ottla"), _ottla),
-        *map(_like, OLDER),
+        *map(_like, OLDER_RELEASES),
         Kind(KAFKA, "Apache Kafka", _missing_kafka, default_version, _kafka),
         Kind(GATEWAY, "Apache Kafka through Ottla's gateway", _missing_kafka, default_version, _gateway, by_name=True),
         Kind(TANSU, "tansu", _missing_tansu, _tansu_version, _tansu, durable=False, peer=True),
@@ -262,4 +262,4 @@ def running(
     shutil.rmtree(directory, ignore_errors=True)
 
 
-__all__ = ["GATEWAY", "KAFKA", "KINDS", "OLDER", "OURS", "TANSU", "Broker", "BrokerFailed", "Kind", "Skipped", "running"]
+__all__ = ["GATEWAY", "KAFKA", "KINDS", "OLDER_RELEASES", "OURS", "TANSU", "Broker", "BrokerFailed", "Kind", "Skipped", "running"]

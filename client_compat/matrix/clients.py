@@ -209,7 +209,7 @@ def _older(name: str) -> Language:
 class ClientKind:
     """One client. `command` returns its program's command line, run in `ROOT`.
 
-    An `optional` client may be missing although its language's toolchain is installed. An `of_older` client is an older version of a
+    An `optional` client may be missing although its language's toolchain is installed. An `is_old_release` client is an older version of a
     library; it runs only on brokers whose `clients` name it.
     """
 
@@ -217,7 +217,7 @@ class ClientKind:
     language: Language
     command: Callable[[], list[str]]
     optional: bool = False
-    of_older: bool = False
+    is_old_release: bool = False
 
     def program(self, log: Path) -> Program:
         """Return the client's program as a child process that is not started."""
@@ -231,7 +231,7 @@ def _python(name: str) -> ClientKind:
 def _older_python(name: str) -> ClientKind:
     language, library = _older(name), name.rpartition("-")[0]
     argv = [str(language.out / "venv/bin/python"), "-m", "client_compat.clients.python", "--client", library]
-    return ClientKind(name, language, lambda: argv, of_older=True)
+    return ClientKind(name, language, lambda: argv, is_old_release=True)
 
 
 def _go(name: str) -> ClientKind:
@@ -240,7 +240,7 @@ def _go(name: str) -> ClientKind:
 
 def _older_franz(name: str) -> ClientKind:
     language = _older_go(name)
-    return ClientKind(name, language, lambda: [str(language.out / "client"), "--client", "franz-go"], of_older=True)
+    return ClientKind(name, language, lambda: [str(language.out / "client"), "--client", "franz-go"], is_old_release=True)
 
 
 def _node(name: str, *, optional: bool = False) -> ClientKind:
@@ -251,8 +251,8 @@ def _rust(name: str) -> ClientKind:
     return ClientKind(name, RUST, lambda: [str(RUST.out / "target" / "debug" / "ottla-client"), "--client", name])
 
 
-def _java(name: str, *, of_older: bool = False) -> ClientKind:
-    return ClientKind(name, JAVA, lambda: java.command(name, JAVA.out), of_older=of_older)
+def _java(name: str, *, is_old_release: bool = False) -> ClientKind:
+    return ClientKind(name, JAVA, lambda: java.command(name, JAVA.out), is_old_release=is_old_release)
 
 
 def _module(name: str, language: Language) -> ClientKind:
@@ -264,8 +264,8 @@ CLIENTS: Mapping[str, ClientKind] = {
     for kind in (
         _java("java"),
         _java("java-2.8"),
-        _java("java-3.3", of_older=True),
-        _java("java-3.9", of_older=True),
+        _java("java-3.3", is_old_release=True),
+        _java("java-3.9", is_old_release=True),
         _python("aiokafka"),
         _python("confluent-kafka"),
         _python("kafka-python"),
@@ -287,4 +287,4 @@ CLIENTS: Mapping[str, ClientKind] = {
 
 def library_of(client: str) -> str:
     """Return the name of the client's library: for an older version, the name without it, such as `aiokafka` for `aiokafka-0.8`."""
-    return client.rpartition("-")[0] if client in CLIENTS and CLIENTS[client].of_older else client
+    return client.rpartition("-")[0] if client in CLIENTS and CLIENTS[client].is_old_release else client

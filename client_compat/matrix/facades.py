@@ -50,7 +50,7 @@ def places(sent: Sequence[Sent]) -> Sequence[Sent]:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ConsumedRecord:
     """A consumed record. `timestamp_type` is "create", "append" or None."""
 
     topic: str
@@ -82,9 +82,9 @@ def _sent(result: Mapping[str, Any]) -> Sent:
     return Sent(-1 if partition is None else partition, -1 if offset is None else offset, result.get("timestamp"))
 
 
-def _taken(record: Mapping[str, Any]) -> Taken:
+def _consumed_record(record: Mapping[str, Any]) -> ConsumedRecord:
     headers = tuple((name, from_wire(value)) for name, value in record.get("headers") or ())
-    return Taken(
+    return ConsumedRecord(
         record["topic"],
         record["partition"],
         record["offset"],
@@ -162,10 +162,10 @@ class Consumer:
     def assign(self, partitions: Iterable[Partition]) -> None:
         self.program.call("consumer.assign", handle=self.handle, partitions=_partitions(partitions))
 
-    def poll(self, count: int, timeout_ms: int = POLL_TIMEOUT_MS) -> list[Taken]:
+    def poll(self, count: int, timeout_ms: int = POLL_TIMEOUT_MS) -> list[ConsumedRecord]:
         """Poll until `count` records arrived (more are possible) or the time is over, and return them. Fewer or no records are no error."""
         answer = self.program.call("consumer.poll", handle=self.handle, count=count, timeout_ms=timeout_ms)
-        return [_taken(record) for record in answer["records"]]
+        return [_consumed_record(record) for record in answer["records"]]
 
     def assignment(self) -> set[Partition]:
         answer = self.program.call("consumer.assignment", handle=self.handle)

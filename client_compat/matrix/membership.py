@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from client_compat.clients.options import ConsumerOptions
-from client_compat.matrix.facades import Consumer, Partition, Taken
+from client_compat.matrix.facades import ConsumedRecord, Consumer, Partition
 from client_compat.matrix.scenario import ScenarioContext, ScenarioFailed, expect, in_parallel
 from client_compat.support.brokers import HOST
 from ottla.protocol.client import Client
@@ -36,7 +36,7 @@ class Members:
     """The consumers of one group, each in its own program. `taken` holds all received records, by member."""
 
     consumers: list[Consumer]
-    taken: list[list[Taken]] = field(default_factory=list)
+    taken: list[list[ConsumedRecord]] = field(default_factory=list)
 
     def add(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
@@ -75,7 +75,7 @@ class Members:
 
         return self.wait_until_stable(matches, f"every partition has one member, {sizes or 'any number'} each")
 
-    def read(self, count: int, timeout_s: float = STABLE_TIMEOUT_S) -> list[Taken]:
+    def read(self, count: int, timeout_s: float = STABLE_TIMEOUT_S) -> list[ConsumedRecord]:
         """Poll until all members together received `count` different records, and return the records. Raises `ScenarioFailed`."""
         ends = time.monotonic() + timeout_s
         while time.monotonic() < ends:

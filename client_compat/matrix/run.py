@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from client_compat.matrix.brokers import KINDS, OLDER, Broker, BrokerFailed, Skipped, running
+from client_compat.matrix.brokers import KINDS, OLDER_RELEASES, Broker, BrokerFailed, Skipped, running
 from client_compat.matrix.clients import CLIENTS, BuildFailed
 from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
 from client_compat.matrix.outcomes import Cell, Outcome
@@ -135,7 +135,7 @@ class Matrix:
         if missing := self._brokers.missing(kind) or self._pool.missing(client):
             raise Skipped(missing)
         if scenario.area in KINDS[kind].lacks:
-            raise Unsupported(f"new clusters of {OLDER[kind]} do not enable KIP-848 groups")
+            raise Unsupported(f"new clusters of {OLDER_RELEASES[kind]} do not enable KIP-848 groups")
         if KINDS[kind].peer and self._slow_failures[client, kind] >= SLOW_FAILURES_MAX:
             raise Skipped(f"given up: {client} has waited in vain for {kind} {SLOW_FAILURES_MAX} times")
         if scenario.durable and not KINDS[kind].durable:
@@ -174,7 +174,7 @@ def describe(error: BaseException) -> str:
 def brokers_of(client: str, brokers: Sequence[str], named: Collection[str] = ()) -> tuple[str, ...]:
     """Return those of `brokers` on which the client runs: brokers whose `clients` name it, and brokers without such a list. The latter run
     an older version of a library only if `named` has it."""
-    everywhere = client in named or not CLIENTS[client].of_older
+    everywhere = client in named or not CLIENTS[client].is_old_release
     return tuple(name for name in brokers if (client in KINDS[name].clients if KINDS[name].clients else everywhere))
 
 

@@ -19,7 +19,7 @@ from client_compat.clients.options import ConsumerOptions, ProducerOptions
 from client_compat.matrix.broker_security import LISTENERS, BrokerSecurity
 from client_compat.matrix.brokers import Broker
 from client_compat.matrix.control import ClientError
-from client_compat.matrix.facades import Admin, Client, Consumer, Producer, Taken
+from client_compat.matrix.facades import Admin, Client, ConsumedRecord, Consumer, Producer
 from client_compat.matrix.outcomes import plain
 from client_compat.matrix.proxy import Losses
 from client_compat.matrix.rights import Rights
@@ -140,7 +140,7 @@ class ScenarioContext:
         self.truth.create_topic(name, partitions, configs)
         return name
 
-    def read(self, topic: str, count: int, *, partitions: int = 1, **options: Unpack[ConsumerOptions]) -> list[Taken]:
+    def read(self, topic: str, count: int, *, partitions: int = 1, **options: Unpack[ConsumerOptions]) -> list[ConsumedRecord]:
         """Read the topic from the beginning with the client under test, until `count` records arrived; return them, ordered within each
         partition."""
         options.setdefault("reset", "earliest")
@@ -151,7 +151,7 @@ class ScenarioContext:
         return taken
 
 
-def poll_until(consumer: Consumer, count: int, *, timeout_ms: int = 30_000) -> list[Taken]:
+def poll_until(consumer: Consumer, count: int, *, timeout_ms: int = 30_000) -> list[ConsumedRecord]:
     """Poll until `count` records arrived, and return them. Raises `ScenarioFailed` with the number that did."""
     taken = consumer.poll(count, timeout_ms)
     expect(len(taken) >= count, f"{len(taken)} of {count} records came within {timeout_ms / 1000:.0f} s")

@@ -71,10 +71,10 @@ cdef class Filler:
     cdef long long[::1] timestamps
     cdef int[::1] key_ends
     cdef unsigned char[::1] keys
-    cdef unsigned char[::1] key_there
+    cdef unsigned char[::1] key_present
     cdef int[::1] value_ends
     cdef unsigned char[::1] values
-    cdef unsigned char[::1] value_there
+    cdef unsigned char[::1] value_present
     cdef bint with_keys
     cdef bint with_values
     cdef public Py_ssize_t rows

@@ -380,19 +380,19 @@ class Filler:
         timestamps: Writable,
         key_ends: Writable,
         keys: Writable,
-        key_there: Writable,
+        key_present: Writable,
         value_ends: Writable,
         values: Writable,
-        value_there: Writable,
+        value_present: Writable,
     ) -> None:
         self.offsets = offsets
         self.timestamps = timestamps
         self.key_ends = key_ends
         self.keys = keys
-        self.key_there = key_there
+        self.key_present = key_present
         self.value_ends = value_ends
         self.values = values
-        self.value_there = value_there
+        self.value_present = value_present
         self.with_keys = len(key_ends) > 0
         self.with_values = len(value_ends) > 0
         self.rows = 0
@@ -422,11 +422,11 @@ class Filler:
             self.timestamps[row] = base_timestamp + cursor.timestamp_delta
             if self.with_keys:
                 key_at = self.copy(cursor, cursor.key_start, cursor.key_length, key_at, False)
-                self.key_there[row] = cursor.key_length >= 0
+                self.key_present[row] = cursor.key_length >= 0
                 self.key_ends[row + 1] = key_at
             if self.with_values:
                 value_at = self.copy(cursor, cursor.value_start, cursor.value_length, value_at, True)
-                self.value_there[row] = cursor.value_length >= 0
+                self.value_present[row] = cursor.value_length >= 0
                 self.value_ends[row + 1] = value_at
             row += 1
         if bad == 0 and cursor.pos != cursor.end:
@@ -440,9 +440,9 @@ class Filler:
         rows = self.rows + record_count
         if rows > len(self.offsets) or rows > len(self.timestamps):
             raise ValueError(f"no room for {rows} records")
-        if self.with_keys and (rows >= len(self.key_ends) or rows > len(self.key_there) or self.key_at + size > len(self.keys)):
+        if self.with_keys and (rows >= len(self.key_ends) or rows > len(self.key_present) or self.key_at + size > len(self.keys)):
             raise ValueError(f"no room for the keys of {rows} records")
-        if self.with_values and (rows >= len(self.value_ends) or rows > len(self.value_there) or self.value_at + size > len(self.values)):
+        if self.with_values and (rows >= len(self.value_ends) or rows > len(self.value_present) or self.value_at + size > len(self.values)):
             raise ValueError(f"no room for the values of {rows} records")
 
     def copy(self, cursor: _Cursor, start: int, length: int, at: int, into_values: bool) -> int:

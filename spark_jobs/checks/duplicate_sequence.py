@@ -21,24 +21,24 @@ RULE = Rule(
     sql="""
         SELECT
             'violation' AS severity,
-            CASE WHEN base_sequence = other.base_sequence AND last_sequence = other.last_sequence
+            CASE WHEN base_sequence = predecessor.base_sequence AND last_sequence = predecessor.last_sequence
                  THEN 'same batch twice' ELSE 'sequences overlap' END AS kind,
             log_dir, topic, partition,
-            greatest(base_offset, other.base_offset) AS offset,
-            CASE WHEN base_offset >= other.base_offset THEN file ELSE other.file END AS file,
-            CASE WHEN base_offset >= other.base_offset THEN position ELSE other.position END AS position,
+            greatest(base_offset, predecessor.base_offset) AS offset,
+            CASE WHEN base_offset >= predecessor.base_offset THEN file ELSE predecessor.file END AS file,
+            CASE WHEN base_offset >= predecessor.base_offset THEN position ELSE predecessor.position END AS position,
             producer_id, producer_epoch,
-            CASE WHEN base_offset >= other.base_offset THEN base_sequence ELSE other.base_sequence END AS base_sequence,
-            CASE WHEN base_offset >= other.base_offset THEN last_sequence ELSE other.last_sequence END AS last_sequence,
-            CASE WHEN base_offset >= other.base_offset THEN record_count ELSE other.record_count END AS record_count,
-            least(base_offset, other.base_offset) AS first_offset
+            CASE WHEN base_offset >= predecessor.base_offset THEN base_sequence ELSE predecessor.base_sequence END AS base_sequence,
+            CASE WHEN base_offset >= predecessor.base_offset THEN last_sequence ELSE predecessor.last_sequence END AS last_sequence,
+            CASE WHEN base_offset >= predecessor.base_offset THEN record_count ELSE predecessor.record_count END AS record_count,
+            least(base_offset, predecessor.base_offset) AS first_offset
         FROM sequences
-        WHERE sequence <= front
+        WHERE sequence <= max_sequence_before
         UNION ALL
         SELECT 'violation', 'same batch twice', s.log_dir, s.topic, s.partition, s.base_offset, s.file, s.position,
             s.producer_id, s.producer_epoch, s.base_sequence, s.last_sequence, s.record_count, r.first_offset
         FROM sequences s
-        JOIN resent r ON r.log_dir = s.log_dir AND r.file = s.file AND r.position = s.position
+        JOIN late_retries r ON r.log_dir = s.log_dir AND r.file = s.file AND r.position = s.position
         WHERE r.session > r.prev_session
     """,
     view="sequences",

@@ -30,7 +30,7 @@ RULE = Rule(
         FROM (
             SELECT *,
                 CASE WHEN blind THEN 'marker not readable'
-                     WHEN behind OR newest_epoch > data_epoch THEN 'orphan: a newer epoch wrote'
+                     WHEN after_newer_epoch OR newest_epoch > data_epoch THEN 'orphan: a newer epoch wrote'
                      WHEN state LIKE 'Prepare%' AND listed
                      THEN CASE WHEN state_age_ms - 60000 > timeout_ms THEN 'decided, markers overdue' ELSE 'markers being written' END
                      WHEN state = 'Ongoing' AND listed AND state_epoch = data_epoch

@@ -24,7 +24,7 @@ RULE = Rule(
         "and a missing one is no finding. Behind damage nothing is called missing."
     ),
     sql="""
-        WITH there AS (
+        WITH replica AS (
             SELECT b.log_dir, b.topic, b.partition, min(b.base_offset) AS start,
                 least(max(b.last_offset), 9223372036854775806) + 1 AS log_end,
                 max(h.high_watermark) AS high_watermark, bool_or(b.compacted) AS compacted, max(b.blind_before) > 0 AS blind
@@ -36,7 +36,7 @@ RULE = Rule(
             SELECT topic, partition, max(start) AS start, min(coalesce(high_watermark, log_end)) AS upto, count(*) AS copies,
                 CASE WHEN bool_or(high_watermark IS NULL) THEN 'warning' ELSE 'violation' END AS severity,
                 bool_or(compacted) AS compacted
-            FROM there GROUP BY topic, partition HAVING count(*) > 1
+            FROM replica GROUP BY topic, partition HAVING count(*) > 1
         ), side AS (
             SELECT b.*, c.copies, c.severity,
                 count(*) OVER (PARTITION BY b.topic, b.partition, b.base_offset) AS holders,
@@ -74,7 +74,7 @@ RULE = Rule(
         SELECT s.severity, 'missing here', t.log_dir, s.topic, s.partition, s.base_offset, s.file, s.position,
             s.copies, s.equal_copies, CAST(NULL AS BIGINT), s.crc, CAST(NULL AS INT), s.leader_epoch, s.log_dir
         FROM compared s
-        JOIN there t ON t.topic = s.topic AND t.partition = s.partition AND NOT t.blind
+        JOIN replica t ON t.topic = s.topic AND t.partition = s.partition AND NOT t.blind
         LEFT ANTI JOIN side m ON m.log_dir = t.log_dir AND m.topic = s.topic AND m.partition = s.partition
             AND m.base_offset = s.base_offset
         WHERE s.holders < s.copies AND s.log_dir = s.in_directory

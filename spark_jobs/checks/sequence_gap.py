@@ -24,15 +24,16 @@ RULE = Rule(
             'violation' AS severity, 'sequence gap' AS kind,
             log_dir, topic, partition, base_offset AS offset, file, position,
             producer_id, producer_epoch, base_sequence,
-            CAST((front + 1) % 2147483648 AS INT) AS expected_sequence,
-            sequence - front - 1 AS missing,
-            other.base_offset AS after_offset
+            CAST((max_sequence_before + 1) % 2147483648 AS INT) AS expected_sequence,
+            sequence - max_sequence_before - 1 AS missing,
+            predecessor.base_offset AS after_offset
         FROM sequences
-        LEFT ANTI JOIN resent
-            ON resent.log_dir = sequences.log_dir AND resent.file = sequences.other.file AND resent.position = sequences.other.position
-        WHERE sequence > front + 1
-          AND blind_before = other.blind_before
-          AND abs(holes_before - other.holes_before) < sequence - front - 1
+        LEFT ANTI JOIN late_retries
+            ON late_retries.log_dir = sequences.log_dir AND late_retries.file = sequences.predecessor.file
+            AND late_retries.position = sequences.predecessor.position
+        WHERE sequence > max_sequence_before + 1
+          AND blind_before = predecessor.blind_before
+          AND abs(holes_before - predecessor.holes_before) < sequence - max_sequence_before - 1
     """,
     view="sequences",
     scope=Scope.PARTITION,

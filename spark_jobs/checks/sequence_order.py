@@ -15,11 +15,11 @@ RULE = Rule(
             'violation' AS severity, 'arrived late' AS kind,
             log_dir, topic, partition, base_offset AS offset, file, position,
             producer_id, producer_epoch, base_sequence, last_sequence,
-            CAST(front_in_log % 2147483648 AS INT) AS behind_sequence
+            CAST(max_sequence_before_in_log % 2147483648 AS INT) AS behind_sequence
         FROM sequences
-        LEFT ANTI JOIN resent USING (log_dir, file, position)
-        WHERE sequence < front_in_log
-          AND (front IS NULL OR sequence > front)
+        LEFT ANTI JOIN late_retries USING (log_dir, file, position)
+        WHERE sequence < max_sequence_before_in_log
+          AND (max_sequence_before IS NULL OR sequence > max_sequence_before)
           AND (next_sequence IS NULL OR next_sequence > sequence_end)
     """,
     view="sequences",

@@ -61,7 +61,7 @@ RULE = Rule(
             o.producer_id, o.data_epoch, 'none', c.elsewhere, 'commit', o.transactional_id
         FROM open_transactions o
         JOIN committed c ON c.log_dir = o.log_dir AND c.producer_id = o.producer_id AND c.data_epoch = o.data_epoch
-        WHERE NOT coalesce(o.behind, false)
+        WHERE NOT coalesce(o.after_newer_epoch, false)
         UNION ALL
         SELECT 'warning', 'ended elsewhere before its last data', d.log_dir, d.topic, d.partition, d.first_offset, d.file, d.position,
             d.producer_id, d.data_epoch, coalesce(d.outcome, 'none'), e.elsewhere, e.outcome, CAST(NULL AS STRING)

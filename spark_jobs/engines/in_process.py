@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ottla.spark_jobs.engines import EMBEDDED, Progress
 from ottla.spark_jobs.engines.embedded import EmbeddedEngine, embedded_engine
 from ottla.spark_jobs.log_directory import LogDirectory
-from ottla.spark_jobs.reports.pictures import WHOLE, Extent, FindingPlace, picture_rows
+from ottla.spark_jobs.reports.pictures import LOG_END, Extent, FindingPlace, picture_rows
 from ottla.spark_jobs.steps import Answer, AuditSpec, judge_across, judge_partitions
 
 
@@ -44,4 +44,4 @@ class EmbeddedJudge:
     ) -> Iterable[Answer]:
         """Return the rows from which the HTML report's pictures of the partitions in `drawn` are drawn, and the headers of the batches in
         `found`. Both are queried from the views that `judge` made."""
-        return [picture_rows(self._engine, [(*place, WHOLE) for place in drawn], found, transactional=self._transactional)]
+        return [picture_rows(self._engine, [(*place, LOG_END) for place in drawn], found, transactional=self._transactional)]

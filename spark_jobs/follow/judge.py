@@ -93,13 +93,13 @@ def _make_views(engine: EmbeddedEngine, args: Mapping[str, Any]) -> None:
     every, forgotten = "*", ">= :expiration_ms"
     assert forgotten in views.producer_batches(every)
     engine.define("raw_batches", JUDGED["raw_batches"], args)
-    engine.define("computed", views.batches(f"{views.TRUSTED_COLUMNS}, error, torn, carried, merged"), args)
+    engine.define("computed", views.batches(f"{views.TRUSTED_COLUMNS}, error, torn, from_state, merged"), args)
     engine.define("batches", JUDGED["batches"], args)
     # All rows of a producer in `state` belong to one session. A long time between two of them does not mean that the producer was
     # forgotten, because rows between them were dropped.
-    engine.define("producer_batches", views.producer_batches(every).replace(forgotten, forgotten + " AND NOT carried"), args)
+    engine.define("producer_batches", views.producer_batches(every).replace(forgotten, forgotten + " AND NOT from_state"), args)
     engine.define("sequences", views.sequences(every), args)
-    engine.define("resent", views.RESENT, args)
+    engine.define("late_retries", views.LATE_RETRIES, args)
     engine.define("transactions", views.TRANSACTIONS, args)
     for name, columns in EMPTY_STATES.items():
         engine.table(name, columns, [])

@@ -47,7 +47,7 @@ _OF_PARTITION: Final = "p.log_dir = t.log_dir AND p.topic = t.topic AND p.partit
 
 JUDGED: Final = {
     "raw_batches": f"""
-        SELECT {_RAW_LIST}, true AS carried, merged FROM state WHERE tail
+        SELECT {_RAW_LIST}, true AS from_state, merged FROM state WHERE tail
         UNION ALL SELECT {_RAW_LIST}, false, false FROM arriving
     """,
     "batches": f"""
@@ -57,13 +57,13 @@ JUDGED: Final = {
         ), anchors AS (
             SELECT l.log_dir, l.topic, l.partition,
                 l.row.blind_before - c.blind_before AS blind_base, l.row.holes_before - c.holes_before AS holes_base
-            FROM last l JOIN computed c ON c.log_dir = l.log_dir AND c.file = l.row.file AND c.position = l.row.position AND c.carried
+            FROM last l JOIN computed c ON c.log_dir = l.log_dir AND c.file = l.row.file AND c.position = l.row.position AND c.from_state
         )
         SELECT {", ".join(_COUNTED.get(name, f"c.{name}") + f" AS {name}" for name in _RAW + _DERIVED)},
-            false AS carried, false AS merged
+            false AS from_state, false AS merged
         FROM computed c
         LEFT JOIN anchors a ON a.log_dir = c.log_dir AND a.topic = c.topic AND a.partition = c.partition
-        WHERE NOT c.carried
+        WHERE NOT c.from_state
         UNION ALL
         SELECT {", ".join(_RAW + _DERIVED)}, true, merged FROM state WHERE error IS NULL AND coalesce(crc_ok, true)
     """,

@@ -24,7 +24,7 @@ TRANSACTIONS_MAX: Final = 200
 DRAWN_BYTES_MAX: Final = 1 << 30
 """The maximum number of a partition's bytes that are read again for its picture: so many of its first segments, and so many of its segments
 with findings. Of each of the two, at least one segment is read, whatever its size."""
-WHOLE: Final = 2**63 - 1
+LOG_END: Final = 2**63 - 1
 """The end offset of a picture that shows its whole partition."""
 
 TopicPartition = tuple[str, int]
@@ -32,7 +32,7 @@ Extent = tuple[str, str, int]
 """Names a partition: (log directory, topic, partition)."""
 Drawn = tuple[str, str, int, int]
 """Names a partition whose picture is drawn, and the offset at which the picture ends: (log directory, topic, partition, end offset). The
-end offset is WHOLE if the picture ends at the log's end."""
+end offset is LOG_END if the picture ends at the log's end."""
 FindingPlace = tuple[str, str, int, str, int]
 """The place of a finding: (log directory, topic, partition, file, position in the file in bytes)."""
 QueryPictures = Callable[[Sequence[Extent], Sequence[FindingPlace]], Mapping[str, Sequence[Row]]]
@@ -84,7 +84,7 @@ _TRANSACTIONS: Final = f"""
             row_number() OVER (PARTITION BY t.log_dir, t.topic, t.partition ORDER BY t.first_offset) AS place,
             count(*) OVER (PARTITION BY t.log_dir, t.topic, t.partition) AS total
         FROM transactions t JOIN drawn d ON d.log_dir = t.log_dir AND d.topic = t.topic AND d.partition = t.partition
-        WHERE t.data_records > 0 AND (d.end_offset = {WHOLE} OR t.marker_offset < d.end_offset)
+        WHERE t.data_records > 0 AND (d.end_offset = {LOG_END} OR t.marker_offset < d.end_offset)
     ) WHERE place <= {TRANSACTIONS_MAX} ORDER BY log_dir, topic, partition, place
 """
 _BATCHES: Final = f"""
@@ -183,8 +183,8 @@ def limit_drawn_logs(
     """Limit what is read for the pictures: of each drawn partition the first segments, up to DRAWN_BYTES_MAX, and the segments with
     findings, up to the same limit.
 
-    Return the segments to read; the drawn partitions, each with the offset at which its picture ends (WHOLE: at the log's end); and a row
-    for each partition whose picture ends before its log.
+    Return the segments to read; the drawn partitions, each with the offset at which its picture ends (LOG_END: at the log's end); and a
+    row for each partition whose picture ends before its log.
     """
     places, files = {place[:3] for place in (*drawn, *found)}, {file for *_, file, _ in found}
     ends: dict[Extent, int] = {}
@@ -205,7 +205,7 @@ def limit_drawn_logs(
                 some[-1].segments.append(segment)
     names = ("log_dir", "topic", "partition", "end_offset")
     early_ends: list[Row] = [dict(zip(names, (*place, ends[place]), strict=True)) for place in drawn if place in ends]
-    return some, [(*place, ends.get(place, WHOLE)) for place in drawn], early_ends
+    return some, [(*place, ends.get(place, LOG_END)) for place in drawn], early_ends
 
 
 def picture_rows(engine: Engine, drawn: Sequence[Drawn], found: Sequence[FindingPlace], *, transactional: bool) -> dict[str, list[Row]]:

@@ -32,7 +32,7 @@ DAY_MS: Final = 86_400_000
 DAYS_END: Final = 2_932_897
 """The number of days from 1970-01-01 to 9999-12-31, the last date that the type DATE of every engine can hold."""
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-COPIED: Final = "by_"
+DIRECTORY_PREFIX: Final = "by_"
 """A prefix for the names of partition directories (`by_topic=orders`) if the files contain the partition columns too, so that a reader that
 makes columns of directory names does not get the same column twice."""
 FILES_SCHEMA: Final = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in (column.split() for column in FILES.split(", "))])
@@ -49,7 +49,7 @@ class DataFile:
     @property
     def partition(self) -> dict[str, str | None]:
         """The values of the file's partition columns, as text."""
-        parts = (part.removeprefix(COPIED).partition("=") for part in self.path.split("/")[:-1])
+        parts = (part.removeprefix(DIRECTORY_PREFIX).partition("=") for part in self.path.split("/")[:-1])
         return {name: None if value == NULL else unquote(value) for name, _, value in parts}
 
 
@@ -67,7 +67,7 @@ class Staging:
         """Write record batches with the table's columns in any order; the column `date` is computed. Yield one batch in FILES_SCHEMA, with
         a row for each file. Rows that are sorted by topic and time give the fewest files. Raises OSError."""
         schema = self.table.schema
-        prefix = COPIED if self.keeps_partition_columns else ""
+        prefix = DIRECTORY_PREFIX if self.keeps_partition_columns else ""
         directories = pa.schema([(prefix + name, schema.field(name).type) for name in self.table.partition_by])
         full = pa.schema([*schema, *directories]) if self.keeps_partition_columns else schema
         written: list[tuple[str, int, int]] = []
@@ -106,7 +106,7 @@ class Staging:
         columns = {name: batch.column(name) for name, _ in self.table.columns}
         if self.table.dated is not None:
             columns[DATE] = dates(columns[self.table.dated])
-        arrays = [columns[name.removeprefix(COPIED) if name not in columns else name] for name in full.names]
+        arrays = [columns[name.removeprefix(DIRECTORY_PREFIX) if name not in columns else name] for name in full.names]
         return pa.record_batch([_cast(array, field.type) for array, field in zip(arrays, full, strict=True)], schema=full)
 
 

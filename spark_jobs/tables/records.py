@@ -112,7 +112,7 @@ class _Fill:
         self.offsets, self.timestamps = np.empty(record_count, np.int64), np.empty(record_count, np.int64)
         self._keys, self._values = _Binary(record_count, size, keys), _Binary(record_count, size, values)
         k, v = self._keys, self._values
-        filler = walk.Filler(self.offsets, self.timestamps, k.ends, k.data, k.there, v.ends, v.data, v.there)
+        filler = walk.Filler(self.offsets, self.timestamps, k.ends, k.data, k.present, v.ends, v.data, v.present)
         self.counts = np.zeros(len(opened), np.int64)
         for at, (row, section) in enumerate(opened):
             before = filler.rows
@@ -138,12 +138,12 @@ class _Binary:
     def __init__(self, rows: int, size: int, wanted: bool) -> None:
         self.ends = np.zeros(rows + 1 if wanted else 0, np.int32)
         self.data = np.empty(size if wanted else 0, np.uint8)
-        self.there = np.empty(rows if wanted else 0, np.uint8)
+        self.present = np.empty(rows if wanted else 0, np.uint8)
 
     def column(self, rows: int) -> pa.Array:
-        there = self.there[:rows]
-        nulls = rows - int(np.count_nonzero(there))
-        validity = pa.py_buffer(np.packbits(there, bitorder="little")) if nulls else None
+        present = self.present[:rows]
+        nulls = rows - int(np.count_nonzero(present))
+        validity = pa.py_buffer(np.packbits(present, bitorder="little")) if nulls else None
         return pa.Array.from_buffers(pa.binary(), rows, [validity, pa.py_buffer(self.ends), pa.py_buffer(self.data)], nulls)
 
 

@@ -100,9 +100,9 @@ def _sizes(data: RandomAccess, listed_bytes: int) -> tuple[int, int]:
     for position in range(0, listed_bytes, WINDOW_BYTES):
         window = data.read_at(position, min(WINDOW_BYTES, listed_bytes - position))
         size = position + len(window)
-        there = np.frombuffer(window, np.uint8)
-        if there.any():
-            end = position + int(np.flatnonzero(there)[-1]) + 1
+        content = np.frombuffer(window, np.uint8)
+        if content.any():
+            end = position + int(np.flatnonzero(content)[-1]) + 1
         if len(window) < WINDOW_BYTES:
             break
     return size, end

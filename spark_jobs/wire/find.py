@@ -80,13 +80,13 @@ def find_wire_logs(path: str | Address, topics: Collection[str] = ()) -> LogDire
         return LogDirectory(str(path).partition("?")[0], problems=[str(e)])
     found = LogDirectory(address.name)
     try:
-        there = pinned(Path(address.pinned), topics) if address.pinned else list_offsets(address, topics)
+        offsets = pinned(Path(address.pinned), topics) if address.pinned else list_offsets(address, topics)
     except WireError as e:
         found.problems.append(str(e))
         return found
-    found.notes, found.problems = there.notes, there.problems
-    target = min(RANGE_BYTES_MAX, max(RANGE_BYTES_MIN, sum(span.size_bytes for span in there.spans) // RANGES_WANTED))
-    for span in there.spans:
+    found.notes, found.problems = offsets.notes, offsets.problems
+    target = min(RANGE_BYTES_MAX, max(RANGE_BYTES_MIN, sum(span.size_bytes for span in offsets.spans) // RANGES_WANTED))
+    for span in offsets.spans:
         found.segments += ranges_of(address, span, target)
     if not found.segments and not found.problems:
         found.problems.append(no_logs(address.name, topics) if topics else f"{address.name}: no partitions that this user may read")
@@ -95,21 +95,21 @@ def find_wire_logs(path: str | Address, topics: Collection[str] = ()) -> LogDire
 
 def list_offsets(address: Address, topics: Collection[str] = ()) -> ClusterOffsets:
     """Return the cluster's partitions with their current offsets. Raises WireError when no broker answers."""
-    there = ClusterOffsets(notes=[NOT_JUDGED])
+    offsets = ClusterOffsets(notes=[NOT_JUDGED])
     with Cluster(address) as cluster:
         found = cluster.find(topics)
-        there.cluster_id = found.cluster_id
+        offsets.cluster_id = found.cluster_id
         missing = {topic for topic in COORDINATOR_TOPICS if found.refused.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}
-        there.problems += [f"{topic}: {reason}" for topic, reason in sorted(found.refused.items()) if topic not in missing]
+        offsets.problems += [f"{topic}: {reason}" for topic, reason in sorted(found.refused.items()) if topic not in missing]
         starts, refused = cluster.offsets(found.partitions, EARLIEST)
         ends, refused_too = cluster.offsets(starts, LATEST)
-        there.problems += [f"{topic}-{index}: {why}" for (topic, index), why in sorted((refused | refused_too).items())]
+        offsets.problems += [f"{topic}-{index}: {why}" for (topic, index), why in sorted((refused | refused_too).items())]
         policies = cluster.cleanup_policies({topic for topic, _ in ends})
         sizes = cluster.sizes()
     if not sizes and ends:
-        there.notes.append(f"the brokers do not tell the logs' sizes (DescribeLogDirs): {ASSUMED_BYTES} bytes a record are assumed")
-    there.spans = [_span(partition, starts, ends, policies, sizes) for partition in sorted(ends)]
-    return there
+        offsets.notes.append(f"the brokers do not tell the logs' sizes (DescribeLogDirs): {ASSUMED_BYTES} bytes a record are assumed")
+    offsets.spans = [_span(partition, starts, ends, policies, sizes) for partition in sorted(ends)]
+    return offsets
 
 
 def pin(url: str, topics: Collection[str], file: Path) -> str:
@@ -118,10 +118,10 @@ def pin(url: str, topics: Collection[str], file: Path) -> str:
     If the cluster does not answer, return the URL unchanged.
     """
     try:
-        there = list_offsets(address_of(url), topics)
+        offsets = list_offsets(address_of(url), topics)
     except (OSError, ValueError):
         return url
-    file.write_text(json.dumps(asdict(there)), encoding="utf-8")
+    file.write_text(json.dumps(asdict(offsets)), encoding="utf-8")
     return url_with(url, {PINNED: str(file)})
 
 
@@ -129,11 +129,11 @@ def pinned(file: Path, topics: Collection[str] = ()) -> ClusterOffsets:
     """Read the offsets that `pin` wrote, of these topics only (empty: all). Raises WireError."""
     try:
         text = file.read_text(encoding="utf-8")
-        there = ClusterOffsets(**json.loads(text))
-        there.spans = [span for span in (Span(**each) for each in json.loads(text)["spans"]) if not topics or span.topic in topics]
+        offsets = ClusterOffsets(**json.loads(text))
+        offsets.spans = [span for span in (Span(**each) for each in json.loads(text)["spans"]) if not topics or span.topic in topics]
     except (OSError, ValueError, TypeError) as e:
         raise WireError(f"{file}: {e}") from e
-    return there
+    return offsets
 
 
 def narrowed(segment: Segment, start_offset: int, end_offset: int) -> WireSegment:

@@ -38,7 +38,7 @@ SpoolDir = Annotated[
 ]
 
 
-def came_over_the_wire(path: str) -> bool:
+def is_fetched(path: str) -> bool:
     """Return whether a path is a cluster (`kafka://...`), or a directory into which an earlier run fetched a cluster's logs."""
     return is_cluster(path) or (SCHEME_END not in path and Path(path, STATE_FILE).exists())
 

@@ -63,20 +63,20 @@ def spool(
     """
     address = address_of(path)
     throttle = throttle or Throttle(address.bytes_per_second)
-    there = list_offsets(address, topics)
-    state = _opened(directory, there.cluster_id)
-    notes, problems = list(there.notes), list(there.problems)
+    offsets = list_offsets(address, topics)
+    state = _opened(directory, offsets.cluster_id)
+    notes, problems = list(offsets.notes), list(offsets.problems)
     with Cluster(address) as cluster:
         writer = _SpoolWriter(address, cluster, throttle, directory, state, segment_bytes)
-        for done, span in enumerate(there.spans):
-            progress(f"fetching {span.topic}-{span.partition}", done, len(there.spans))
+        for done, span in enumerate(offsets.spans):
+            progress(f"fetching {span.topic}-{span.partition}", done, len(offsets.spans))
             try:
                 writer.fetch(span)
             except WireError as e:
                 problems.append(str(e))
     _write_state(directory, state)
     _write_checkpoint(directory / LOG_START_CHECKPOINT, state.starts)
-    compacted = {f"{span.topic}-{span.partition}": UNKNOWN_OFFSET for span in there.spans if span.compacted}
+    compacted = {f"{span.topic}-{span.partition}": UNKNOWN_OFFSET for span in offsets.spans if span.compacted}
     _write_checkpoint(directory / CLEANER_CHECKPOINT, compacted)
     return notes + state.notes, problems
 

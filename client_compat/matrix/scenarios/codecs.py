@@ -7,7 +7,7 @@ import time
 
 from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
-from client_compat.matrix.facades import Client, Record, Taken
+from client_compat.matrix.facades import Client, ConsumedRecord, Record
 from client_compat.matrix.scenario import ScenarioContext, ScenarioFailed, expect, poll_until, same, scenario
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord
@@ -107,7 +107,7 @@ def _unread(reader: Client, topic: str, codec: Codec) -> str:
     try:
         consumer = reader.consumer(reset="earliest")
         consumer.assign([(topic, codec)])
-        taken: list[Taken] = poll_until(consumer, COUNT)
+        taken: list[ConsumedRecord] = poll_until(consumer, COUNT)
         consumer.close()
         same([one.value for one in taken], list(VALUES), "values consumed")
     except Unsupported:

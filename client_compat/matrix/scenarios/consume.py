@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from client_compat.matrix.control import ClientError
-from client_compat.matrix.facades import Consumer, Partition, Record, Taken
+from client_compat.matrix.facades import ConsumedRecord, Consumer, Partition, Record
 from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same, scenario
 
 COUNT = 50
@@ -27,7 +27,7 @@ def _reader(context: ScenarioContext, partitions: list[Partition]) -> Consumer:
     return consumer
 
 
-def _offsets(taken: list[Taken]) -> list[int]:
+def _offsets(taken: list[ConsumedRecord]) -> list[int]:
     return [one.offset for one in taken]
 
 
@@ -126,7 +126,7 @@ def reset_none(context: ScenarioContext) -> None:
     (partition,) = _filled(context)
     consumer = context.consumer(reset="none")
     consumer.assign([partition])
-    taken: list[Taken] = []
+    taken: list[ConsumedRecord] = []
     try:
         consumer.seek(partition, 10 * COUNT)
         taken = consumer.poll(1, 4_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from client_compat.matrix.control import ClientError, Unsupported
-from client_compat.matrix.facades import Producer, Record, Taken, numbered
+from client_compat.matrix.facades import ConsumedRecord, Producer, Record, numbered
 from client_compat.matrix.membership import GroupTruth
 from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same, scenario
 from client_compat.matrix.truth import until
@@ -34,7 +34,7 @@ def _end(producer: Producer, *, keep: bool) -> None:
         producer.abort()
 
 
-def _values(taken: list[Taken]) -> list[bytes | None]:
+def _values(taken: list[ConsumedRecord]) -> list[bytes | None]:
     return [one.value for one in taken]
 
 
@@ -42,7 +42,9 @@ def _text(start: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(start, end)]
 
 
-def _read(context: ScenarioContext, topic: str, count: int, isolation: str = "read_committed", *, partitions: int = 1) -> list[Taken]:
+def _read(
+    context: ScenarioContext, topic: str, count: int, isolation: str = "read_committed", *, partitions: int = 1
+) -> list[ConsumedRecord]:
     """Return what a consumer reads from the beginning, and check that nothing follows."""
     consumer = context.consumer(reset="earliest", isolation="read_committed" if isolation == "read_committed" else "read_uncommitted")
     consumer.assign([(topic, index) for index in range(partitions)])

@@ -13,7 +13,7 @@ from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, Offse
 from ottla.protocol.records.record import build_batch
 from ottla.spark_jobs.corpus import CASES, payments
 from ottla.spark_jobs.corpus.writer import PartitionWriter, cleaned, flip, numbered
-from ottla.spark_jobs.explain import NotThere, explain, explain_command, lines
+from ottla.spark_jobs.explain import OffsetNotFound, explain, explain_command, lines
 from tests.support.group_calls import find_coordinator
 from tests.support.topic_calls import create, produce
 
@@ -61,13 +61,13 @@ def test_explanation_has_producer_transaction_and_record(log: Path) -> None:
     ],
 )
 def test_missing_record_is_reported_with_the_reason(log: Path, place: str, says: str) -> None:
-    with pytest.raises(NotThere, match=says):
+    with pytest.raises(OffsetNotFound, match=says):
         explain(place, log)
 
 
 def test_record_below_the_log_start_is_reported_with_the_available_offsets(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0, start=100).data(5)
-    with pytest.raises(NotThere, match="before the log's start: the log holds offsets 100 to 104"):
+    with pytest.raises(OffsetNotFound, match="before the log's start: the log holds offsets 100 to 104"):
         explain("t-0@7", tmp_path)
 
 
@@ -120,7 +120,7 @@ def test_a_damaged_offset_delta_changes_neither_the_logs_end_nor_the_batch_of_an
     assert [explain(f"t-0@{offset}", tmp_path).batch["producer_id"] for offset in (4, 9, 10)] == [7, 8, 9]
     flip(log.file, position + LAST_OFFSET_DELTA)
     flip(log.file, last + LAST_OFFSET_DELTA)
-    with pytest.raises(NotThere, match=r"is after its end: the log holds offsets 0 to 9$"):
+    with pytest.raises(OffsetNotFound, match=r"is after its end: the log holds offsets 0 to 9$"):
         explain(f"t-0@{1 << 40}", tmp_path)
 
 

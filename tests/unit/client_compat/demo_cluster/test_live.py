@@ -13,7 +13,7 @@ from client_compat.support.load import NOT_TOLD
 
 SAMPLE = Sample(
     5_000,
-    {1: State.DEAD, 2: State.SERVES, 3: State.STILL},
+    {1: State.DEAD, 2: State.SERVES, 3: State.PAUSED},
     [PartitionView(2, 7, (2, 3), 1_234, {2: 1_240}), PartitionView(), PartitionView(1, 8)],
     [Window(4_000, 1, {0: 77})],
     sent=(900, 800),

@@ -28,7 +28,7 @@ def judged(tmp_path: Path, *, lost: int = 2) -> Judged:
     seven."""
     recording = Recording(("aiokafka",))
     recording.samples = [looked(1_000, 1, 0, 0), looked(5_000, 1, 8, 10, 1), looked(8_000, 2, 8, 10, 1), looked(11_000, 2, 18, 20, 1)]
-    recording.events = [Event(at, kind, 1, f"<{kind}>") for at, kind in ((5_000, Kind.KILL), (5_001, Kind.START), (9_000, Kind.STILL))]
+    recording.events = [Event(at, kind, 1, f"<{kind}>") for at, kind in ((5_000, Kind.KILL), (5_001, Kind.START), (9_000, Kind.PAUSE))]
     gone = [Lost("<a>", number, 0, 8 + number, 4_900, (1,), "other") for number in range(lost)]
     acks = AckVerdict(acked=20, in_log=18, lost=lost)
     played = FinishedAct(ACT, Cluster(tmp_path, ALL_OTTLA), Load("", ACT.key, tmp_path, 1), recording, acks, [2], [1], 10.0)

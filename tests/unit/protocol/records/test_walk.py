@@ -168,10 +168,10 @@ def filler(walk: ModuleType, rows: int, size: int, *, values: bool = True) -> tu
         "timestamps": array("q", bytes(8 * rows)),
         "key_ends": ends,
         "keys": bytearray(size),
-        "key_there": bytearray(rows),
+        "key_present": bytearray(rows),
         "value_ends": ends[:] if values else array("i"),
         "values": bytearray(size if values else 0),
-        "value_there": bytearray(rows if values else 0),
+        "value_present": bytearray(rows if values else 0),
     }
     return walk.Filler(**buffers), buffers
 
@@ -182,8 +182,8 @@ def test_successive_batches_fill_the_columns_in_order(walk: ModuleType) -> None:
     fill, columns = filler(walk, 3, len(first) + len(second))
     assert (fill.add(first, 2, 100, 50), fill.add(second, 1, 200, 9)) == ("", "")
     assert (list(columns["offsets"]), list(columns["timestamps"])) == ([100, 101, 200], [50, 40, 9])
-    assert (list(columns["key_ends"]), bytes(columns["keys"][:1]), list(columns["key_there"])) == ([0, 1, 1, 1], b"a", [1, 0, 1])
-    assert (list(columns["value_ends"]), bytes(columns["values"][:2]), list(columns["value_there"])) == ([0, 2, 2, 2], b"11", [1, 1, 0])
+    assert (list(columns["key_ends"]), bytes(columns["keys"][:1]), list(columns["key_present"])) == ([0, 1, 1, 1], b"a", [1, 0, 1])
+    assert (list(columns["value_ends"]), bytes(columns["values"][:2]), list(columns["value_present"])) == ([0, 2, 2, 2], b"11", [1, 1, 0])
     assert (fill.rows, fill.key_at, fill.value_at) == (3, 1, 2)
 
 

@@ -11,7 +11,7 @@ from ottla.spark_jobs.pins import PINNED
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.wire import cluster
 from ottla.spark_jobs.wire.address import address_of
-from ottla.spark_jobs.wire.sources import Wire, came_over_the_wire, sources, with_server
+from ottla.spark_jobs.wire.sources import Wire, is_fetched, sources, with_server
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 
@@ -27,8 +27,8 @@ def test_directories_and_clusters_are_pinned_during_the_audit(tmp_path: Path) ->
 def test_cluster_with_a_spool_is_read_from_the_spool_directory(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, sources([f"kafka://{broker.bootstrap}"], (), Wire(spool=tmp_path / "spool")) as given:
         assert given.paths == [str(tmp_path / "spool")]
-    assert came_over_the_wire(str(tmp_path / "spool"))
-    assert not came_over_the_wire(str(tmp_path / "data"))
+    assert is_fetched(str(tmp_path / "spool"))
+    assert not is_fetched(str(tmp_path / "data"))
 
 
 def test_rules_that_need_files_are_not_judged_over_the_wire_with_the_reason(tmp_path: Path) -> None:
