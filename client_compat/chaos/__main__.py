@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from client_compat.cluster_mixed.campaign import mixed_campaign
-from client_compat.cluster_mixed.faults import CHAOS, Fault
+from client_compat.cluster_mixed.faults import CHAOS_FAULTS, Fault
 from client_compat.kafka.cluster import ALL_OTTLA, Cluster, Kind
 from client_compat.support import program, small_disk
 from client_compat.support.campaign import Directory, Seed
@@ -32,7 +32,7 @@ def main(
     are restarted, killed (SIGKILL) and paused (SIGSTOP), their links are cut and their disks filled. Afterwards, the clients'
     acknowledgements and received records are compared with the brokers' directories: no record may be lost, duplicated or torn from its
     transaction, no client may hang, the replicas must be equal, and the audit must find nothing."""
-    chosen = fault or list(CHAOS)
+    chosen = fault or list(CHAOS_FAULTS)
     if Fault.TAKEOVER in chosen:
         raise typer.BadParameter("a takeover needs brokers of two kinds: see make cluster-mixed", param_hint="--fault")
     if Fault.DISK in chosen and (why := small_disk.missing()) is not None:
