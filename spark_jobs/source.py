@@ -7,10 +7,12 @@ Options:
 - `path`: a broker's data directory or one partition's directory, as a path or a URL; several by `load([...])`.
 - `bootstrap.servers`: a cluster, which is read with Fetch requests. It is used with `command.config` or Kafka's client properties for TLS
   and SASL, and with `max.bytes.per.second`, which limits each task separately.
-- `level`: see `columns`.
+- `level`: the kind of rows, such as `batches` (the default: one row per batch) or `records`. The module `columns` lists all levels.
 - `topic`, `partition`: read only these, comma-separated.
-- `start_offset`, `end_offset`, `start_timestamp`, `end_timestamp`: half-open ranges.
-- `walk`: with `false`, the columns of level batches that need the batches' records are null.
+- `start_offset`, `end_offset`, `start_timestamp`, `end_timestamp`: read only this range of offsets, or of timestamps in ms since the epoch.
+  The start is included, the end is not.
+- `walk`: with `false`, the batches' records are not parsed. The columns that need this are null: `records_found`, `found_max_timestamp`,
+  `sparse`, `records_fault`, `marker` and `coordinator_epoch`. For level `batches` only.
 - `max_bytes_per_trigger`: for streams (`readStream`) only.
 
 With a `.schema(...)` of fewer columns the reader builds only those columns. Filters of a query reach the reader if
@@ -53,7 +55,7 @@ class KafkaLogSource(DataSource):
         return "kafka_log"
 
     def schema(self) -> str:
-        """Return the schema with all columns of the requested level (see `columns`)."""
+        """Return the schema with all columns of the requested level (see the module `columns`)."""
         return ddl(self._level())
 
     def _filters(self) -> Filters:

@@ -1,4 +1,5 @@
-"""The error code and message of a response's element."""
+"""Converts an error to the fields `error_code` and `error_message`, which the responses to administrative requests have for each topic,
+configuration resource, ACL, quota or user."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from ottla.broker.core.rejected import Rejected
 
 
 def error_fields(error: Rejected | None) -> tuple[int, str | None]:
-    """Return the values of a response's `error_code` and `error_message` for `error`. Without an error they are 0 and null. The message is
-    also null if the error has only a code.
+    """Return the values of `error_code` and `error_message` for `error`. Without an error they are 0 and null. The message is also null if
+    the error has only a code.
     """
     return (0, None) if error is None else (error.code, error.message or None)

@@ -115,8 +115,10 @@ class AclIndex:
         return (of_names, (acl.resource_type, acl.resource_name)), (self._of_type, acl.resource_type)
 
     def judge(self, request: AccessRequest) -> AclVerdict:
-        """Return the decision of the ACLs that match the request. Without a matching ACL the access is denied; if the verdict is not
-        `covered`, the caller applies the default (allow.everyone.if.no.acl.found).
+        """Return the verdict of the ACLs. A matching DENY or, without one, a matching ALLOW decides; without either, the verdict denies.
+
+        If no ACL matches even the resource, the verdict has `covered` false. The caller must then follow allow.everyone.if.no.acl.found
+        instead of the verdict, because the index does not know this setting.
         """
         allowing, covered = None, False
         for of_principals in self._about(request.resource, request.name):

@@ -5,13 +5,15 @@ Rules:
 - While there are observers, every request whose version this project knows is intercepted; while there are only fault rules, the requests
   that a rule matches. An intercepted request and its response are decoded, and a connection's intercepted requests are answered one after
   the other, as in a broker. All other requests and responses pass as bytes.
-- If a rule names a request's API, the request is decoded to compare it with the rule. If the rule does not match, its response passes.
+- A request whose API is named in a rule is decoded to compare it with the rule. If the rule does not match, the request and its response
+  pass as bytes.
 - Authentication requests are never intercepted, as in a broker.
-- A held or delayed request is still sent to the cluster after its client has disconnected, on the connection that the gateway opened for
-  that client (`late-request`, `hold-request`).
+- A request that a rule holds back (with the actions `hold-request` and `late-request`) or delays is sent to the cluster even if its client
+  has disconnected meanwhile. The gateway sends it on the connection to the cluster that it opened for this client.
 - The client gets the bytes that the cluster sent, unless a rule or the gateway's addresses changed the response.
 - A response of more than DECODED_AT_ONCE_BYTES is decoded and encoded on a thread: for 10,000 partitions, each of the two takes 25 to 50
-  ms. The gateway decodes only one such response at a time, because the byte budget does not count decoded responses.
+  ms. The gateway decodes only one such response at a time, because TOTAL_BUFFERED_BYTES, the memory limit for all connections, does not
+  count decoded responses.
 """
 
 from __future__ import annotations

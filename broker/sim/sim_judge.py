@@ -191,8 +191,8 @@ class ClusterChecker:
             known.end = following
 
     def _check_old_leader(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
-        """Check a leader of an old epoch, which does not know its successor yet: it can commit only records that the successor had when it
-        was elected."""
+        """Check a leader of an old epoch that does not know its successor yet: the records that it reports as committed, by its high
+        watermark `mark`, must also be in the successor's log. After an unclean election they need not be."""
         if known.unclean and known.unclean[-1] > partition.replica.leader_epoch:
             return
         late = list(batches_of(partition.log, known.end, mark))

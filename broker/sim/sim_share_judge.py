@@ -37,8 +37,9 @@ Offset = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Delivery:
-    """A record that a share group member acquired: `sent` is the number of the member's request, `count` the delivery count, and `type` the
-    type of the member's acknowledgement (None: not acknowledged). `value` is None at an offset without a record."""
+    """A record that a share group member acquired: `sent` is the event number of the member's request (see
+    `ShareGroupHistory.next_number`), `count` the delivery count, and `type` the type of the member's acknowledgement (None: not
+    acknowledged). `value` is None at an offset without a record."""
 
     offset: Offset
     sent: int
@@ -59,9 +60,11 @@ class ShareGroupHistory:
         self._acknowledgements: dict[Offset, set[int]] = {}
         """The types of all acknowledgements that members have sent for each record, whether or not they were answered."""
         self._ended: dict[Offset, tuple[int, int]] = {}
-        """For each accepted or rejected record: the number of the event in which this was confirmed, and the acknowledgement's type."""
+        """For each record whose acceptance or rejection a leader has confirmed: the event number of the leader's response (see
+        `next_number`), and the acknowledgement's type."""
         self._counts: dict[Offset, tuple[int, int]] = {}
-        """For each record: the greatest delivery count whose acknowledgement was confirmed, and the number of that event."""
+        """For each record that was acknowledged (RENEW does not count) with a leader's confirmation: the greatest delivery count that was
+        acknowledged, and the event number of the leader's response (see `next_number`)."""
         self._last_deliveries: set[Offset] = set()
         """The records that were delivered as often as the limit allows."""
 
@@ -71,7 +74,7 @@ class ShareGroupHistory:
         return self._deliveries, self._accepted, self._given_up
 
     def next_number(self) -> int:
-        """Return the next number of an event; events are numbered in the order of a run."""
+        """Return the next event number. A run's events, which are requests and responses of members, are numbered in their order."""
         self._numbers += 1
         return self._numbers
 

@@ -56,9 +56,10 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that `epoch` begins at `start_offset`, unless it is the newest one and is known to begin there or before.
+        """Record that `epoch` begins at `start_offset`, and rewrite the file. Raises `OSError`.
 
-        Other entries with the same or a greater epoch or start offset are removed. A negative epoch is ignored. Raises `OSError`.
+        First, all entries with the same or a greater epoch, or with the same or a greater start offset, are removed. Nothing changes if
+        `epoch` is negative, or if it is the latest epoch and its recorded start offset is not greater than `start_offset`.
         """
         last = self._entries[-1] if self._entries else None
         if epoch < 0 or (last is not None and epoch == last.epoch and start_offset >= last.start_offset):

@@ -156,8 +156,9 @@ class Direction:
 
 
 class Relay(asyncio.Protocol):
-    """The protocol of the real socket of a connection between two nodes. It passes events to the protocol of the node that opened the
-    connection when the link between the nodes allows it."""
+    """The asyncio protocol of the TCP socket of a connection between two nodes. It passes the received bytes and the connection's end to
+    `inner`, the protocol of the node that opened the connection: after the delay of the direction `back`, and only while this direction is
+    not blocked."""
 
     transport: RelayTransport
 
@@ -198,8 +199,8 @@ class Relay(asyncio.Protocol):
 
 
 class RelayTransport(asyncio.Transport):
-    """The transport that the node that opened a connection writes to. It passes the bytes to the real socket when the link between the two
-    nodes allows it."""
+    """The transport to which the node that opened a connection writes. It passes the bytes and the connection's end to the TCP socket
+    after the delay of the direction to the other node, and only while this direction is not blocked. `abort` takes effect at once."""
 
     def __init__(self, socket: asyncio.Transport, relay: Relay) -> None:
         super().__init__()

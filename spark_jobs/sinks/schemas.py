@@ -1,4 +1,5 @@
-"""The tables that the audit and `ottla dedup` write: their columns, their partitions, and the queries of producers and transactions."""
+"""Schemas of the tables that `ottla audit` and `ottla dedup` write: the names and types of the columns, and the columns by which the rows
+are partitioned."""
 
 from __future__ import annotations
 

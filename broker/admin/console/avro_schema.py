@@ -28,13 +28,14 @@ _COMPLEX: Final = frozenset({"record", "error", "enum", "array", "map", "fixed"}
 
 
 class SchemaRefused(ValueError):
-    """The text is not a schema, or the schema is not safe for untrusted bytes; the message says why."""
+    """The text is not an Avro schema, or with this schema a few bytes of a record could cause endless work when they are decoded. The
+    message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A parsed Avro schema, which decodes a topic's keys or values to JSON. `of` parses the schema and checks that decoding untrusted
-    records with it is safe."""
+    """A parsed Avro schema, which decodes a topic's keys or values to JSON. `of` parses the schema, and rejects one with which a few bytes
+    of a record could cause endless work."""
 
     text: str
     parsed: Any
@@ -82,8 +83,8 @@ def _plain(value: Any) -> str:
 
 
 def _check(schema: Any, names: dict[str, int], inside: tuple[str, ...]) -> int:
-    """Check that decoding untrusted bytes with this type is safe. Return how many values a decoder makes out of zero bytes: the value
-    itself and its fields; 0 if a value of this type always takes at least one byte. Raises SchemaRefused.
+    """Check that a few bytes cannot cause endless work when they are decoded with this type. Return how many values a decoder makes out of
+    zero bytes: the value itself and its fields; 0 if a value of this type always takes at least one byte. Raises SchemaRefused.
 
     `names` holds the results of the named types that were checked before; `inside` has the names of the enclosing types.
     """

@@ -63,8 +63,9 @@ class RemoteTxns:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> VerificationResult:
-        """Open the transaction or add partitions to it. Return the error codes, or a future of them. A remote coordinator ignores
-        `client_version` and assumes transaction version 2, because only producers of that version let brokers add partitions.
+        """Open the transaction or add partitions to it. Return the error codes or, if another broker coordinates the transaction, a future
+        of them. A remote coordinator ignores `client_version` and assumes transaction version 2, because only producers of that version let
+        brokers add partitions.
         """
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.add_partitions(transactional_id, producer_id, epoch, partitions, client_version)
@@ -73,8 +74,8 @@ class RemoteTxns:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
     ) -> VerificationResult:
-        """Return the error code of each partition, NONE if the partition belongs to the open transaction; or, from another broker, a future
-        of these codes. Nothing is changed.
+        """Return the error code of each partition: NONE if it belongs to the open transaction. If another broker coordinates the
+        transaction, return a future of these codes; if no coordinator is known, COORDINATOR_NOT_AVAILABLE. Nothing is changed.
         """
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.verify_partitions(transactional_id, producer_id, epoch, partitions)

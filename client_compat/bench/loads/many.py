@@ -51,6 +51,7 @@ from ottla.protocol.schema import Message
 PERCENTS = (0, 10, 100)
 REQUEST_CPU, REST_CPU, MEMORY = "CPU a request", "CPU at rest", "memory of each"
 BUSY = "busy"
+"""The topic that the measured load writes and reads."""
 FIRST_ID = 1 << 32
 """The lowest producer id of the idle producers. It is above the ids that a broker allocates during the load."""
 START_TIMEOUT_S = 60.0
@@ -242,14 +243,15 @@ def _must(error: int, what: str) -> None:
 
 
 def connections(broker: BrokerProcess, count: int, stack: ExitStack) -> None:
-    """Open idle connections, each after one ApiVersions exchange."""
+    """Open `count` connections, exchange one ApiVersions request and response on each, and leave them idle."""
     greeting = b"".join(encode_request(18, 0, 1, "bench", ApiVersionsRequest()))
     for _ in range(count):
         _answer(stack.enter_context(dial(broker.bootstrap)), greeting)
 
 
 def producer_ids(broker: BrokerProcess, count: int, _: ExitStack) -> None:
-    """Create producer states: each producer id writes one record to a busy partition."""
+    """Make the broker store `count` producer states: each of `count` producer ids writes one record to the topic BUSY, evenly spread over
+    its partitions, so that the measured load appends to partitions with many producer states."""
     for index in range(BUSY_PARTITIONS):
         ids = range(FIRST_ID + index, FIRST_ID + count, BUSY_PARTITIONS)
         made = [
@@ -262,7 +264,7 @@ def producer_ids(broker: BrokerProcess, count: int, _: ExitStack) -> None:
 
 
 def groups(broker: BrokerProcess, count: int, stack: ExitStack) -> None:
-    """Create classic groups, each with one member on its own connection and one committed offset."""
+    """Create `count` classic groups, each with one member on its own connection and one committed offset."""
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
     peers = [stack.enter_context(dial(broker.bootstrap)) for _ in range(count)]
     for number, peer in enumerate(peers):
@@ -278,7 +280,7 @@ def groups(broker: BrokerProcess, count: int, stack: ExitStack) -> None:
 
 
 def partitions(broker: BrokerProcess, count: int, _: ExitStack) -> None:
-    """Create partitions with one record each, so that each has a directory."""
+    """Create `count` partitions (a multiple of PARTITIONS_A_TOPIC) with one record each, so that each has a directory."""
     batch = build_batch([SimpleRecord(None, b"v" * RECORD_BYTES, 0)])
     with connect(broker.bootstrap) as client:
         for number in range(count // PARTITIONS_A_TOPIC):
