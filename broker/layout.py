@@ -29,7 +29,7 @@ _REPLICAS: Final[Mapping[str, int]] = {
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
 }
-"""Kafka's default replication settings of the internal topics, which `fitted` lowers for clusters with fewer brokers."""
+"""Kafka's default replication settings of the internal topics, which `with_replication_settings` lowers for clusters with fewer brokers."""
 
 
 class Layout(NamedTuple):
@@ -44,10 +44,10 @@ class Layout(NamedTuple):
     port: int = 9092
     listener: str = "PLAINTEXT"
 
-    def port_of(self, place: int) -> int:
-        """Return the port of the node with the index `place`: 0 for broker 1 and so on; the controller has the index after the last broker.
+    def port_of(self, index: int) -> int:
+        """Return the port of the node at `index`: 0 for broker 1 and so on; the controller has the index after the last broker.
         Return 0 if the nodes choose free ports."""
-        return self.port + place if self.port else 0
+        return self.port + index if self.port else 0
 
     @property
     def controller_directory(self) -> Path:
@@ -119,7 +119,7 @@ def brokers_in(path: Path, nodes: Collection[Path]) -> int | None:
     return count if count > 0 and expected == set(nodes) else None
 
 
-def separate(path: Path, brokers: int, random_bytes: Callable[[int], bytes], now_ms: int) -> None:
+def assign_new_cluster_id(path: Path, brokers: int, random_bytes: Callable[[int], bytes], now_ms: int) -> None:
     """Give the nodes of a local cluster a new cluster id. `path` is a copy of a cluster's data directory. Because of the new id, nodes of
     the original cluster, which may still be running, reject the copied nodes.
 
@@ -148,7 +148,7 @@ def _of_node(node_id: int, directory: Path, controller_at: str) -> dict[str, str
     }
 
 
-def fitted(given: Mapping[str, str], explicit: Mapping[str, str], brokers: int) -> dict[str, str]:
+def with_replication_settings(given: Mapping[str, str], explicit: Mapping[str, str], brokers: int) -> dict[str, str]:
     """Return the settings `given`, with the replication settings of the internal topics added, lowered to the number of brokers if needed.
     Settings in `explicit`, which the user has set, are not added."""
     missing = {name: str(min(count, brokers)) for name, count in _REPLICAS.items() if name not in explicit}

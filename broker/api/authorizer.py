@@ -146,11 +146,11 @@ class Authorizer:
 
     def _verdict(self, check: _Check) -> AclVerdict:
         self._refresh()
-        if len(check.name) > limits.KEPT_VERDICT_CHARS:
+        if len(check.name) > limits.CACHED_DECISION_CHARS:
             return self._judged(check)
         verdict = self._known.get(check)
         if verdict is None:
-            if len(self._known) >= limits.KEPT_VERDICTS:
+            if len(self._known) >= limits.CACHED_DECISIONS:
                 self._known.clear()
             verdict = self._known[check] = self._judged(check)
         return verdict

@@ -80,7 +80,7 @@ async def _on_thread(ctx: Context[PartitionServices], steps: Steps[ListOffsetsRe
     """Search large batches on a thread, one after the other; `work` is the search of the first one."""
     try:
         while True:
-            async with ctx.services.partitions.one_search:
+            async with ctx.services.partitions.search_lock:
                 if ctx.peer.is_closed:
                     raise CloseConnection("the client has disconnected")
                 searched = ctx.services.partitions.compute(work)

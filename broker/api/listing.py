@@ -39,7 +39,7 @@ async def _in_turns(
     batch_size: int,
 ) -> R:
     clock, entries = ctx.services.clock, list[E]()
-    async with ctx.services.turns.one_list:
+    async with ctx.services.turns.list_lock:
         for start in range(0, len(items), batch_size):
             await ctx.services.turns.wait_for_turn()
             if ctx.peer.is_closed:

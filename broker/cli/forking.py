@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from ottla.broker.core.clock import Clock
-from ottla.broker.layout import brokers_in, separate
+from ottla.broker.layout import assign_new_cluster_id, brokers_in
 from ottla.broker.storage.fork import ForkRefused, ForkReport, fork, node_directories
 
 
@@ -23,7 +23,7 @@ def fork_directory(source: Path, target: Path, *, links: bool = True) -> ForkRep
     def finish(copy: Path) -> None:
         if brokers is not None:
             try:
-                separate(copy, brokers, os.urandom, Clock().now_ms())
+                assign_new_cluster_id(copy, brokers, os.urandom, Clock().now_ms())
             except ValueError as error:
                 raise ForkRefused(f"a meta.properties in {source} is damaged: {error}") from error
 

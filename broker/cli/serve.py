@@ -339,7 +339,7 @@ def _run_controller(settings: BrokerSettings, options: argparse.Namespace, prepa
 
 
 def _run_together(options: argparse.Namespace) -> int:
-    from ottla.broker.layout import Layout, fitted  # noqa: PLC0415 # only several nodes in one process need it
+    from ottla.broker.layout import Layout, with_replication_settings  # noqa: PLC0415 # only several nodes in one process need it
     from ottla.broker.local_cluster import LocalCluster, name_nodes_in_log  # noqa: PLC0415 # only several nodes in one process need it
 
     if options.like is not None:
@@ -358,7 +358,7 @@ def _run_together(options: argparse.Namespace) -> int:
     def settings_of(node: Mapping[str, str]) -> BrokerSettings:
         wanted = {**({} if security is None else security.settings), **common, **node}
         given = load(wanted, os.environ, options.config).settings
-        wanted = fitted(wanted, given.explicit, options.brokers)
+        wanted = with_replication_settings(wanted, given.explicit, options.brokers)
         if security is not None and given.authorizer_class_name:
             wanted["super.users"] = security.super_users(given.super_users)
         settings = load(wanted, os.environ, options.config).settings

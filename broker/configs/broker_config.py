@@ -94,8 +94,8 @@ class BrokerConfigs:
         return None if started is None or started == found[0][1] else (started, found[0][1])
 
     def _as_started(self, name: str) -> Value:
-        secured = self.settings.secured
-        return secured[name] if name in secured else self._started[name]
+        given = self.settings.security
+        return given[name] if name in given else self._started[name]
 
     def names(self) -> set[str]:
         """Return the names of all settings that DescribeConfigs returns for a broker: all but internal ones, and every name

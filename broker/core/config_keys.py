@@ -81,7 +81,7 @@ class ConfigKey(NamedTuple):
 
     * An `internal` key can be set at the start but DescribeConfigs does not return it.
     * A key without `has_effect` is stored and described, but does not change the broker's behaviour.
-    * A `member` key has an effect only on a node of a cluster (with process.roles).
+    * A `cluster_only` key has an effect only on a node of a cluster (with process.roles).
     * `in_cluster` is Kafka's default, which the broker of a cluster uses. `default` then differs, because a standalone node could not
       satisfy Kafka's default (such as three replicas). If `in_cluster` is None, `default` applies to both.
     * If `has_default` is false, Kafka defines no default. `default` is then the value that a broker without the setting uses, and
@@ -95,7 +95,7 @@ class ConfigKey(NamedTuple):
     validator: Validator | None = None
     dynamic: bool = False
     internal: bool = False
-    member: bool = False
+    cluster_only: bool = False
     has_default: bool = True
     in_cluster: Value = None
     synonyms: tuple[Synonym, ...] = ()

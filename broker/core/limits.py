@@ -43,11 +43,11 @@ TOTAL_BUFFERED_BYTES = 512 * MIB
 Requests that were already begun may exceed it by the size of one largest request.
 """
 
-LOOK_MS = 500
+SLOW_CHECK_MS = 500
 """While memory is short (TOTAL_BUFFERED_BYTES is used up), the interval of the checks for slow connections to close."""
 MOVED_PART = 16
-"""While memory is short, a connection is slow, and may be closed, if the bytes it holds changed by less than 1/MOVED_PART within LOOK_MS. A
-100 MiB request whose sender stays just above that rate is complete within half a minute.
+"""While memory is short, a connection is slow, and may be closed, if the bytes it holds changed by less than 1/MOVED_PART within
+SLOW_CHECK_MS. A 100 MiB request whose sender stays just above that rate is complete within half a minute.
 """
 
 FREED_PART = 8
@@ -222,9 +222,9 @@ TOKEN_HMACS = 50_000
 """The number of computed HMACs of delegation tokens that are cached, because a token is looked up by its HMAC: 15 MB at 300 bytes each."""
 
 # --- authorization ------------------------------------------------------------------------------------------------------------
-KEPT_VERDICTS = 20_000
+CACHED_DECISIONS = 20_000
 """The number of decisions that the authorizer caches: 26 MiB at most. The cache is cleared when ACLs change."""
-KEPT_VERDICT_CHARS = 249
+CACHED_DECISION_CHARS = 249
 """The longest resource name whose authorization decision is cached: 249 characters, as for a topic."""
 
 DENIAL_LINES = 100

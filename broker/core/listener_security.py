@@ -11,11 +11,11 @@ from ottla.broker.core.settings import BrokerSettings
 
 class ListenerSecurity:
     """The current TLS and SASL settings of one listener. Values are typed as `ConfigKey.parse` returns them. `settings` are those with
-    which the broker was started; `over` has the dynamic settings, by full name, which take precedence.
+    which the broker was started; `dynamic` has the dynamic settings, by full name, which take precedence.
     """
 
-    def __init__(self, settings: BrokerSettings, listener: str, over: Mapping[str, Value] | None = None) -> None:
-        self._given = {**settings.secured, **over} if over else settings.secured
+    def __init__(self, settings: BrokerSettings, listener: str, dynamic: Mapping[str, Value] | None = None) -> None:
+        self._given = {**settings.security, **dynamic} if dynamic else settings.security
         self.like = settings.like
         self._prefix = f"listener.name.{listener.lower()}."
 

@@ -71,8 +71,8 @@ def _key(kind: ConfigType, default: Value, doc: str, validator: Validator | None
     return field(default=default, repr=shown, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **facts})
 
 
-def _member(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **facts: Value) -> Any:
-    return _key(kind, default, doc, validator, member=True, **facts)
+def _cluster(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **facts: Value) -> Any:
+    return _key(kind, default, doc, validator, cluster_only=True, **facts)
 
 
 @dataclass(slots=True)
@@ -102,87 +102,87 @@ class BrokerSettings:
     listener_security_protocol_map: str = _key(
         _STRING, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "Security protocol of each listener name."
     )
-    controller_listener_names: tuple[str, ...] = _member(
+    controller_listener_names: tuple[str, ...] = _cluster(
         _LIST,
         (),
         "Names of the controllers' listeners. A broker connects to the first; a controller listens on them.",
         has_default=False,
     )
 
-    early_start_listeners: tuple[str, ...] = _member(
+    early_start_listeners: tuple[str, ...] = _cluster(
         _LIST, (), "Listeners that Kafka opens before it has read the ACLs. Here every listener opens after that.", has_default=False
     )
 
     # --- cluster node --------------------------------------------------------------------------------------------------------
-    process_roles: tuple[str, ...] = _member(
+    process_roles: tuple[str, ...] = _cluster(
         _LIST,
         (),
         "Roles in a cluster: broker, controller, or both; without roles this is a standalone node.",
         each_of("broker", "controller"),
         has_default=False,
     )
-    controller_quorum_bootstrap_servers: tuple[str, ...] = _member(
+    controller_quorum_bootstrap_servers: tuple[str, ...] = _cluster(
         _LIST, (), "Addresses at which to find the controllers: host:port, comma separated.", BOOTSTRAP_SERVERS
     )
-    controller_quorum_voters: tuple[str, ...] = _member(
+    controller_quorum_voters: tuple[str, ...] = _cluster(
         _LIST, (), "The controllers of a static quorum: id@host:port, comma separated.", VOTERS
     )
-    controller_quorum_fetch_timeout_ms: int = _member(
+    controller_quorum_fetch_timeout_ms: int = _cluster(
         _INT, 2_000, "Time without a fetch response after which the quorum's leader is looked for again.", _NOT_NEGATIVE
     )
-    controller_quorum_request_timeout_ms: int = _member(_INT, 2_000, "Longest wait for a controller's response to a fetch.", _NOT_NEGATIVE)
-    controller_quorum_retry_backoff_ms: int = _member(_INT, 20, "Pause before a request to a controller is retried.", _NOT_NEGATIVE)
-    controller_quorum_fetch_max_bytes: int = _member(_INT, 1_048_576, "Most bytes of one fetch of metadata.", _POSITIVE)
-    controller_quorum_fetch_snapshot_max_bytes: int = _member(_INT, 1_048_576, "Most bytes of one part of a snapshot.", _POSITIVE)
-    controller_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a controller's response to any other request.", _POSITIVE)
-    inter_broker_listener_name: str | None = _member(_STRING, None, "The listener for connections between brokers.")
-    security_inter_broker_protocol: str = _member(
+    controller_quorum_request_timeout_ms: int = _cluster(_INT, 2_000, "Longest wait for a controller's response to a fetch.", _NOT_NEGATIVE)
+    controller_quorum_retry_backoff_ms: int = _cluster(_INT, 20, "Pause before a request to a controller is retried.", _NOT_NEGATIVE)
+    controller_quorum_fetch_max_bytes: int = _cluster(_INT, 1_048_576, "Most bytes of one fetch of metadata.", _POSITIVE)
+    controller_quorum_fetch_snapshot_max_bytes: int = _cluster(_INT, 1_048_576, "Most bytes of one part of a snapshot.", _POSITIVE)
+    controller_socket_timeout_ms: int = _cluster(_INT, 30_000, "Longest wait for a controller's response to any other request.", _POSITIVE)
+    inter_broker_listener_name: str | None = _cluster(_STRING, None, "The listener for connections between brokers.")
+    security_inter_broker_protocol: str = _cluster(
         _STRING,
         "PLAINTEXT",
         "If inter.broker.listener.name is not set: the listener with this protocol's name.",
         one_of("SSL", "SASL_PLAINTEXT", "PLAINTEXT", "SASL_SSL"),
     )
-    request_timeout_ms: int = _member(_INT, 30_000, "Longest wait for another broker's response.", _POSITIVE)
-    socket_connection_setup_timeout_ms: int = _member(_LONG, 10_000, "Timeout of the first attempt to connect to another node.", _POSITIVE)
-    socket_connection_setup_timeout_max_ms: int = _member(
+    request_timeout_ms: int = _cluster(_INT, 30_000, "Longest wait for another broker's response.", _POSITIVE)
+    socket_connection_setup_timeout_ms: int = _cluster(_LONG, 10_000, "Timeout of the first attempt to connect to another node.", _POSITIVE)
+    socket_connection_setup_timeout_max_ms: int = _cluster(
         _LONG, 30_000, "Longest timeout of an attempt to connect to another node.", _POSITIVE
     )
-    broker_heartbeat_interval_ms: int = _member(_INT, 2_000, "Interval of the heartbeats to the controller.", _POSITIVE)
-    initial_broker_registration_timeout_ms: int = _member(
+    broker_heartbeat_interval_ms: int = _cluster(_INT, 2_000, "Interval of the heartbeats to the controller.", _POSITIVE)
+    initial_broker_registration_timeout_ms: int = _cluster(
         _INT, 60_000, "A broker that cannot register within this time after its start stops.", _POSITIVE
     )
-    controlled_shutdown_enable: bool = _member(_BOOLEAN, True, "Whether the controller moves this broker's leaderships before it stops.")
-    log_dir_failure_timeout_ms: int = _member(
+    controlled_shutdown_enable: bool = _cluster(_BOOLEAN, True, "Whether the controller moves this broker's leaderships before it stops.")
+    log_dir_failure_timeout_ms: int = _cluster(
         _LONG, 30_000, "A broker that cannot report its failed directory to the controller within this time stops.", _POSITIVE
     )
-    metadata_log_dir: str | None = _member(
+    metadata_log_dir: str | None = _cluster(
         _STRING, None, "Directory of the metadata log; must be the data directory, which is the default."
     )
-    metadata_log_segment_bytes: int = _member(_INT, 1_073_741_824, "Size of a segment of the metadata log.", at_least(8 * 1024 * 1024))
-    metadata_log_segment_ms: int = _member(_LONG, 604_800_000, "Time after which a segment of the metadata log is closed.")
-    metadata_max_retention_bytes: int = _member(
+    metadata_log_segment_bytes: int = _cluster(_INT, 1_073_741_824, "Size of a segment of the metadata log.", at_least(8 * 1024 * 1024))
+    metadata_log_segment_ms: int = _cluster(_LONG, 604_800_000, "Time after which a segment of the metadata log is closed.")
+    metadata_max_retention_bytes: int = _cluster(
         _LONG, 104_857_600, "Size of the metadata log and snapshots above which the oldest are deleted."
     )
-    metadata_max_retention_ms: int = _member(_LONG, 604_800_000, "Age at which snapshots and the log before them are deleted.")
-    metadata_log_max_record_bytes_between_snapshots: int = _member(
+    metadata_max_retention_ms: int = _cluster(_LONG, 604_800_000, "Age at which snapshots and the log before them are deleted.")
+    metadata_log_max_record_bytes_between_snapshots: int = _cluster(
         _LONG, 20_971_520, "Bytes of metadata after which a snapshot is written.", _POSITIVE
     )
-    metadata_log_max_snapshot_interval_ms: int = _member(
+    metadata_log_max_snapshot_interval_ms: int = _cluster(
         _LONG, 3_600_000, "Time after which a snapshot is written, if anything changed; 0 is never.", _NOT_NEGATIVE
     )
 
     # --- replication ---------------------------------------------------------------------------------------------------------
-    replica_lag_time_max_ms: int = _member(_LONG, 30_000, "A follower that lags for this long is removed from the ISR.", _POSITIVE)
-    replica_fetch_max_bytes: int = _member(_INT, 1_048_576, "Bytes that a follower fetches from one partition at a time.", _NOT_NEGATIVE)
-    replica_fetch_min_bytes: int = _member(_INT, 1, "Minimum bytes of a response to a follower's fetch.")
-    replica_fetch_wait_max_ms: int = _member(_INT, 500, "Longest wait of a follower's fetch for replica.fetch.min.bytes.")
-    replica_fetch_response_max_bytes: int = _member(_INT, 10_485_760, "Most bytes of a response to a follower's fetch.", _NOT_NEGATIVE)
-    replica_fetch_backoff_ms: int = _member(_INT, 1_000, "A follower's pause after an error.", _NOT_NEGATIVE)
-    replica_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a connection to a leader.")
-    num_replica_fetchers: int = _member(_INT, 1, "Fetchers, each with a connection, for each leader.", _POSITIVE, dynamic=True)
-    replication_quota_window_num: int = _member(_INT, 11, "Windows over which the rate of throttled replication is measured.", _POSITIVE)
-    replication_quota_window_size_seconds: int = _member(_INT, 1, "Length in seconds of one window of throttled replication.", _POSITIVE)
-    replica_selector_class: str | None = _member(
+    replica_lag_time_max_ms: int = _cluster(_LONG, 30_000, "A follower that lags for this long is removed from the ISR.", _POSITIVE)
+    replica_fetch_max_bytes: int = _cluster(_INT, 1_048_576, "Bytes that a follower fetches from one partition at a time.", _NOT_NEGATIVE)
+    replica_fetch_min_bytes: int = _cluster(_INT, 1, "Minimum bytes of a response to a follower's fetch.")
+    replica_fetch_wait_max_ms: int = _cluster(_INT, 500, "Longest wait of a follower's fetch for replica.fetch.min.bytes.")
+    replica_fetch_response_max_bytes: int = _cluster(_INT, 10_485_760, "Most bytes of a response to a follower's fetch.", _NOT_NEGATIVE)
+    replica_fetch_backoff_ms: int = _cluster(_INT, 1_000, "A follower's pause after an error.", _NOT_NEGATIVE)
+    replica_socket_timeout_ms: int = _cluster(_INT, 30_000, "Longest wait for a connection to a leader.")
+    num_replica_fetchers: int = _cluster(_INT, 1, "Fetchers, each with a connection, for each leader.", _POSITIVE, dynamic=True)
+    replication_quota_window_num: int = _cluster(_INT, 11, "Windows over which the rate of throttled replication is measured.", _POSITIVE)
+    replication_quota_window_size_seconds: int = _cluster(_INT, 1, "Length in seconds of one window of throttled replication.", _POSITIVE)
+    replica_selector_class: str | None = _cluster(
         _STRING, None, "Selects the replica for a consumer: by default the leader, with RackAwareReplicaSelector the nearest."
     )
 
@@ -467,13 +467,13 @@ class BrokerSettings:
     defaults.
     """
 
-    kept: Mapping[str, Value] = field(default_factory=dict)
+    stored: Mapping[str, Value] = field(default_factory=dict)
     """The given values of Kafka settings that this broker only stores (STORED_SETTINGS), by name; most have no effect."""
 
     listener_connections: Mapping[str, int] = field(default_factory=dict)
     """The values of `listener.name.<name>.max.connections` and `….max.connection.creation.rate`, under these names."""
 
-    secured: Mapping[str, Value] = field(default_factory=dict, repr=False)
+    security: Mapping[str, Value] = field(default_factory=dict, repr=False)
     """The given TLS and SASL settings, by full name, with any listener prefix (`ottla.broker.core.security_keys`)."""
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -517,7 +517,7 @@ class BrokerSettings:
         BROKER_KEYS nor STORED_SETTINGS.
         """
         if name not in BROKER_KEYS:
-            return self.kept[name] if name in self.kept else self.default(name)
+            return self.stored[name] if name in self.stored else self.default(name)
         found: Value = getattr(self, attribute_of(name))
         return found
 

@@ -135,15 +135,15 @@ def source_of(
 
 def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: ReleaseBehaviour) -> BrokerSettings:
     values: dict[str, Any] = {}
-    kept: dict[str, Value] = {}
+    stored: dict[str, Value] = {}
     connections: dict[str, Any] = {}
-    secured: dict[str, Value] = {}
+    security: dict[str, Value] = {}
     for name, (text, source) in texts.items():
         try:
             if (key := security_setting(name)) is not None:
-                secured[name] = key.parse(text)
+                security[name] = key.parse(text)
             elif name in STORED_SETTINGS:
-                kept[name] = STORED_SETTINGS[name].parse(text)
+                stored[name] = STORED_SETTINGS[name].parse(text)
             elif (key := listener_key(name)) is not None:
                 connections[name] = key.parse(text)
             else:
@@ -155,7 +155,7 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: Rel
     explicit = {name: source for name, (_, source) in texts.items()}
     if "node.id" in explicit:
         explicit["broker.id"] = explicit["node.id"]
-    settings = BrokerSettings(**values, kept=kept, listener_connections=connections, secured=secured, explicit=explicit, like=like)
+    settings = BrokerSettings(**values, stored=stored, listener_connections=connections, security=security, explicit=explicit, like=like)
     for name in BROKER_KEYS.keys() - explicit.keys():
         if (value := settings.default(name)) != BROKER_KEYS[name].default:
             setattr(settings, attribute_of(name), value)
@@ -179,7 +179,7 @@ def _two_ids(given: Mapping[str, str]) -> str | None:
 def _has_no_effect(name: str, settings: BrokerSettings) -> bool:
     if name in STORED_SETTINGS:
         return not settings.is_controller or name not in OF_CONTROLLERS
-    return name in BROKER_KEYS and BROKER_KEYS[name].member and not settings.process_roles
+    return name in BROKER_KEYS and BROKER_KEYS[name].cluster_only and not settings.process_roles
 
 
 def _java_properties(options: str) -> dict[str, str]:

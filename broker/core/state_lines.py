@@ -41,7 +41,7 @@ class StateLines:
         """Return whether any state is remembered, whether it still holds or has ended."""
         return bool(self._states)
 
-    def holds(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:
+    def report(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:
         """Report that a state begins or still lasts. `line` is logged if the state begins, or if the next line about it is due; only the
         first line has the traceback of `error`.
         """
@@ -60,7 +60,7 @@ class StateLines:
             still = (now_ms - known.since_ms) // 1_000
             self._logger.log(level, f"{line} (still, %d times in %d s)", *args, known.times, still)
 
-    def over(self, state: Hashable, line: str, *args: object) -> None:
+    def ended(self, state: Hashable, line: str, *args: object) -> None:
         """Report that a state has ended. `line` is logged only if a line about this state was logged since the state's previous end."""
         known = self._states.get(state)
         if known is None or known.ended_ms is not None:
@@ -70,7 +70,7 @@ class StateLines:
             known.logged = False
             self._logger.info(f"{line} (after %d s)", *args, (known.ended_ms - known.since_ms) // 1_000)
 
-    def all_over(self, line: str) -> None:
+    def all_ended(self, line: str) -> None:
         """Report that every state has ended. `line` is logged once, if a line about one of the states was logged since that state's
         previous end."""
         since_ms = [known.since_ms for known in self._states.values() if known.ended_ms is None and known.logged]

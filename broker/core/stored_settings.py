@@ -25,7 +25,7 @@ def _key(name: str, kind: ConfigType, default: Value, doc: str, validator: Valid
 
 
 def _throttle(name: str, doc: str, *, has_effect: bool = True) -> ConfigKey:
-    return ConfigKey(name, _T.LONG, None, doc, _NOT_NEGATIVE, dynamic=True, internal=True, member=True, has_effect=has_effect)
+    return ConfigKey(name, _T.LONG, None, doc, _NOT_NEGATIVE, dynamic=True, internal=True, cluster_only=True, has_effect=has_effect)
 
 
 THREADS: Final = (
@@ -94,7 +94,7 @@ _DYNAMIC = (
     _key("remote.log.manager.expiration.thread.pool.size", _T.INT, 10, _THREADS_DOC, _POSITIVE),
     _key("remote.log.manager.follower.thread.pool.size", _T.INT, 2, _THREADS_DOC, _POSITIVE),
     _key("remote.log.reader.threads", _T.INT, 10, _THREADS_DOC, _POSITIVE),
-    ConfigKey(CORDONED, _T.LIST, (), "Data directories in which a cluster places no new partitions.", dynamic=True, member=True),
+    ConfigKey(CORDONED, _T.LIST, (), "Data directories in which a cluster places no new partitions.", dynamic=True, cluster_only=True),
     _key("sasl.kerberos.kinit.cmd", _T.STRING, "/usr/bin/kinit", _TICKETS),
     _key("sasl.kerberos.min.time.before.relogin", _T.LONG, 60_000, _TICKETS),
     _key("sasl.kerberos.ticket.renew.jitter", _T.DOUBLE, 0.05, _TICKETS),

@@ -107,7 +107,7 @@ def _kerberos(settings: BrokerSettings, at: InterNodeListener, security: Listene
         dial = initiator(at.name, security, settings.kerberos_file)
         return ClientSasl(_KERBEROS, dial(login_entries(at.name, _KERBEROS, security, login_file)), takes_long=lambda _: True)
     except SettingsError as error:
-        if at.mechanism_setting in settings.secured:
+        if at.mechanism_setting in settings.security:
             raise
         raise SettingsError(f"{error} (GSSAPI is Kafka's default: set {at.mechanism_setting})") from error
 

@@ -20,9 +20,9 @@ from ottla.broker.core.ip_overrides import ip_overrides
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.net.memory_pressure import MemoryPressure
 from ottla.broker.net.network import plain_address
 from ottla.broker.net.session import ByteBudget, Session
-from ottla.broker.net.shedding import Shedding
 
 if TYPE_CHECKING:
     from ottla.broker.quotas.connections import ConnectionDecision
@@ -73,7 +73,7 @@ class SharedConnectionState:
         self.mono_ms = clock.mono_ms
         self.max_request_bytes = max_request_bytes
         self.budget = dispatcher.budget = budget or ByteBudget()
-        self._shedding = Shedding(
+        self._memory_pressure = MemoryPressure(
             self.budget, max(max_request_bytes, limits.FETCH_PARTITION_READ_BYTES), timers, self.mono_ms, self.wake_starved
         )
         self.max_connections: Callable[[str, str], MaxConnections] = lambda _listener, _host: MaxConnections()
@@ -142,9 +142,9 @@ class SharedConnectionState:
             silent.abort()
 
     def memory_is_short(self) -> None:
-        """Start to close slow connections that hold much memory (`Shedding`), because all connections together have exhausted the byte
-        budget."""
-        self._shedding.memory_is_short(self.connections)
+        """Start to close slow connections that hold much memory (`MemoryPressure`), because all connections together have exhausted the
+        byte budget."""
+        self._memory_pressure.memory_is_short(self.connections)
 
     def wake_starved(self) -> None:
         """Resume the connections that stopped reading because the byte budget was exhausted."""

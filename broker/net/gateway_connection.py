@@ -30,9 +30,9 @@ from ottla.broker.core.timers import TimerHandle
 from ottla.broker.gateway.address_book import Address, AddressBook, ClientsView
 from ottla.broker.gateway.interception import Interception, on_thread
 from ottla.broker.gateway.session import GatewaySession
+from ottla.broker.net.memory_pressure import MemoryPressure
 from ottla.broker.net.network import host_and_port, plain_address
 from ottla.broker.net.session import ByteBudget
-from ottla.broker.net.shedding import Shedding
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.protocol.errors import ProtocolError
@@ -63,7 +63,7 @@ class GatewayConnections:
         self.made = 0
         """The number of connections ever accepted."""
         self.budget = ByteBudget()
-        self._shedding = Shedding(self.budget, limits.NODE_RESPONSE_BYTES, timers, clock.mono_ms, lambda: None)
+        self._memory_pressure = MemoryPressure(self.budget, limits.NODE_RESPONSE_BYTES, timers, clock.mono_ms, lambda: None)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -89,9 +89,9 @@ class GatewayConnections:
         return task
 
     def memory_is_short(self) -> None:
-        """Start to close slow connections that hold much memory (`Shedding`), because all connections together have exhausted the byte
-        budget."""
-        self._shedding.memory_is_short(self.open)
+        """Start to close slow connections that hold much memory (`MemoryPressure`), because all connections together have exhausted the
+        byte budget."""
+        self._memory_pressure.memory_is_short(self.open)
 
     def watch_idle(self, max_idle_ms: int) -> None:
         """Close connections that are idle for `max_idle_ms` (-1: never), from now on."""

@@ -185,7 +185,7 @@ def _context(options: Mapping[str, str], read: Callable[[str], bytes]) -> ssl.SS
     if others := sorted(name for name in options if name.startswith("ssl.") and name not in _TRUST):
         raise ValueError(f"unsupported options of the login module: {', '.join(others)}")
     given = {name: SECURITY_KEYS[name].parse(options[name]) for name in _TRUST if name in options}
-    anchors = trust_anchors(ListenerSecurity(BrokerSettings(secured=given), ""), read)
+    anchors = trust_anchors(ListenerSecurity(BrokerSettings(security=given), ""), read)
     context = ssl.create_default_context() if anchors is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if anchors is not None:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -108,7 +108,7 @@ def _all_listeners(settings: BrokerSettings) -> list[Listener]:
 def _check_listener_prefixes(settings: BrokerSettings, protocols: Mapping[str, SecurityProtocol]) -> None:
     """Check that every listener prefix of a security setting names a listener: with a misspelt name the setting would secure nothing."""
     known = {name.lower() for name in (*protocols, *settings.controller_listener_names)}
-    for setting in settings.secured:
+    for setting in settings.security:
         match = _OF_A_LISTENER.fullmatch(setting)
         if match is not None and match[1] not in known:
             allowed = f"{', '.join(sorted(known))} (the names in listener.security.protocol.map, in lower case)"
@@ -160,7 +160,7 @@ def of_controllers(settings: BrokerSettings) -> InterNodeListener:
 
 
 def _between(settings: BrokerSettings, name: str, setting: str, mechanism_setting: str) -> InterNodeListener:
-    mechanism = str(settings.secured.get(mechanism_setting, _KAFKAS_MECHANISM))  # these settings have no listener prefix
+    mechanism = str(settings.security.get(mechanism_setting, _KAFKAS_MECHANISM))  # these settings have no listener prefix
     return InterNodeListener(name, _protocols(settings)[name], mechanism, setting, mechanism_setting)
 
 

@@ -45,16 +45,16 @@ class Server:
         self._network = network
         self.listeners: list[Listener] = list(listeners)
         self._backlog = backlog
-        self._places: list[BoundAddress] = []
+        self._bound: list[BoundAddress] = []
         self._shared: SharedConnectionState | None = None
 
     def bind(self) -> None:
         """Bind every listener's address without accepting connections. Raises OSError with the name of the listener that fails."""
         try:
             for position, listener in enumerate(self.listeners):
-                place = self._bind(listener)
-                self._places.append(place)
-                self.listeners[position] = replace(listener, port=place.port)
+                bound = self._bind(listener)
+                self._bound.append(bound)
+                self.listeners[position] = replace(listener, port=bound.port)
         except OSError:
             self.close()
             raise
@@ -62,8 +62,8 @@ class Server:
     async def start(self, shared: SharedConnectionState, authentication: Mapping[str, ListenerAuthentication] = NO_AUTHENTICATION) -> None:
         """Accept connections. `authentication` is the security of listeners that are not PLAINTEXT, by name."""
         self._shared = shared
-        for place, listener in zip(self._places, self.listeners, strict=True):
-            await place.accept(_maker(shared, listener, authentication.get(listener.name)), self._backlog)
+        for bound, listener in zip(self._bound, self.listeners, strict=True):
+            await bound.accept(_maker(shared, listener, authentication.get(listener.name)), self._backlog)
 
     def watch_idle(self, max_idle_ms: int) -> None:
         """Start to close connections that are idle for `max_idle_ms`; -1 closes none."""
@@ -106,8 +106,8 @@ class Server:
 
     def _last_connections(self) -> list[Connection]:
         """Stop accepting connections, and return the open connections."""
-        for place in self._places:
-            place.close()
+        for bound in self._bound:
+            bound.close()
         if self._shared is None:
             return []
         self._shared.stopping = True

@@ -5,7 +5,7 @@ Rules:
 * Requests are handled in order, each after the response to the previous one is ready. So a request never sees a state older than an earlier
   response (Kafka mutes a channel until its response is sent).
 * While the byte budget is exhausted, a frame that arrives whole in one read is handled. If a frame needs more reads, they wait, unless the
-  frame was begun before the budget was exhausted (`shedding` decides which connections are closed to free memory).
+  frame was begun before the budget was exhausted (`memory_pressure` decides which connections are closed to free memory).
 * No request is handled while unsent output is at its limit. After REQUESTS_PER_TURN requests or SLICE_MS, other connections have their
   turn. The remaining requests stay in the backlog, and the connection stops reading. One exception: while a request is pending, one more
   read is accepted, because only a read detects that the peer has closed the connection.
@@ -93,7 +93,7 @@ class Session:
         self._budget = budget
         self._reader = FrameReader(max_request_bytes)
         self._backlog: deque[Buffer] = deque()
-        self._untrusted: FrameTooLarge | None = None
+        self._frame_error: FrameTooLarge | None = None
         """The error of a frame with an invalid size that follows the backlog; None without such a frame. The session ends with this error
         when the backlog is handled."""
         self._pending: PendingReply | None = None
@@ -103,7 +103,7 @@ class Session:
         self._ending = False
         self.unhandled = 0
         """The number of received bytes that were not handled: those of the backlog and of the incomplete frame."""
-        self._begun_late = False
+        self._begun_while_exhausted = False
         """Whether the frame that is only partly received was begun while the byte budget of all connections was exhausted."""
         self.write_blocked = False
         """True while the transport holds too many unsent bytes. The connection sets it."""
@@ -128,7 +128,7 @@ class Session:
     @property
     def paused(self) -> bool:
         """Whether the connection must not read from its socket now: too much is unhandled or unsent, or the session ends."""
-        if self._ending or self._untrusted is not None or self.waits_for_memory:
+        if self._ending or self._frame_error is not None or self.waits_for_memory:
             return True
         if self._pending is not None or self.throttled:
             return self.unhandled >= limits.READ_CHUNK_BYTES
@@ -137,12 +137,12 @@ class Session:
     @property
     def waits_for_memory(self) -> bool:
         """Whether the rest of a partly received frame is not read because the byte budget of all connections is exhausted."""
-        return self._begun_late and self._budget.is_exhausted()
+        return self._begun_while_exhausted and self._budget.is_exhausted()
 
     @property
     def runnable(self) -> bool:
         """Whether `run` would handle a request, or end the session because of invalid bytes; then `paused` is true, too."""
-        return (bool(self._backlog) or self._untrusted is not None) and not self._ending and not self._is_full()
+        return (bool(self._backlog) or self._frame_error is not None) and not self._ending and not self._is_full()
 
     def _is_full(self) -> bool:
         return self._pending is not None or self.throttled or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
@@ -151,7 +151,7 @@ class Session:
         """Split received bytes into requests and handle those that need not wait (see `run`). Bytes after the end of the session are
         ignored.
         """
-        if self._ending or self._untrusted is not None:
+        if self._ending or self._frame_error is not None:
             return
         in_front = self.unhandled or self._pending is not None or self.throttled or self.write_blocked
         if not in_front and type(data) is bytes:
@@ -167,13 +167,13 @@ class Session:
         except FrameTooLarge as error:
             frames = error.frames
             # its traceback would keep the received data alive until the garbage collector finds the session
-            self._untrusted = error.with_traceback(None)
+            self._frame_error = error.with_traceback(None)
         self._backlog.extend(frames)
         self.run()
         if not memory_is_short:
-            self._begun_late = False
+            self._begun_while_exhausted = False
         elif frames or not goes_on:
-            self._begun_late = bool(reader.held_bytes)
+            self._begun_while_exhausted = bool(reader.held_bytes)
 
     def _answer_by_fast_path(self, data: bytes) -> Buffer:
         """Answer requests in `data` with `try_fast_path`, until it returns None for a request, output is at its limit, or the turn is over.
@@ -215,7 +215,7 @@ class Session:
             try:
                 reply = self._handle(frame)
             except ProtocolError as error:
-                self._distrust(error)
+                self._fail(error)
                 break
             if type(reply) is list:
                 self._out += reply
@@ -225,8 +225,8 @@ class Session:
                 self._take(reply)
             if backlog and self._spent_ns() >= turn_end_ns:
                 break
-        if self._untrusted is not None and not backlog and not self._is_full():
-            self._distrust(self._untrusted)
+        if self._frame_error is not None and not backlog and not self._is_full():
+            self._fail(self._frame_error)
         if self.unhandled != self._accounted:
             self._account()
 
@@ -240,7 +240,7 @@ class Session:
         self._ending = True
         self._backlog.clear()
         self._reader.drop()
-        self._untrusted = None
+        self._frame_error = None
         self.unhandled = 0
         self._account()
 
@@ -271,7 +271,7 @@ class Session:
             self._take(CLOSE if pending.cancelled() else pending.result())
             self._on_answered()
 
-    def _distrust(self, error: ProtocolError) -> None:
+    def _fail(self, error: ProtocolError) -> None:
         peer_logger.warning("Closing a connection: %s", error)
         self.stop_reading()
 

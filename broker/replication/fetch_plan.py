@@ -5,8 +5,8 @@ Invariants:
 * One request is in flight at a time.
 * A partition that returned records, or is in back-off, moves to the end of the order, so that a larger partition starves no other.
 * A failed partition is not fetched until `follow` is called for it again, in a newer leader epoch.
-* The cost of a request is proportional to the number of partitions that changed. `_moved` holds the partitions whose fetch parameters may
-  differ from the last request, `_pauses` the ends of back-offs, and `_behind` the partitions that a replication throttle may hold back.
+* The cost of a request is proportional to the number of partitions that changed. `_changed` holds the partitions whose fetch parameters may
+  differ from the last request, `_pauses` the ends of back-offs, and `_lagging` the partitions that a replication throttle may hold back.
   Other partitions are not visited.
 
 Source: KAFKA AbstractFetcherThread, RemoteLeaderEndPoint.buildFetch, PartitionStates.
@@ -60,25 +60,25 @@ class FetchPlan:
     """
 
     def __init__(
-        self, node: int, brokers: Brokers, limits: FetchLimits | None = None, held_back: Callable[[PartitionKey], bool] | None = None
+        self, node: int, brokers: Brokers, limits: FetchLimits | None = None, throttled: Callable[[PartitionKey], bool] | None = None
     ) -> None:
         """Create a plan without partitions.
 
-        `held_back` returns whether a partition is throttled now. A throttled partition that lags behind its leader is left out of the
+        `throttled` returns whether a partition is throttled now. A throttled partition that lags behind its leader is left out of the
         request.
         """
-        self._held_back = held_back
+        self._throttled = throttled
         self._node = node
         self._brokers = brokers
         self._limits = limits or FetchLimits()
         self._session = FollowerSession()
         self._followers: dict[PartitionKey, Follower] = {}
         self.failed: set[PartitionKey] = set()
-        self._moved: dict[PartitionKey, None] = {}
+        self._changed: dict[PartitionKey, None] = {}
         """Partitions whose fetch parameters may have changed, in the order in which the next request lists them."""
-        self._uncut: dict[PartitionKey, None] = {}
+        self._truncating: dict[PartitionKey, None] = {}
         """Partitions whose logs may have to be truncated before they can be fetched (`Follower.truncating`)."""
-        self._behind: dict[PartitionKey, None] = {}
+        self._lagging: dict[PartitionKey, None] = {}
         """Partitions that may lag behind their leader's high watermark. Always empty without a replication throttle."""
         self._pauses: list[tuple[int, PartitionKey]] = []
         """A heap of the times at which back-offs end. A partition whose back-off was renewed has a stale entry as well."""
@@ -99,7 +99,7 @@ class FetchPlan:
         present = self._followers.get(key)
         if present is None or present.leader_epoch != leader_epoch:
             follower = self._followers[key] = Follower(log, leader_epoch, self._limits.backoff_ms)
-            self._looked_at(key, follower)
+            self._fetch_state_changed(key, follower)
         self._move_to_end(key)
 
     def forget(self, key: PartitionKey) -> None:
@@ -112,30 +112,30 @@ class FetchPlan:
         if self._drop(key):
             self.failed.add(key)
 
-    def moved(self, key: PartitionKey) -> None:
+    def log_start_changed(self, key: PartitionKey) -> None:
         """Record that the partition's log start offset has changed, so that the next request carries it."""
         if key in self._followers:
-            self._moved[key] = None
+            self._changed[key] = None
 
     def _drop(self, key: PartitionKey) -> bool:
-        self._uncut.pop(key, None)
-        self._behind.pop(key, None)
+        self._truncating.pop(key, None)
+        self._lagging.pop(key, None)
         if self._followers.pop(key, None) is None:
             return False
-        self._moved[key] = None
+        self._changed[key] = None
         return True
 
-    def _looked_at(self, key: PartitionKey, follower: Follower) -> None:
+    def _fetch_state_changed(self, key: PartitionKey, follower: Follower) -> None:
         """Update the sets of partitions that the next request is built from, after the partition's fetch state has changed."""
-        self._moved[key] = None
+        self._changed[key] = None
         if follower.truncating:
-            self._uncut[key] = None
+            self._truncating[key] = None
         else:
-            self._uncut.pop(key, None)
-        if self._held_back is None or follower.lag == 0:
-            self._behind.pop(key, None)
+            self._truncating.pop(key, None)
+        if self._throttled is None or follower.lag == 0:
+            self._lagging.pop(key, None)
         else:
-            self._behind[key] = None
+            self._lagging[key] = None
 
     # --- the next request --------------------------------------------------------------------------------------------------------
 
@@ -145,16 +145,16 @@ class FetchPlan:
 
         The caller truncates each log and then calls `truncated`.
         """
-        waiting = [(key, self._followers[key]) for key in self._uncut]
+        waiting = [(key, self._followers[key]) for key in self._truncating]
         return [(key, TruncateLog(f.fetch_offset)) for key, f in waiting if f.truncating and not f.is_delayed(now_ms)]
 
     def next_request(self, now_ms: int) -> FetchRequest | None:
         """Build the next Fetch request. Returns None if the session has no partitions to fetch or to forget."""
         limits, session = self._limits, self._session
         self._end_pauses(now_ms)
-        looked_at = self._followers if session.names_all else dict.fromkeys([*self._moved, *self._behind])
-        named, forgotten = session.next({key: self._request_entry(key, now_ms) for key in looked_at})
-        self._moved.clear()
+        candidates = self._followers if session.is_full else dict.fromkeys([*self._changed, *self._lagging])
+        named, forgotten = session.next({key: self._request_entry(key, now_ms) for key in candidates})
+        self._changed.clear()
         if not session.session_partitions and not forgotten:
             return None
         return FetchRequest(
@@ -173,28 +173,28 @@ class FetchPlan:
         follower = self._followers.get(key)
         if follower is None or follower.delayed_until_ms > now_ms or follower.truncating:
             return None
-        if key in self._behind and self._is_throttled(key, follower):
+        if key in self._lagging and self._is_throttled(key, follower):
             return None
         return follower.request(key[1], self._limits.partition_max_bytes)
 
     def _end_pauses(self, now_ms: int) -> None:
         pauses = self._pauses
         while pauses and pauses[0][0] <= now_ms:
-            self._moved[heappop(pauses)[1]] = None
+            self._changed[heappop(pauses)[1]] = None
 
     def wakes_ms(self, now_ms: int) -> int | None:
         """Return the monotonic time (ms) at which the first back-off or throttle pause ends, or None if no partition pauses."""
         pauses, followers = self._pauses, self._followers
         while pauses and not (pauses[0][1] in followers and followers[pauses[0][1]].delayed_until_ms == pauses[0][0]):
-            self._moved[heappop(pauses)[1]] = None
+            self._changed[heappop(pauses)[1]] = None
         ends = [pauses[0][0]] if pauses else []
-        if any(self._is_throttled(key, followers[key]) for key in self._behind):
+        if any(self._is_throttled(key, followers[key]) for key in self._lagging):
             ends.append(now_ms + self._limits.backoff_ms)
         return min(ends, default=None)
 
     def _is_throttled(self, key: PartitionKey, follower: Follower) -> bool:
         """Return whether the replication throttle holds the partition back now (KAFKA RemoteLeaderEndPoint.shouldFollowerThrottle)."""
-        return self._held_back is not None and follower.lag != 0 and self._held_back(key)
+        return self._throttled is not None and follower.lag != 0 and self._throttled(key)
 
     # --- responses ---------------------------------------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class FetchPlan:
             return FetchAction.NOTHING
         self._move_to_end(key)
         action = follower.handle_offsets(sent, leader_start, leader_end, now_ms)
-        self._looked_at(key, follower)
+        self._fetch_state_changed(key, follower)
         return action
 
     def handle_offsets_error(self, key: PartitionKey, sent: FetchPartition, error: int, now_ms: int) -> FetchAction:
@@ -249,13 +249,13 @@ class FetchPlan:
         follower = self._followers[key]
         if follower.appended(last_epoch, leader_high_watermark):
             self._move_to_end(key)
-        self._looked_at(key, follower)
+        self._fetch_state_changed(key, follower)
 
     def truncated(self, key: PartitionKey) -> None:
         """Update the partition's fetch state after the caller has carried out a `TruncateLog` or `RestartLog`."""
         follower = self._followers[key]
         follower.truncated()
-        self._looked_at(key, follower)
+        self._fetch_state_changed(key, follower)
 
     def back_off(self, key: PartitionKey, now_ms: int) -> None:
         """Fetch the partition again after a back-off, because the records in the response are unusable (for instance corrupt)."""
@@ -280,7 +280,7 @@ class FetchPlan:
         follower = self._followers[key]
         follower.back_off(now_ms)
         heappush(self._pauses, (follower.delayed_until_ms, key))
-        self._moved[key] = None
+        self._changed[key] = None
 
     def _back_off_all(self, now_ms: int) -> None:
         for key in self._followers:
@@ -289,8 +289,8 @@ class FetchPlan:
     def _move_to_end(self, key: PartitionKey) -> None:
         """Move the partition to the end of the fetch order, in full requests as well as in incremental ones."""
         self._followers[key] = self._followers.pop(key)
-        self._moved.pop(key, None)
-        self._moved[key] = None
+        self._changed.pop(key, None)
+        self._changed[key] = None
 
 
 def _by_topic(keys: Iterable[PartitionKey]) -> list[tuple[bytes, list[PartitionKey]]]:

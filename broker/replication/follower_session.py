@@ -34,7 +34,7 @@ class FollowerSession:
         """The fetch parameters that the leader holds for each partition of the session."""
 
     @property
-    def names_all(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the next request is a full one, which starts a session and lists every partition to fetch."""
         return self.epoch == INITIAL_EPOCH
 
@@ -42,10 +42,10 @@ class FollowerSession:
         """Return the partitions that the next request lists, and those that it removes from the session.
 
         `wanted` maps each partition that may have changed to its fetch parameters, or to None if it must not be fetched. For a full request
-        (`names_all`), `wanted` has every partition. A change is detected by object identity, because comparing fields in each request would
+        (`is_full`), `wanted` has every partition. A change is detected by object identity, because comparing fields in each request would
         be expensive for a busy follower.
         """
-        if self.names_all:
+        if self.is_full:
             self.session_partitions = {key: asks for key, asks in wanted.items() if asks is not None}
             return dict(self.session_partitions), []
         named, forgotten = dict[PartitionKey, FetchPartition](), list[PartitionKey]()

@@ -46,7 +46,7 @@ class Accepted(NamedTuple):
     members: frozenset[int]
 
 
-class Verdict(Enum):
+class ErrorReaction(Enum):
     """The leader's reaction to the controller's error response to an ISR change."""
 
     REVERT = "revert"
@@ -66,12 +66,12 @@ _AWAIT: Final = (
     ErrorCode.NEW_LEADER_ELECTED,
 )
 
-VERDICTS: Final[Mapping[ErrorCode, Verdict]] = {
-    ErrorCode.OPERATION_NOT_ATTEMPTED: Verdict.REVERT,
-    ErrorCode.INELIGIBLE_REPLICA: Verdict.REVERT,
-    **dict.fromkeys(_AWAIT, Verdict.AWAIT_METADATA),
+ERROR_REACTIONS: Final[Mapping[ErrorCode, ErrorReaction]] = {
+    ErrorCode.OPERATION_NOT_ATTEMPTED: ErrorReaction.REVERT,
+    ErrorCode.INELIGIBLE_REPLICA: ErrorReaction.REVERT,
+    **dict.fromkeys(_AWAIT, ErrorReaction.AWAIT_METADATA),
 }
-"""Reactions by error code. Every other error is retried (`Verdict.RETRY`)."""
+"""Reactions by error code. Every other error is retried (`ErrorReaction.RETRY`)."""
 
 
 @dataclass(frozen=True, slots=True)

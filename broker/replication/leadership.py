@@ -110,7 +110,7 @@ class Leadership:
         lagging = {node for node in current.committed if node != self.registration.leader and self._lags(node, log_end, now_ms)}
         return current.committed - lagging if lagging and current.proposal is None else None
 
-    def have_all(self, log_end: int) -> bool:
+    def followers_caught_up(self, log_end: int) -> bool:
         """Return whether every in-sync follower has reached the leader's `log_end`. Until the next append, none of them can lag."""
         others = (self.followers.get(node) for node in self.in_sync.committed if node != self.registration.leader)
         return all(progress is not None and progress.log_end == log_end for progress in others)

@@ -23,7 +23,7 @@ from typing import Final
 from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import Brokers
-from ottla.broker.replication.in_sync import VERDICTS, Accepted, InSync, Proposal, Verdict
+from ottla.broker.replication.in_sync import ERROR_REACTIONS, Accepted, ErrorReaction, InSync, Proposal
 from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Leadership, Registration
 from ottla.broker.replication.progress import FollowerFetch
 from ottla.protocol.error_codes import ErrorCode
@@ -206,7 +206,7 @@ class Replica:
     @property
     def followers_may_lag(self) -> bool:
         """Whether an in-sync follower is not at the log end, so that it may lag as time passes even if nothing else changes."""
-        return self.has_followers and not self.leadership.have_all(self.log_end)
+        return self.has_followers and not self.leadership.followers_caught_up(self.log_end)
 
     @property
     def proposal(self) -> Proposal | None:
@@ -220,11 +220,11 @@ class Replica:
         if leadership.in_sync.proposal is not proposal:
             return NOTHING
         if isinstance(answer, ErrorCode):
-            verdict = VERDICTS.get(answer, Verdict.RETRY)
-            if verdict is Verdict.REVERT:
+            reaction = ERROR_REACTIONS.get(answer, ErrorReaction.RETRY)
+            if reaction is ErrorReaction.REVERT:
                 leadership.in_sync = InSync.settled(leadership.in_sync.committed)
                 return self._committed(now_ms)
-            return PROPOSE if verdict is Verdict.RETRY else NOTHING
+            return PROPOSE if reaction is ErrorReaction.RETRY else NOTHING
         if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
             return NOTHING
         self.partition_epoch = answer.partition_epoch

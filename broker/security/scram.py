@@ -74,14 +74,14 @@ def credential_of(kind: ScramKind, salted: bytes, salt: bytes, iterations: int) 
     return Credential(salt, hashlib.new(kind.hash, client_key).digest(), hmac.digest(salted, b"Server Key", kind.hash), iterations)
 
 
-Find = Callable[[str, bool], Credential | None]
+FindCredential = Callable[[str, bool], Credential | None]
 """A function that returns the credential of a user, or of the delegation token with that id if its second argument is true."""
 
 
 class Scram:
     """One authentication in progress with SCRAM. `random_bits(n)` generates the server's part of the nonce."""
 
-    def __init__(self, kind: ScramKind, find: Find, random_bits: Callable[[int], int]) -> None:
+    def __init__(self, kind: ScramKind, find: FindCredential, random_bits: Callable[[int], int]) -> None:
         self._kind, self._find, self._random_bits = kind, find, random_bits
         self._credential: Credential | None = None
         self._nonce = ""

@@ -145,7 +145,7 @@ class _Acknowledging:
             raise _invalid_state(_UNABLE)
 
     def _state(self, kind: AcknowledgeType) -> RecordState:
-        return self.partition.settings().given_up if kind is AcknowledgeType.REJECT else _STATES[kind]
+        return self.partition.settings().undeliverable_state if kind is AcknowledgeType.REJECT else _STATES[kind]
 
 
 def _last(segment: _Segment) -> int:

@@ -44,7 +44,7 @@ class RecordSource(NamedTuple):
     partition: int
 
 
-class Copied(NamedTuple):
+class CopiedRecords(NamedTuple):
     """Keys and values of records of the log, by offset. A dead letter up to `last_offset` whose offset is missing here gets no key and no
     value."""
 
@@ -52,7 +52,7 @@ class Copied(NamedTuple):
     last_offset: int
 
 
-def copied(records: bytes, first_offset: int, last_offset: int, max_bytes: int) -> Copied:
+def copied_records(records: bytes, first_offset: int, last_offset: int, max_bytes: int) -> CopiedRecords:
     """Return keys and values of the records from `first_offset` to `last_offset`, at most `max_bytes` of encoded records.
 
     `records` has the log's batches from `first_offset` on. If none of these records is in it, or a batch cannot be decoded, the remaining
@@ -67,23 +67,23 @@ def copied(records: bytes, first_offset: int, last_offset: int, max_bytes: int) 
             try:
                 for record in iter_records(batch, DECOMPRESSED_MAX_BYTES if plain else max_bytes, from_offset=first_offset):
                     if record.offset > last_offset:
-                        return Copied(contents, last_offset)
+                        return CopiedRecords(contents, last_offset)
                     length = len(encode_record(record.offset_delta, record.timestamp_delta, record.key, record.value, record.headers))
                     if not (plain and length > max_bytes):
                         if size + length > max_bytes:
-                            return Copied(contents, resolved)
+                            return CopiedRecords(contents, resolved)
                         contents[record.offset] = record.key, record.value
                         size += length
                     resolved = record.offset
             except BatchTooLarge:
                 resolved = min(header.last_offset, last_offset)
     except RecordsError:
-        return Copied(contents, last_offset)
-    return Copied(contents, last_offset if resolved < first_offset else resolved)
+        return CopiedRecords(contents, last_offset)
+    return CopiedRecords(contents, last_offset if resolved < first_offset else resolved)
 
 
 def dead_letter_batch(
-    origin: RecordSource, letters: DeadLetters, copies: Copied, first_offset: int, *, max_bytes: int, now_ms: int
+    origin: RecordSource, letters: DeadLetters, copies: CopiedRecords, first_offset: int, *, max_bytes: int, now_ms: int
 ) -> tuple[bytes, int]:
     """Return a batch of dead letters for the offsets from `first_offset` on, and the first offset that is not in it.
 

@@ -87,26 +87,28 @@ class InFlightState:
         self.member_id = member_id
         self.lock_deadline_ms = lock_deadline_ms
 
-    def move(self, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
-        """Move the records to `state` at once, without an owner. Records whose delivery count has reached the limit get the state
-        `given_up` instead of AVAILABLE. Return False, and change nothing, if `VALID_TRANSITIONS` forbids the move or a transition is
-        pending."""
+    def move(self, state: RecordState, delivery_count_limit: int, undeliverable_state: RecordState = RecordState.ARCHIVED) -> bool:
+        """Move the records to `state` at once, without an owner. Records whose delivery count has reached the limit get the
+        state `undeliverable_state` instead of AVAILABLE. Return False, and change nothing, if `VALID_TRANSITIONS` forbids the move or a
+        transition is pending."""
         if self.change is not None:
             return False
         if state is RecordState.AVAILABLE and self.delivery_count >= delivery_count_limit:
-            state = given_up
+            state = undeliverable_state
         if state not in VALID_TRANSITIONS[self.state]:
             return False
         self.state = state
         self.member_id = NO_MEMBER
         return True
 
-    def begin(self, change: object, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
+    def begin(
+        self, change: object, state: RecordState, delivery_count_limit: int, undeliverable_state: RecordState = RecordState.ARCHIVED
+    ) -> bool:
         """Move the records like `move`, but as a transition of the update `change`, which `commit` or `roll_back` ends. Return False, and
         change nothing, if `VALID_TRANSITIONS` forbids it or another transition is pending.
         """
         before = self.state, self.member_id, delivery_count_limit
-        moved = self.move(state, delivery_count_limit, given_up)
+        moved = self.move(state, delivery_count_limit, undeliverable_state)
         if moved:
             self._before, self.change = before, change
         return moved

@@ -31,7 +31,7 @@ class ShareSettings:
     """Whether dead letters have the key and the value of their records."""
 
     @property
-    def given_up(self) -> RecordState:
+    def undeliverable_state(self) -> RecordState:
         """The delivery state of a record that was rejected or delivered too often: ARCHIVING if the group has a dead letter queue,
         otherwise ARCHIVED."""
         return RecordState.ARCHIVING if self.dead_letter_topic else RecordState.ARCHIVED

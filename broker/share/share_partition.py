@@ -217,7 +217,9 @@ class SharePartition:
             return
         gone = run.last_offset < self.start_offset
         settings = self.settings()
-        if not state.move(RecordState.ARCHIVED if gone else RecordState.AVAILABLE, settings.delivery_count_limit, settings.given_up):
+        if not state.move(
+            RecordState.ARCHIVED if gone else RecordState.AVAILABLE, settings.delivery_count_limit, settings.undeliverable_state
+        ):
             return
         state.lock_deadline_ms = NO_LOCK
         expired.append(_persisted(run))
@@ -237,7 +239,7 @@ class SharePartition:
         not allow it or another transition is pending.
         """
         settings = self.settings()
-        if not run.state.begin(update, state, settings.delivery_count_limit, settings.given_up):
+        if not run.state.begin(update, state, settings.delivery_count_limit, settings.undeliverable_state):
             return False
         update.batches.append(_persisted(run))
         if run.state.state is RecordState.ARCHIVING:

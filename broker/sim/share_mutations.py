@@ -34,8 +34,10 @@ def _counts_anew(original: Any) -> Callable[..., None]:
 
 
 def _gives_up_early(original: Any) -> Callable[..., bool]:
-    def move(self: InFlightState, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
-        moved: bool = original(self, state, delivery_count_limit - 1, given_up)
+    def move(
+        self: InFlightState, state: RecordState, delivery_count_limit: int, undeliverable_state: RecordState = RecordState.ARCHIVED
+    ) -> bool:
+        moved: bool = original(self, state, delivery_count_limit - 1, undeliverable_state)
         return moved
 
     return move

@@ -76,14 +76,12 @@ def first_later(log: PartitionLog, moment_ms: int) -> int:
     return log.log_end_offset
 
 
-def _log_at(log_dir: LogDir, place: AtOffset) -> PartitionLog:
-    log = log_dir.logs.get((place.topic, place.partition))
+def _log_at(log_dir: LogDir, at: AtOffset) -> PartitionLog:
+    log = log_dir.logs.get((at.topic, at.partition))
     if log is None:
-        raise ForkRefused(f"{log_dir.path} has no partition {place.partition} of a topic {place.topic}")
-    if not log.log_start_offset <= place.offset <= log.log_end_offset:
-        raise ForkRefused(
-            f"{place.topic}-{place.partition} has the offsets from {log.log_start_offset} to {log.log_end_offset}, not {place.offset}"
-        )
+        raise ForkRefused(f"{log_dir.path} has no partition {at.partition} of a topic {at.topic}")
+    if not log.log_start_offset <= at.offset <= log.log_end_offset:
+        raise ForkRefused(f"{at.topic}-{at.partition} has the offsets from {log.log_start_offset} to {log.log_end_offset}, not {at.offset}")
     return log
 
 

@@ -25,7 +25,7 @@ from typing import Final
 
 from ottla.broker.storage.copying import copy_file
 from ottla.broker.storage.dir_lock import LOCK_FILE
-from ottla.broker.storage.dir_names import FUTURE_SUFFIX, STRAY_SUFFIX, parse_live
+from ottla.broker.storage.dir_names import FUTURE_SUFFIX, STRAY_SUFFIX, parse_partition_dir
 from ottla.broker.storage.log_dir import CLEAN_SHUTDOWN
 from ottla.broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
 
@@ -202,7 +202,9 @@ def _surveyed(directory: Path) -> _Node:
 
 def _partitions(directory: Path) -> list[_Partition]:
     """Return the partitions in a node's directory: live, stray and future ones, but not deleted ones."""
-    found = sorted(entry for entry in directory.iterdir() if parse_live(entry.name) or entry.name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)))
+    found = sorted(
+        entry for entry in directory.iterdir() if parse_partition_dir(entry.name) or entry.name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX))
+    )
     return [_Partition(entry) for entry in found if entry.is_dir()]
 
 

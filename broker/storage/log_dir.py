@@ -33,7 +33,14 @@ from ottla.broker.core.threads import Threads
 from ottla.broker.storage import checkpoint_file as checkpoints
 from ottla.broker.storage import meta_properties, partition_metadata
 from ottla.broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
-from ottla.broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, is_deleted, live_name, parse_live, set_aside
+from ottla.broker.storage.dir_names import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    is_deleted,
+    parse_partition_dir,
+    partition_dir_name,
+    partition_dir_name_with_suffix,
+)
 from ottla.broker.storage.errors import Damage, FsyncFailed, LogDirRefused
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.flush import FlushTicket
@@ -147,7 +154,7 @@ class LogDir:
                 continue
             if is_deleted(entry.name):
                 self._directories_to_delete[self.path / entry.name] = None
-            elif (key := parse_live(entry.name)) is not None:
+            elif (key := parse_partition_dir(entry.name)) is not None:
                 self._load_log(key, recovery_points.get(key, 0), log_starts.get(key, 0), high_watermarks.get(key, 0))
         self.first_dirty_offsets = {key: offset for key, offset in cleaned.items() if key in self.logs}
         for finding in self.findings:
@@ -194,7 +201,7 @@ class LogDir:
         return self._found[name]
 
     def _load_log(self, key: Key, recovery_point: int, log_start: int, high_watermark: int) -> None:
-        directory = self.path / live_name(*key)
+        directory = self.path / partition_dir_name(*key)
         try:
             topic_id = self._topic_id(directory)
             if topic_id == partition_metadata.NO_TOPIC_ID and not self._looks_like_a_partition(directory):
@@ -239,7 +246,7 @@ class LogDir:
 
     def _request(self, key: Key, topic_id: bytes, config: LogConfig) -> OpenRequest:
         return OpenRequest(
-            directory=self.path / live_name(*key),
+            directory=self.path / partition_dir_name(*key),
             topic=key[0],
             partition=key[1],
             topic_id=topic_id,
@@ -263,7 +270,8 @@ class LogDir:
         """
         key = (topic, partition)
         assert key not in self.logs, f"{topic}-{partition} exists already"
-        if parse_live(live_name(topic, partition)) != key:  # a cluster broker gets names from a controller; they must be safe here
+        # A cluster broker gets names from a controller; they must be safe here.
+        if parse_partition_dir(partition_dir_name(topic, partition)) != key:
             raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic!r} and {partition} are not a valid name of a partition's directory")
         request = self._request(key, topic_id, config)
         try:
@@ -291,20 +299,20 @@ class LogDir:
     def delete_log(self, topic: str, partition: int) -> None:
         """Remove a partition, also a failed one: rename its directory to `…-delete`, whose files are removed after
         log.segment.delete.delay.ms. Raises `Rejected`."""
-        aside = self._set_aside((topic, partition), DELETE_SUFFIX)
+        aside = self._remove_and_rename((topic, partition), DELETE_SUFFIX)
         if aside is not None:
             self._directories_to_delete[aside] = None
 
     def mark_stray(self, topic: str, partition: int) -> None:
         """Rename the directory of a partition that belongs to no topic to `…-stray`. Its files are never removed. Raises `Rejected`."""
-        self._set_aside((topic, partition), STRAY_SUFFIX)
+        self._remove_and_rename((topic, partition), STRAY_SUFFIX)
 
-    def _set_aside(self, key: Key, suffix: str) -> Path | None:
+    def _remove_and_rename(self, key: Key, suffix: str) -> Path | None:
         """Remove a partition from `logs` and rename its directory. Return the new path; None if the directory was never created."""
         log = self.logs.pop(key, None)
         self.failed.pop(key, None)
         self.first_dirty_offsets.pop(key, None)
-        directory = self.path / live_name(*key)
+        directory = self.path / partition_dir_name(*key)
         if log is not None:
             log.release()
             log.fail(FileNotFoundError(f"{directory} was renamed"))
@@ -316,8 +324,8 @@ class LogDir:
             raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {directory}: {e}") from e
 
     def _rename(self, key: Key, suffix: str) -> Path:
-        target = self.path / set_aside(*key, self._random_bytes(16), suffix)
-        self._files.rename(self.path / live_name(*key), target)
+        target = self.path / partition_dir_name_with_suffix(*key, self._random_bytes(16), suffix)
+        self._files.rename(self.path / partition_dir_name(*key), target)
         self._renamed = True
         return target
 

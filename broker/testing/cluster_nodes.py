@@ -16,7 +16,7 @@ from ottla.broker.cluster.image import PartitionRegistration
 from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.environment import Environment
-from ottla.broker.layout import CONTROLLER_ID, Layout, fitted
+from ottla.broker.layout import CONTROLLER_ID, Layout, with_replication_settings
 from ottla.broker.net.network import Network
 from ottla.broker.testing import broker_thread
 from ottla.broker.testing.controller_thread import InProcessController
@@ -79,7 +79,7 @@ class ClusterNodes:
             raise ValueError(f"a cluster needs at least one broker, not {brokers}")
         given = {name: as_text(value) for name, value in (settings or {}).items()}
         replicas = {"default.replication.factor": str(min(3, brokers))}
-        self.settings = fitted({**QUICK, **replicas, **given}, given, brokers)
+        self.settings = with_replication_settings({**QUICK, **replicas, **given}, given, brokers)
         self._temporary = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="ottla-") if data_dir is None else data_dir)
         self._layout = Layout(self.data_dir, brokers, port=0)

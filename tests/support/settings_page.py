@@ -29,8 +29,8 @@ def page() -> str:
     stored = [key for key in STORED_SETTINGS.values() if key.name not in OF_CONTROLLERS]
     applied = [*BROKER_KEYS.values(), *(key for key in stored if key.has_effect)]
     sections = (
-        _section("Of a broker", "", [key for key in applied if not key.member]),
-        _section("Of a broker in a cluster", "Without `process.roles` they have no effect.", [key for key in applied if key.member]),
+        _section("Of a broker", "", [key for key in applied if not key.cluster_only]),
+        _section("Of a broker in a cluster", "Without `process.roles` they have no effect.", [key for key in applied if key.cluster_only]),
         _section("Of a controller", "", [key for key in STORED_SETTINGS.values() if key.name in OF_CONTROLLERS]),
         _section("Of a topic", "Each can be changed at any time.", TOPIC_KEYS.values()),
         _section("Of a group", "Each can be changed at any time.", GROUP_KEYS.values()),

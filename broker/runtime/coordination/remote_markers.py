@@ -48,17 +48,17 @@ class RemoteMarkers:
             nursery, "transaction markers", self._write
         )
 
-    def send(self, place: TopicPartition, marker: TxnMarker) -> Committed:
+    def send(self, tp: TopicPartition, marker: TxnMarker) -> Committed:
         """Send a marker to the leader of the partition. Return None if the marker is committed already. Otherwise return a future that is
         done when the marker is committed, and fails with Rejected if the leader cannot be reached or rejects it. Raises Rejected if the
         partition has no leader, or is led by this broker and rejects the marker.
         """
-        leader = self._catalog.leader_of(place)
+        leader = self._catalog.leader_of(tp)
         if leader == self._node_id:
-            return self._local(place, marker)
+            return self._local(tp, marker)
         if leader == NO_LEADER:
             raise Rejected(ErrorCode.LEADER_NOT_AVAILABLE)
-        return self._batches.put(leader, (place, marker))
+        return self._batches.put(leader, (tp, marker))
 
     def _end(self) -> None:
         self._batches.end()
@@ -87,11 +87,11 @@ class RemoteMarkers:
 
 
 def _request(batch: Sequence[_PendingOperation]) -> WriteTxnMarkersRequest:
-    places: dict[TxnMarker, dict[str, list[int]]] = {}
+    tps: dict[TxnMarker, dict[str, list[int]]] = {}
     for pending in batch:
         (topic, index), marker = pending.operation
-        places.setdefault(marker, {}).setdefault(topic, []).append(index)
-    return WriteTxnMarkersRequest([_wire_marker(marker, topics) for marker, topics in places.items()])
+        tps.setdefault(marker, {}).setdefault(topic, []).append(index)
+    return WriteTxnMarkersRequest([_wire_marker(marker, topics) for marker, topics in tps.items()])
 
 
 def _wire_marker(marker: TxnMarker, topics: Mapping[str, list[int]]) -> WritableTxnMarker:

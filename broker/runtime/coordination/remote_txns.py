@@ -135,7 +135,7 @@ def _settle_each(now: Mapping[str, PendingOperation[_TxnOperation, Errors]], res
         pending = now.get(result.transactional_id)
         if pending is not None:
             found = _errors(result)
-            pending.settle({place: found.get(place, ErrorCode.NETWORK_EXCEPTION) for place in pending.operation.partitions})
+            pending.settle({tp: found.get(tp, ErrorCode.NETWORK_EXCEPTION) for tp in pending.operation.partitions})
     _settle_all(now.values(), ErrorCode.NETWORK_EXCEPTION)
 
 

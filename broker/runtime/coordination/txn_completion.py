@@ -138,20 +138,20 @@ class TxnCompletion:
     def _send_all(self, work: _Work) -> None:
         txn, marker = work.txn, work.marker
         work.timer = None
-        for place in sorted(work.left):
-            if self._faults.active and self._faults.stops_at("marker", txn.transactional_id, partial(self._retry, work), *place):
+        for tp in sorted(work.left):
+            if self._faults.active and self._faults.stops_at("marker", txn.transactional_id, partial(self._retry, work), *tp):
                 continue
             try:
-                committed = self._send(place, marker)
+                committed = self._send(tp, marker)
             except Rejected as refusal:
-                self._refused(work, place, refusal)
+                self._refused(work, tp, refusal)
                 if not self._is_current(work):
                     return
                 continue
-            work.left.discard(place)
+            work.left.discard(tp)
             if committed is not None:
                 work.waiting += 1
-                committed.add_done_callback(partial(self._sent, work, place))
+                committed.add_done_callback(partial(self._sent, work, tp))
         self._settle(work)
 
     def _retry(self, work: _Work) -> None:
@@ -161,24 +161,24 @@ class TxnCompletion:
                 work.timer.cancel()
             self._send_all(work)
 
-    def _refused(self, work: _Work, place: TopicPartition, refusal: Rejected) -> None:
+    def _refused(self, work: _Work, tp: TopicPartition, refusal: Rejected) -> None:
         name = work.txn.transactional_id
         if refusal.code in _SUPERSEDED:
-            logger.warning("Transaction %r is left to a newer coordinator: %s-%d rejects the marker: %s", name, *place, refusal)
+            logger.warning("Transaction %r is left to a newer coordinator: %s-%d rejects the marker: %s", name, *tp, refusal)
             self._leave(work)
-        elif refusal.code in _NOTHING_OPEN or not self._exists(place):
-            work.left.discard(place)
+        elif refusal.code in _NOTHING_OPEN or not self._exists(tp):
+            work.left.discard(tp)
         elif work.retry_ms == limits.MARKER_RETRY_MS:
-            logger.warning("The marker of transaction %r for %s-%d is retried: %s", name, *place, refusal)
+            logger.warning("The marker of transaction %r for %s-%d is retried: %s", name, *tp, refusal)
 
-    def _sent(self, work: _Work, place: TopicPartition, done: asyncio.Future[None]) -> None:
+    def _sent(self, work: _Work, tp: TopicPartition, done: asyncio.Future[None]) -> None:
         work.waiting -= 1
         refusal = failure_of(done)
         if not self._is_current(work):
             return
         if refusal is not None:
-            work.left.add(place)
-            self._refused(work, place, refusal)
+            work.left.add(tp)
+            self._refused(work, tp, refusal)
         self._settle(work)
 
     def _settle(self, work: _Work) -> None:

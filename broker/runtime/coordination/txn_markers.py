@@ -34,27 +34,27 @@ class LocalMarkers:
         self._partitions = partitions
         self._groups = groups
 
-    def write(self, place: TopicPartition, marker: TxnMarker) -> Committed:
+    def write(self, tp: TopicPartition, marker: TxnMarker) -> Committed:
         """Write a transaction marker to a partition that this broker leads. Return None if the marker is committed already, or a future
         that is done when it is committed. Raises Rejected if the partition rejects the marker; then nothing was written.
         """
-        topic, index = place
+        topic, index = tp
         if topic == CONSUMER_OFFSETS:
             return self._groups.write_marker(index, marker)
         partition = self._partitions.get(topic, index)
         return partition.when(Condition.COMMITTED, partition.append_marker(marker))
 
-    def write_as_only_coordinator(self, place: TopicPartition, marker: TxnMarker) -> Committed:
+    def write_as_only_coordinator(self, tp: TopicPartition, marker: TxnMarker) -> Committed:
         """Write a marker for the coordinator of a standalone node. No other coordinator could end the transaction instead.
 
         If the partition has seen a greater coordinator epoch, a tool or another cluster wrote it, so the marker uses that epoch instead of
         being rejected. If the partition has seen a newer producer epoch, this transaction is not open there and no marker is written.
         """
-        seen = self._partitions.get(*place).coordinator_epoch_seen(marker.producer_id)
+        seen = self._partitions.get(*tp).coordinator_epoch_seen(marker.producer_id)
         try:
-            return self.write(place, marker if seen <= marker.coordinator_epoch else replace(marker, coordinator_epoch=seen))
+            return self.write(tp, marker if seen <= marker.coordinator_epoch else replace(marker, coordinator_epoch=seen))
         except Rejected as refusal:
             if refusal.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise
-            logger.warning("No marker of producer %d in %s-%d: %s", marker.producer_id, *place, refusal)
+            logger.warning("No marker of producer %d in %s-%d: %s", marker.producer_id, *tp, refusal)
             return None

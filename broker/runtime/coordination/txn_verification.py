@@ -115,13 +115,13 @@ class TxnVerification:
             raise Rejected(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction's coordinator has not verified the partition yet")
         return guard
 
-    def _holds(self, producer: TransactionalProducer, place: TopicPartition) -> bool:
+    def _holds(self, producer: TransactionalProducer, tp: TopicPartition) -> bool:
         """Ask the coordinator on this broker to verify or add the partition. Return whether the coordinator has accepted the partition
         without a wait."""
-        answer = self._ask(producer, frozenset((place,)))
+        answer = self._ask(producer, frozenset((tp,)))
         if isinstance(answer, asyncio.Future):
             return False
-        return (answer if isinstance(answer, ErrorCode) else answer[place]) is ErrorCode.NONE
+        return (answer if isinstance(answer, ErrorCode) else answer[tp]) is ErrorCode.NONE
 
     def _ask(self, producer: TransactionalProducer, partitions: frozenset[TopicPartition]) -> VerificationResult:
         identity = (producer.transactional_id, producer.producer_id, producer.epoch)
@@ -157,7 +157,7 @@ def _start(producer: TransactionalProducer, batches: Batches) -> Verdicts:
 
 
 def _guarded(verdicts: Verdicts) -> frozenset[TopicPartition]:
-    return frozenset(place for place, verdict in verdicts.items() if isinstance(verdict, VerificationGuard))
+    return frozenset(tp for tp, verdict in verdicts.items() if isinstance(verdict, VerificationGuard))
 
 
 def _is_early(producer: TransactionalProducer, errors: Errors) -> bool:
@@ -169,15 +169,15 @@ def _judged(verdicts: Verdicts, errors: Errors) -> Verdicts:
     partition that the coordinator has not accepted.
     """
 
-    def judged(place: TopicPartition, verdict: VerificationGuard | Rejected) -> VerificationGuard | Rejected:
+    def judged(tp: TopicPartition, verdict: VerificationGuard | Rejected) -> VerificationGuard | Rejected:
         if isinstance(verdict, Rejected):
             return verdict
-        error = errors if isinstance(errors, ErrorCode) else errors[place]
+        error = errors if isinstance(errors, ErrorCode) else errors[tp]
         if error is ErrorCode.NONE:
             return verdict
         return Rejected(_as_produce_error(error), "the partition is not in the producer's open transaction")
 
-    return {place: judged(place, verdict) for place, verdict in verdicts.items()}
+    return {tp: judged(tp, verdict) for tp, verdict in verdicts.items()}
 
 
 def _as_produce_error(error: ErrorCode) -> ErrorCode:

@@ -131,7 +131,7 @@ class Publisher:
         self._catalog.publish(first.image, first.changes)
         self._register(first.image.brokers)
         with self._step("renaming stray directories"):
-            self._set_aside_strays(first.image)
+            self._mark_strays(first.image)
         self._opened = True
         self._broker_configs.refresh()
         changes = difference(EMPTY, self._catalog.image)
@@ -331,7 +331,7 @@ class Publisher:
 
     # --- logs found at the start -------------------------------------------------------------------------------------------------
 
-    def _set_aside_strays(self, image: MetadataImage) -> None:
+    def _mark_strays(self, image: MetadataImage) -> None:
         """Rename to `-stray` the directories of partitions of which this broker has no replica in the metadata
         (`LogManager.isStrayReplica`, which also skips the metadata log).
         """

@@ -171,7 +171,7 @@ class ControllerChannel:
             if ErrorCode.NOT_CONTROLLER in _error_codes(response):
                 self._leave("it says that it is not the controller")
                 continue
-            self._lines.over("left", "%s: the controller answers", self._name)
+            self._lines.ended("left", "%s: the controller answers", self._name)
             return response
 
     async def _until_news(self, deadline_ms: int | None) -> None:
@@ -199,7 +199,7 @@ class ControllerChannel:
         """Close the connection to a node, because the node cannot be reached or says that it is not the controller. `why` is
         for the log.
         """
-        self._lines.holds("left", logging.INFO, "%s: leaving the controller: %s", self._name, why)
+        self._lines.report("left", logging.INFO, "%s: leaving the controller: %s", self._name, why)
         assert self._link is not None
         self._link.close()
         if self._link.versions(ApiKey.API_VERSIONS) is not None:

@@ -72,11 +72,11 @@ class DirectoryAssignments:
         """Report to the controller every replica of this broker among `changes` that metadata places in another directory than this
         broker's."""
         changed = [(change.after.topic_id, index) for change in changes.topics.values() if change.after for index in change.partitions]
-        self._pending.update(tp for tp in changed if self._lies_elsewhere(tp))
+        self._pending.update(tp for tp in changed if self._directory_differs(tp))
         if self._pending:
             self._worker.wake()
 
-    def _lies_elsewhere(self, tp: TopicIdPartition) -> bool:
+    def _directory_differs(self, tp: TopicIdPartition) -> bool:
         """Return whether metadata places this broker's replica of the partition in another directory than the one in which it is."""
         image = self._catalog.image
         topic = image.topics.get(tp[0])
@@ -86,7 +86,7 @@ class DirectoryAssignments:
         return partition.directories[partition.replicas.index(self._node)] != self._directory
 
     async def _work(self) -> None:
-        while reported := list(islice(filter(self._lies_elsewhere, sorted(self._pending)), PARTITIONS_MAX)):
+        while reported := list(islice(filter(self._directory_differs, sorted(self._pending)), PARTITIONS_MAX)):
             done = await self._report(reported)
             self._pending.difference_update(done)
             if len(done) < len(reported):
@@ -103,13 +103,13 @@ class DirectoryAssignments:
             response: AssignReplicasToDirsResponse = await self._channel.call(request)
         except (ControllerUnreachable, UnsupportedByPeer) as error:
             line = "Cannot report the log directory of %d replica(s) to the controller; retrying: %s"
-            self._lines.holds("trouble", logging.WARNING, line, len(tps), error)
+            self._lines.report("trouble", logging.WARNING, line, len(tps), error)
             return set()
         if response.error_code:
             name = ErrorCode.of(response.error_code).name
-            self._lines.holds("trouble", logging.WARNING, "The controller rejects AssignReplicasToDirs; retrying: %s", name)
+            self._lines.report("trouble", logging.WARNING, "The controller rejects AssignReplicasToDirs; retrying: %s", name)
             return set()
-        self._lines.over("trouble", "The controller accepts AssignReplicasToDirs again")
+        self._lines.ended("trouble", "The controller accepts AssignReplicasToDirs again")
         return {
             (topic.topic_id, result.partition_index)
             for directory in response.directories

@@ -155,7 +155,7 @@ class BrokerLifecycleManager:
         try:
             response = await self._channel.call(request)
         except (ControllerUnreachable, UnsupportedByPeer) as error:
-            self._lines.holds("unanswered", logging.WARNING, "%s was not answered: %s", type(request).__name__, error)
+            self._lines.report("unanswered", logging.WARNING, "%s was not answered: %s", type(request).__name__, error)
         before, epoch = self.state, self.broker_epoch
         self._life.handle_response(response, self._clock.mono_ms())
         if response is not None:
@@ -168,11 +168,11 @@ class BrokerLifecycleManager:
 
     def _note(self, request: Request, error_code: int) -> None:
         """Log the result of a request to the controller. A lasting error is logged with `StateLines`, not for each request."""
-        self._lines.over("unanswered", "The controller answers %s", type(request).__name__)
+        self._lines.ended("unanswered", "The controller answers %s", type(request).__name__)
         if error_code != ErrorCode.NONE:
-            self._lines.holds("refused", logging.WARNING, "%s was refused: %s", type(request).__name__, ErrorCode.of(error_code).name)
+            self._lines.report("refused", logging.WARNING, "%s was refused: %s", type(request).__name__, ErrorCode.of(error_code).name)
             return
-        self._lines.over("refused", "The controller accepts %s", type(request).__name__)
+        self._lines.ended("refused", "The controller accepts %s", type(request).__name__)
         if isinstance(request, BrokerRegistrationRequest):
             logger.info("Registered with broker epoch %d", self.broker_epoch)
 

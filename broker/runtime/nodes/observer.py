@@ -226,7 +226,7 @@ class MetadataObserver:
             self._state.back_off(peer, self._clock.mono_ms())
             self._log_trouble(f"records of the metadata log from {peer.host}:{peer.port} cannot be appended: {error}")
             return
-        self._lines.all_over("The cluster's metadata is replicated again")
+        self._lines.all_ended("The cluster's metadata is replicated again")
         self._commit(action.high_watermark)
 
     def _commit(self, high_watermark: int) -> None:
@@ -253,7 +253,7 @@ class MetadataObserver:
         self._partial = None
 
     def _log_trouble(self, trouble: str) -> None:
-        self._lines.holds(trouble, logging.WARNING, "%s", trouble)
+        self._lines.report(trouble, logging.WARNING, "%s", trouble)
 
     # --- publishing --------------------------------------------------------------------------------------------------------------
 

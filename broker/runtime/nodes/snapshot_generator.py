@@ -49,10 +49,10 @@ class SnapshotGenerator:
 
     def published(self, published: Published) -> None:
         """Start to write a snapshot of this image if one is due, and the image contains all records that were read from the log."""
-        place = published.provenance
-        all_of_it = place.offset + 1 == self._feed.next_offset
-        if all_of_it and self._is_due() and (self._making is None or self._making.done()):
-            self._make(SnapshotId(place.offset + 1, place.epoch), published)
+        provenance = published.provenance
+        is_latest = provenance.offset + 1 == self._feed.next_offset
+        if is_latest and self._is_due() and (self._making is None or self._making.done()):
+            self._make(SnapshotId(provenance.offset + 1, provenance.epoch), published)
 
     def _is_due(self) -> bool:
         max_bytes, interval_ms = self._policy

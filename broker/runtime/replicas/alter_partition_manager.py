@@ -89,13 +89,13 @@ class AlterPartitionManager:
         try:
             response: AlterPartitionResponse = await self._channel.call(AlterPartitionRequest(self._node, self._brokers.own_epoch, topics))
         except (ControllerUnreachable, UnsupportedByPeer) as error:
-            self._lines.holds("trouble", logging.WARNING, "No controller can be asked for in-sync sets; asking again: %s", error)
+            self._lines.report("trouble", logging.WARNING, "No controller can be asked for in-sync sets; asking again: %s", error)
             return None
         if response.error_code:
             name = ErrorCode.of(response.error_code).name
-            self._lines.holds("trouble", logging.WARNING, "The controller rejects AlterPartition and is asked again: %s", name)
+            self._lines.report("trouble", logging.WARNING, "The controller rejects AlterPartition and is asked again: %s", name)
             return None
-        self._lines.over("trouble", "The controller takes in-sync sets")
+        self._lines.ended("trouble", "The controller takes in-sync sets")
         return response
 
     def _settle(self, in_flight: Mapping[PartitionKey, tuple[Partition, Proposal]], response: AlterPartitionResponse | None) -> bool:

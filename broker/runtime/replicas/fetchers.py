@@ -97,14 +97,14 @@ class Fetchers:
 
         Call this when the leader epoch changes. The leader and a hash of the partition select the fetcher, and thus the connection.
         """
-        place = leader, fetcher_of(partition.topic, partition.index, self._parameters.fetchers)
-        fetcher = self._fetchers.get(place)
+        fetcher_id = leader, fetcher_of(partition.topic, partition.index, self._parameters.fetchers)
+        fetcher = self._fetchers.get(fetcher_id)
         if fetcher is None or self._by_partition.get(partition) is not fetcher:
             self.forget(partition)
         if leader == NO_LEADER:
             return
         if fetcher is None:
-            fetcher = self._fetchers[place] = _Fetcher(leader, self._parameters, self._lines)
+            fetcher = self._fetchers[fetcher_id] = _Fetcher(leader, self._parameters, self._lines)
         self._by_partition[partition] = fetcher
         fetcher.follow(partition)
 
@@ -116,7 +116,7 @@ class Fetchers:
         fetcher.forget(partition)
         if not fetcher.partitions:
             fetcher.stop()
-            self._fetchers = {place: other for place, other in self._fetchers.items() if other is not fetcher}
+            self._fetchers = {fetcher_id: other for fetcher_id, other in self._fetchers.items() if other is not fetcher}
 
     def is_fetched(self, partition: Partition) -> bool:
         """Return whether the partition is being fetched and has not failed in this leader epoch."""
@@ -135,8 +135,8 @@ class _Fetcher:
         self._leader = leader
         self._lines = lines
         self._parameters = parameters
-        held_back = None if parameters.throttle is None else self._is_held_back
-        self._plan = FetchPlan(parameters.node, parameters.brokers, parameters.limits, held_back)
+        throttled = None if parameters.throttle is None else self._is_throttled
+        self._plan = FetchPlan(parameters.node, parameters.brokers, parameters.limits, throttled)
         self.partitions: dict[PartitionKey, Partition] = {}
         self._unsynced: set[PartitionKey] = set()
         """Partitions that may need an fsync because of flush.messages. The next fetch is sent only after the fsync, because the fetch
@@ -150,7 +150,7 @@ class _Fetcher:
         key = _key(partition)
         self.partitions[key] = partition
         self._plan.follow(key, partition.log, partition.leader_epoch)
-        partition.fetcher = partial(self._plan.moved, key)
+        partition.fetcher = partial(self._plan.log_start_changed, key)
         if partition.sync_is_due:
             self._unsynced.add(key)
         self._wake_up()
@@ -221,10 +221,10 @@ class _Fetcher:
             response: FetchResponse = await self._connected().call(request, timeout_ms=self._parameters.request_timeout_ms, version=version)
         except (LinkBroken, UnsupportedByPeer) as error:
             line = "Broker %d cannot be fetched from, and is asked again until it can: %s"
-            self._lines.holds(("away", self._leader), logging.WARNING, line, self._leader, error)
+            self._lines.report(("away", self._leader), logging.WARNING, line, self._leader, error)
             return None
         if self._lines:
-            self._lines.over(("away", self._leader), "Broker %d is fetched from", self._leader)
+            self._lines.ended(("away", self._leader), "Broker %d is fetched from", self._leader)
         return response
 
     def _connected(self) -> Link:
@@ -333,7 +333,7 @@ class _Fetcher:
             partition.apply_leader_offsets(data.high_watermark, data.log_start_offset)
             self._plan.appended(key, epoch, data.high_watermark)
             if self._lines:
-                self._lines.over(("refused", key), "What broker %d sends of %s is appended", self._leader, self._name(key))
+                self._lines.ended(("refused", key), "What broker %d sends of %s is appended", self._leader, self._name(key))
             self._note(partition, len(data.records or b""))
             return
         if isinstance(action, TruncateLog):
@@ -342,7 +342,7 @@ class _Fetcher:
             partition.restart(action.offset)
         self._plan.truncated(key)
 
-    def _is_held_back(self, key: PartitionKey) -> bool:
+    def _is_throttled(self, key: PartitionKey) -> bool:
         throttle, partition = self._parameters.throttle, self.partitions.get(key)
         if throttle is None or partition is None or not throttle.covers(partition.topic, partition.index):
             return False
@@ -358,7 +358,7 @@ class _Fetcher:
             self._fail(key, refused)
             return
         line = "What broker %d sent of %s cannot be used, and is asked for again: %s"
-        self._lines.holds(("refused", key), logging.WARNING, line, self._leader, self._name(key), refused)
+        self._lines.report(("refused", key), logging.WARNING, line, self._leader, self._name(key), refused)
         self._plan.truncated(key)  # continue at the log end: the batches before the corrupt one were appended
         self._plan.back_off(key, self._now_ms)
 

@@ -86,7 +86,7 @@ class Partitions:
         self.cluster_context = context
         self.timed: set[Partition] = set()
         """The partitions with unsynced records that have to be synced when flush.ms is over."""
-        self.one_search = asyncio.Lock()
+        self.search_lock = asyncio.Lock()
         """A lock that a ListOffsets request holds while it searches a batch for a timestamp on the thread of `compute`. Other work on that
         thread, such as the check of a large batch, thus waits for at most one search."""
         self.behind: dict[Partition, None] = {}

@@ -36,7 +36,7 @@ from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import pause
-from ottla.broker.share.dead_letters import Copied, DeadLetters, RecordSource, copied, dead_letter_batch
+from ottla.broker.share.dead_letters import CopiedRecords, DeadLetters, RecordSource, copied_records, dead_letter_batch
 from ottla.broker.share.settings import ShareSettings
 from ottla.broker.storage.batch_check import TooLongForEventLoop
 from ottla.broker.storage.partition_log import Isolation
@@ -181,7 +181,7 @@ def _next_batch(
     origin: RecordSource, letters: DeadLetters, offset: int, records: bytes | None, *, max_bytes: int, now_ms: int
 ) -> tuple[bytes, int]:
     last = letters.last_offset
-    copies = Copied({}, last) if records is None else copied(records, offset, last, max_bytes)
+    copies = CopiedRecords({}, last) if records is None else copied_records(records, offset, last, max_bytes)
     return dead_letter_batch(origin, letters, copies, offset, max_bytes=max_bytes, now_ms=now_ms)
 
 

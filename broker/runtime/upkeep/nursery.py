@@ -136,12 +136,12 @@ class Nursery:
         if len(self._failing) == limits.STATES_MAX:
             del self._failing[next(iter(self._failing))]
         self._failing.setdefault((name, args), set()).add(type(error))
-        self._lines.holds((name, args, type(error)), logging.ERROR, f"{name} failed; {on_failure.value}: %s", *args, error, error=trace)
+        self._lines.report((name, args, type(error)), logging.ERROR, f"{name} failed; {on_failure.value}: %s", *args, error, error=trace)
 
     def _succeeded(self, name: str, *args: object) -> None:
         if self._failing:
             for kind in self._failing.pop((name, args), ()):
-                self._lines.over((name, args, kind), f"{name} works again", *args)
+                self._lines.ended((name, args, kind), f"{name} works again", *args)
 
 
 class GuardedStep:

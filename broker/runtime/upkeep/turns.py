@@ -21,7 +21,7 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._called = False
         self._slice_end_ns = 0
-        self.one_list = asyncio.Lock()
+        self.list_lock = asyncio.Lock()
         """A lock that a request holds while it builds a long list for its response. Only one such list at a time is in memory, because the
         memory budget does not count it."""
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.broker.layout import CONTROLLER_ID, Layout, brokers_in, fitted, separate
+from ottla.broker.layout import CONTROLLER_ID, Layout, assign_new_cluster_id, brokers_in, with_replication_settings
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import Files
@@ -44,13 +44,13 @@ def test_an_unreadable_controller_directory_is_refused() -> None:
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "2"), (5, "3", "2")])
 def test_internal_topics_have_up_to_three_replicas(brokers: int, replicas: str, in_sync: str) -> None:
     given = {"node.id": str(CONTROLLER_ID)}
-    assert fitted(given, {}, brokers) == {
+    assert with_replication_settings(given, {}, brokers) == {
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         **given,
     }
-    assert "offsets.topic.replication.factor" not in fitted(given, {"offsets.topic.replication.factor": "file"}, brokers)
+    assert "offsets.topic.replication.factor" not in with_replication_settings(given, {"offsets.topic.replication.factor": "file"}, brokers)
 
 
 def test_a_separated_copy_is_another_cluster_whose_brokers_read_the_metadata_again(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_separated_copy_is_another_cluster_whose_brokers_read_the_metadata_aga
     before = [decode_meta((node / FILE_NAME).read_bytes()) for node in nodes]
     assert brokers_in(tmp_path, nodes) == 2
     assert brokers_in(tmp_path, nodes[1:]) is None
-    separate(tmp_path, 2, Random(2).randbytes, 0)
+    assign_new_cluster_id(tmp_path, 2, Random(2).randbytes, 0)
     after = [decode_meta((node / FILE_NAME).read_bytes()) for node in nodes]
     (cluster_id,) = {meta.cluster_id for meta in after}
     assert cluster_id != "a-cluster"

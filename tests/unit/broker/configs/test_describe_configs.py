@@ -86,7 +86,7 @@ def test_configs_are_sorted_by_name(kind: int, name: str) -> None:
 
 
 def test_a_config_without_effect_is_described_with_its_value() -> None:
-    described = Described(BrokerSettings(kept={"num.io.threads": 4}, explicit={"num.io.threads": "file"}))
+    described = Described(BrokerSettings(stored={"num.io.threads": 4}, explicit={"num.io.threads": "file"}))
     described.put(BROKER, "1", "num.io.threads", "6")
     entry = described.entries(BROKER, "1")["num.io.threads"]
     assert (entry.value, entry.source, entry.read_only) == ("6", ConfigSource.DYNAMIC_BROKER, False)

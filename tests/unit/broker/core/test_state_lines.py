@@ -20,10 +20,10 @@ class Harness:
         self._caplog = caplog
 
     def away(self, why: str = "refused") -> None:
-        self.lines.holds("away", logging.WARNING, "No controller: %s", why)
+        self.lines.report("away", logging.WARNING, "No controller: %s", why)
 
     def back(self) -> None:
-        self.lines.over("away", "The controller is back")
+        self.lines.ended("away", "The controller is back")
 
     @property
     def written(self) -> list[str]:
@@ -87,32 +87,32 @@ def test_a_state_that_begins_again_after_the_calm_time_is_new(harness: Harness) 
 
 def test_states_are_logged_independently(harness: Harness) -> None:
     harness.away()
-    harness.lines.holds("slow", logging.WARNING, "Slow")
+    harness.lines.report("slow", logging.WARNING, "Slow")
     assert harness.written == ["No controller: refused", "Slow"]
 
 
 def test_all_states_end_with_one_line(harness: Harness) -> None:
-    harness.lines.all_over("All is well")
+    harness.lines.all_ended("All is well")
     harness.away()
     harness.clock.advance(3_000)
-    harness.lines.holds("slow", logging.WARNING, "Slow")
+    harness.lines.report("slow", logging.WARNING, "Slow")
     for _ in range(2):
-        harness.lines.all_over("All is well")
+        harness.lines.all_ended("All is well")
     harness.away()
     assert harness.written == ["No controller: refused", "Slow", "All is well (after 3 s)"]
 
 
 def test_the_number_of_remembered_states_is_limited(harness: Harness) -> None:
     for number in range(limits.STATES_MAX + 1):
-        harness.lines.holds(number, logging.WARNING, "%d", number)
-    harness.lines.holds(1, logging.WARNING, "one")
-    harness.lines.holds(0, logging.WARNING, "zero")
+        harness.lines.report(number, logging.WARNING, "%d", number)
+    harness.lines.report(1, logging.WARNING, "one")
+    harness.lines.report(0, logging.WARNING, "zero")
     assert harness.written[limits.STATES_MAX + 1 :] == ["zero"]
 
 
 def test_only_the_first_line_has_the_traceback(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     error = ValueError("a bug")
     for _ in range(2):
-        harness.lines.holds("bug", logging.ERROR, "Bug", error=error)
+        harness.lines.report("bug", logging.ERROR, "Bug", error=error)
         harness.clock.advance(limits.STATE_STILL_MS)
     assert [record.exc_info is not None for record in caplog.records] == [True, False]

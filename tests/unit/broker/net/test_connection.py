@@ -83,7 +83,7 @@ class Clocked:
         return self.replies.get(bytes(frame), [b"pong"])
 
     def look(self) -> None:
-        self.clock.advance(limits.LOOK_MS)
+        self.clock.advance(limits.SLOW_CHECK_MS)
         self.timers.run_due(self.clock.mono_ms())
 
 

@@ -225,7 +225,7 @@ def _until_closed(running: RunningBroker, other: Client, clock: MovableClock, at
     """Wait until the broker has closed the attackers' connections; `other` keeps getting responses meanwhile."""
     for _ in range(10):
         assert other.call(MetadataRequest([]), 9).brokers
-        running.call(lambda _: clock.advance(limits.LOOK_MS))
+        running.call(lambda _: clock.advance(limits.SLOW_CHECK_MS))
         assert other.call(MetadataRequest([]), 9).brokers
     running.call_until(lambda broker: broker.connection_count < 1 + attackers)
 

@@ -248,8 +248,8 @@ def test_moved_log_start_is_in_the_next_request() -> None:
     made.next_request(0)
     made.handle_response(response(), 0)
     logs[T, 0].log_start_offset = 1
-    made.moved((T, 0))
-    made.moved((T, 9))
+    made.log_start_changed((T, 0))
+    made.log_start_changed((T, 9))
     request = made.next_request(0)
     assert request is not None
     assert [(topic.topic_id, topic.partitions) for topic in request.topics] == [(T, [FetchPartition(0, 7, 1, 1, 1, 1000)])]

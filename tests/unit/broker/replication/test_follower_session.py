@@ -44,10 +44,10 @@ def test_next_request_names_new_changed_and_removed_partitions() -> None:
 
 def test_a_partition_that_is_not_to_be_fetched_is_not_named() -> None:
     session = FollowerSession()
-    assert session.names_all
+    assert session.is_full
     assert session.next({A: asks(0), B: None}) == ({A: asks(0)}, [])
     assert session.handle_response(0, 5, [A])
-    assert not session.names_all
+    assert not session.is_full
     assert session.next({B: None, C: None}) == ({}, [])
 
 

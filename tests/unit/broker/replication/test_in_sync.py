@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.replication.in_sync import VERDICTS, InSync, InSyncMember, Proposal, Verdict
+from ottla.broker.replication.in_sync import ERROR_REACTIONS, ErrorReaction, InSync, InSyncMember, Proposal
 from ottla.protocol.error_codes import ErrorCode
 
 
@@ -27,7 +27,7 @@ def test_proposal_has_the_recovered_state() -> None:
 
 
 def test_only_errors_without_effect_revert_the_proposal() -> None:
-    assert {code for code, verdict in VERDICTS.items() if verdict is Verdict.REVERT} == {
+    assert {code for code, reaction in ERROR_REACTIONS.items() if reaction is ErrorReaction.REVERT} == {
         ErrorCode.OPERATION_NOT_ATTEMPTED,
         ErrorCode.INELIGIBLE_REPLICA,
     }
@@ -35,4 +35,4 @@ def test_only_errors_without_effect_revert_the_proposal() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH])
 def test_unrelated_error_code_has_no_verdict(code: ErrorCode) -> None:
-    assert code not in VERDICTS
+    assert code not in ERROR_REACTIONS

@@ -2,12 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.share.dead_letters import DELIVERED_TOO_OFTEN, REJECTED, Copied, DeadLetters, RecordSource, copied, dead_letter_batch
+from ottla.broker.share.dead_letters import (
+    DELIVERED_TOO_OFTEN,
+    REJECTED,
+    CopiedRecords,
+    DeadLetters,
+    RecordSource,
+    copied_records,
+    dead_letter_batch,
+)
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
 ORIGIN = RecordSource("g", "t", 3)
-NOTHING = Copied({}, 9)
+NOTHING = CopiedRecords({}, 9)
 
 
 def log(*values: bytes, at: int = 0, codec: Codec = Codec.NONE) -> bytes:
@@ -39,7 +47,7 @@ def test_a_batch_stays_below_the_limit_but_has_one_record_at_least() -> None:
 
 
 def test_a_copy_has_key_and_value_of_its_record_and_not_its_headers() -> None:
-    copies = copied(log(b"a", b"b"), 1, 1, 1_000)
+    copies = copied_records(log(b"a", b"b"), 1, 1, 1_000)
     batch, _ = dead_letter_batch(ORIGIN, DeadLetters(1, 1, 1, REJECTED), copies, 1, max_bytes=1_000, now_ms=0)
     (record,) = iter_records(batch)
     assert (record.key, record.value) == (b"k", b"b")
@@ -49,15 +57,15 @@ def test_a_copy_has_key_and_value_of_its_record_and_not_its_headers() -> None:
 @pytest.mark.parametrize(
     ("read", "found"),
     [
-        (log(b"a", b"b"), Copied({0: (b"k", b"a"), 1: (b"k", b"b")}, 1)),
-        (log(b"a") + log(b"b", at=3), Copied({0: (b"k", b"a"), 3: (b"k", b"b")}, 3)),
-        (log(b"a") + log(b"b", at=7), Copied({0: (b"k", b"a")}, 5)),
-        (log(b"a" * 200) + log(b"b", at=1), Copied({1: (b"k", b"b")}, 1)),
-        (log(b"a" * 200, b"b", codec=Codec.GZIP) + log(b"c", at=2), Copied({2: (b"k", b"c")}, 2)),
-        (log(b"a" * 60, b"b" * 60), Copied({0: (b"k", b"a" * 60)}, 0)),
-        (b"", Copied({}, 5)),
-        (log(b"b", at=7), Copied({}, 5)),
-        (log(b"a") + bytes(80), Copied({0: (b"k", b"a")}, 5)),
+        (log(b"a", b"b"), CopiedRecords({0: (b"k", b"a"), 1: (b"k", b"b")}, 1)),
+        (log(b"a") + log(b"b", at=3), CopiedRecords({0: (b"k", b"a"), 3: (b"k", b"b")}, 3)),
+        (log(b"a") + log(b"b", at=7), CopiedRecords({0: (b"k", b"a")}, 5)),
+        (log(b"a" * 200) + log(b"b", at=1), CopiedRecords({1: (b"k", b"b")}, 1)),
+        (log(b"a" * 200, b"b", codec=Codec.GZIP) + log(b"c", at=2), CopiedRecords({2: (b"k", b"c")}, 2)),
+        (log(b"a" * 60, b"b" * 60), CopiedRecords({0: (b"k", b"a" * 60)}, 0)),
+        (b"", CopiedRecords({}, 5)),
+        (log(b"b", at=7), CopiedRecords({}, 5)),
+        (log(b"a") + bytes(80), CopiedRecords({0: (b"k", b"a")}, 5)),
     ],
     ids=[
         "all",
@@ -71,5 +79,5 @@ def test_a_copy_has_key_and_value_of_its_record_and_not_its_headers() -> None:
         "damage",
     ],
 )
-def test_records_still_in_the_log_are_copied_up_to_the_limit(read: bytes, found: Copied) -> None:
-    assert copied(read, 0, 5, max_bytes=100) == found
+def test_records_still_in_the_log_are_copied_up_to_the_limit(read: bytes, found: CopiedRecords) -> None:
+    assert copied_records(read, 0, 5, max_bytes=100) == found

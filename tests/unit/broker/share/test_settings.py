@@ -12,5 +12,5 @@ def test_fewer_records_are_delivered_together_from_half_the_limit_on(limit: int,
 
 
 def test_records_that_are_given_up_are_archiving_only_in_a_group_with_a_dead_letter_queue() -> None:
-    assert ShareSettings().given_up is RecordState.ARCHIVED
-    assert ShareSettings(dead_letter_topic="dlq.q").given_up is RecordState.ARCHIVING
+    assert ShareSettings().undeliverable_state is RecordState.ARCHIVED
+    assert ShareSettings(dead_letter_topic="dlq.q").undeliverable_state is RecordState.ARCHIVING

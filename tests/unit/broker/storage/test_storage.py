@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.storage.dir_names import DELETE_SUFFIX, parse_live, set_aside
+from ottla.broker.storage.dir_names import DELETE_SUFFIX, parse_partition_dir, partition_dir_name_with_suffix
 from ottla.broker.storage.errors import Damage
 from ottla.broker.storage.open_files import OpenFiles
 
@@ -29,16 +29,16 @@ from ottla.broker.storage.open_files import OpenFiles
     ],
 )
 def test_a_directory_name_is_a_partition_or_nothing(name: str, parsed: tuple[str, int] | None) -> None:
-    assert parse_live(name) == parsed
+    assert parse_partition_dir(name) == parsed
 
 
 def test_a_renamed_directorys_name_has_at_most_255_characters() -> None:
     unique = uuid.UUID(int=0xABC).bytes
-    assert set_aside("a-b", 3, unique, DELETE_SUFFIX) == f"a-b-3.{'0' * 29}abc-delete"
-    long = set_aside("t" * 249, 3, unique, DELETE_SUFFIX)
+    assert partition_dir_name_with_suffix("a-b", 3, unique, DELETE_SUFFIX) == f"a-b-3.{'0' * 29}abc-delete"
+    long = partition_dir_name_with_suffix("t" * 249, 3, unique, DELETE_SUFFIX)
     assert len(long) == 255
     assert long.endswith("abc-delete")
-    assert parse_live(long) is None
+    assert parse_partition_dir(long) is None
 
 
 def test_a_finding_has_file_position_reason_and_loss() -> None:

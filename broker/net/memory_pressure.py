@@ -5,8 +5,8 @@ Rules:
   frame does not count.
 * Memory is short while the byte budget is exhausted. A connection without memory is still read, so that small requests are answered. If
   a request begins while memory is short and needs a second read, that read waits; a request that began earlier is read to its end.
-* LOOK_MS after memory became short, slow connections are closed, the largest first, until 1/FREED_PART of the budget is free. A
-  connection is slow if its memory has changed by less than 1/MOVED_PART since. This is repeated every LOOK_MS while memory is short.
+* SLOW_CHECK_MS after memory became short, slow connections are closed, the largest first, until 1/FREED_PART of the budget is free. A
+  connection is slow if its memory has changed by less than 1/MOVED_PART since. This is repeated every SLOW_CHECK_MS while memory is short.
   Connections whose read waits for memory are closed last: the broker stopped them, so nobody knows whether their peers are slow.
 * Requests that began earlier may exceed the budget by the size of the largest request or response. Above that, the connections with the
   most memory are closed at once, even if they are fast.
@@ -28,7 +28,7 @@ from ottla.broker.net.session import ByteBudget
 peer_logger = logging.getLogger(PEERS)
 
 
-class Holder(Protocol):
+class MemoryHolder(Protocol):
     """A connection whose memory can be measured, and that can be closed."""
 
     def held_bytes(self) -> int:
@@ -44,7 +44,7 @@ class Holder(Protocol):
     def abort(self) -> None: ...
 
 
-class Shedding:
+class MemoryPressure:
     """Watches the memory of a broker's connections, and closes some of them while the byte budget is exhausted. `largest` is the size in
     bytes of the largest request or response. `wake` is called after each check, so that connections that wait for memory are read again if
     memory is free."""
@@ -57,7 +57,7 @@ class Shedding:
         self._wake = wake
         self._is_watching = False
 
-    def memory_is_short(self, holders: Iterable[Holder]) -> None:
+    def memory_is_short(self, holders: Iterable[MemoryHolder]) -> None:
         """Start watching `holders`, the open connections. If they exceed the budget by more than `largest` bytes, close the connections
         with the most memory at once."""
         if self._budget.used > self._max_bytes:
@@ -66,13 +66,13 @@ class Shedding:
         if not self._is_watching:
             self._watch(holders)
 
-    def _watch(self, holders: Iterable[Holder]) -> None:
+    def _watch(self, holders: Iterable[MemoryHolder]) -> None:
         self._is_watching = True
         for holder in holders:
             holder.moved_bytes()
-        self._timers.schedule(self._mono_ms() + limits.LOOK_MS, lambda: self._look(holders))
+        self._timers.schedule(self._mono_ms() + limits.SLOW_CHECK_MS, lambda: self._close_slow(holders))
 
-    def _look(self, holders: Iterable[Holder]) -> None:
+    def _close_slow(self, holders: Iterable[MemoryHolder]) -> None:
         """Close slow connections until 1/FREED_PART of the byte budget is free, resume the connections that wait for memory, and schedule
         the next check while the budget is exhausted. Slow connections are closed even if the budget is not exhausted any more, because
         other connections still wait for memory."""
@@ -85,7 +85,7 @@ class Shedding:
         if self._budget.is_exhausted() and not self._is_watching:
             self._watch(holders)
 
-    def _close(self, candidates: Iterable[tuple[int, Holder]], enough: int, reason: str) -> None:
+    def _close(self, candidates: Iterable[tuple[int, MemoryHolder]], enough: int, reason: str) -> None:
         """Close candidates in their order until all connections hold at most `enough` bytes. A candidate is its held bytes and the
         connection; `reason` is for the log.
         """

@@ -3,14 +3,14 @@ from __future__ import annotations
 from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
+from ottla.broker.net.memory_pressure import MemoryPressure
 from ottla.broker.net.session import ByteBudget
-from ottla.broker.net.shedding import Shedding
 
 LIMIT, LARGEST = 16_000, 4_000
 
 
 class Holder:
-    """A connection as Shedding sees it; `move` simulates the arrival of data from its peer."""
+    """A connection as MemoryPressure sees it; `move` simulates the arrival of data from its peer."""
 
     def __init__(self, harness: Harness, held: int) -> None:
         self._harness = harness
@@ -41,17 +41,17 @@ class Harness:
         self.clock, self.timers, self.budget = VirtualClock(), Timers(), ByteBudget(LIMIT)
         self.closed: list[Holder] = []
         self.woken = 0
-        self.shedding = Shedding(self.budget, LARGEST, self.timers, self.clock.mono_ms, self.wake)
+        self.memory_pressure = MemoryPressure(self.budget, LARGEST, self.timers, self.clock.mono_ms, self.wake)
         self.holders = [Holder(self, size) for size in held]
 
     def wake(self) -> None:
         self.woken += 1
 
     def is_short(self) -> None:
-        self.shedding.memory_is_short(self.holders)
+        self.memory_pressure.memory_is_short(self.holders)
 
     def look(self) -> None:
-        self.clock.advance(limits.LOOK_MS)
+        self.clock.advance(limits.SLOW_CHECK_MS)
         self.timers.run_due(self.clock.mono_ms())
 
     @property
