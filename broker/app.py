@@ -139,7 +139,7 @@ class Broker:
 
     @property
     def _routes(self) -> Routes:
-        return broker_routes(telemetry=self.settings.client_telemetry_enable, like=self.settings.like)
+        return broker_routes(telemetry=self.settings.client_telemetry_enable, like=self.settings.release_behaviour)
 
     @property
     def connection_count(self) -> int:

@@ -231,7 +231,11 @@ def authorizer_of(
     if settings.authorizer_class_name != STANDARD_AUTHORIZER:
         return made((), True, lambda: _NO_ACLS, clock) if settings.read_only else None
     return made(
-        super_users(settings.super_users), settings.allow_everyone_if_no_acl_found, acls, clock, ranges=settings.like.has_address_ranges
+        super_users(settings.super_users),
+        settings.allow_everyone_if_no_acl_found,
+        acls,
+        clock,
+        ranges=settings.release_behaviour.has_address_ranges,
     )
 
 

@@ -30,9 +30,9 @@ def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None
         services.timers,
         services.random_bytes,
         settings.telemetry_max_bytes,
-        asks_again=settings.like.allows_telemetry_retry_after_error,
-        forgets_closed=settings.like.forgets_closed_clients,
-        decompresses=settings.like.decompresses_client_metrics,
+        asks_again=settings.release_behaviour.allows_telemetry_retry_after_error,
+        forgets_closed=settings.release_behaviour.forgets_closed_clients,
+        decompresses=settings.release_behaviour.decompresses_client_metrics,
     )
     catalog = services.topics
 

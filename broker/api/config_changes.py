@@ -77,7 +77,7 @@ async def forward_changes(
     """
     services = ctx.services
     authorized = {index for index, change in enumerate(changes) if is_of_loggers(change)}
-    if services.settings.like.authorizes_broker_changes_first:
+    if services.settings.release_behaviour.authorizes_broker_changes_first:
         authorized |= {index for index, change in enumerate(changes) if change.resource_type == ResourceType.BROKER}
     denials = {index: denial for index in sorted(authorized) if (denial := _denial(ctx, changes[index])) is not None}
     of_brokers = errors_of_brokers(services.topics, changes, services.settings, _check_stores(ctx))
@@ -130,11 +130,11 @@ def _check_stores(ctx: Context[NodeServices]) -> CheckStores:
 
 def _change_levels(ctx: Context[NodeServices], change: AlterResource, *, validate_only: bool) -> Rejected | None:
     settings = ctx.services.settings
-    name = change.name if change.name or settings.like.has_logger_errors else str(settings.node_id)
+    name = change.name if change.name or settings.release_behaviour.has_logger_errors else str(settings.node_id)
     try:
         check_levels(name, change.ops, settings.node_id)
     except Rejected as error:
-        return error if settings.like.has_logger_errors else Rejected(ErrorCode.INVALID_REQUEST, error.message)
+        return error if settings.release_behaviour.has_logger_errors else Rejected(ErrorCode.INVALID_REQUEST, error.message)
     if not validate_only:
         ctx.services.broker_configs.loggers.change(change.ops)  # only in this process; no record is written
     return None

@@ -512,7 +512,7 @@ def _reported_error(ctx: Context[PartitionServices], cached: CachedPartition, re
 
 
 def _error(ctx: Context[PartitionServices], cached: CachedPartition, rejected: Rejected) -> PartitionData:
-    is_listed = rejected.code in _UNKNOWN and ctx.services.settings.like.lists_no_aborted_transactions
+    is_listed = rejected.code in _UNKNOWN and ctx.services.settings.release_behaviour.lists_no_aborted_transactions
     aborted: list[AbortedTransaction] | None = [] if is_listed else None
     data = PartitionData(cached.requested.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
     if rejected.code in _REDIRECTING and ctx.version >= REDIRECTED_SINCE:
@@ -564,7 +564,7 @@ def _add(
         last = topics[-1].topic_id if ctx.version >= 13 else topics[-1].topic
     sent = ctx.services.traffic.to_followers if requester.follows else ctx.services.traffic.to_consumers
     bytes_out = sent.by_topic
-    if ctx.version < ZSTD_SINCE and not ctx.services.settings.like.accepts_zstd_of_all_versions:
+    if ctx.version < ZSTD_SINCE and not ctx.services.settings.release_behaviour.accepts_zstd_of_all_versions:
         send = [(cached, _without_zstd(ctx, cached, data)) for cached, data in send]
     for cached, data in send:
         if data.records:
@@ -588,7 +588,7 @@ def _without_zstd(ctx: Context[PartitionServices], cached: CachedPartition, data
     if config.compression_type != "zstd":
         return data
     refused = PartitionData(cached.requested.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1, -1, -1, records=None)
-    if not ctx.services.settings.like.lists_no_aborted_transactions:
+    if not ctx.services.settings.release_behaviour.lists_no_aborted_transactions:
         refused.aborted_transactions, refused.records = None, b""
     return refused
 

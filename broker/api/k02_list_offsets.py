@@ -139,7 +139,7 @@ def _special(ctx: Context[PartitionServices], timestamp: int) -> int:
     request's version does not have it. If the broker imitates a Kafka release before 3.9, an unknown special timestamp is not rejected but
     looked up as the timestamp 0.
     """
-    like, since = ctx.services.settings.like, _SINCE_VERSION.get(timestamp, NEVER)
+    like, since = ctx.services.settings.release_behaviour, _SINCE_VERSION.get(timestamp, NEVER)
     if like.checks_special_timestamps:
         if ctx.version < since:
             raise Rejected(ErrorCode.UNSUPPORTED_VERSION)

@@ -125,7 +125,7 @@ def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, req
         MetadataResponseTopic(code, name, is_internal=name in not_made and is_internal(name))
         if name in hidden or name in not_made
         else _being_created(ctx, name)
-        if name in made and ctx.services.settings.like.has_zookeeper
+        if name in made and ctx.services.settings.release_behaviour.has_zookeeper
         else _describe_name(ctx, name)
         for name in names
     ]

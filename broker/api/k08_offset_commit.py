@@ -54,7 +54,7 @@ def handle(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> 
 def _commit(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     topics = [find_topic(ctx.services.topics, topic, by_id=ctx.version >= BY_ID_SINCE) for topic in request.topics]
     offsets = _existing(request, topics)
-    can_be_absent = ctx.version >= 9 and ctx.services.settings.like.knows_absent_groups
+    can_be_absent = ctx.version >= 9 and ctx.services.settings.release_behaviour.knows_absent_groups
     commit = Commit(
         group_id=request.group_id,
         generation=request.generation_id_or_member_epoch,

@@ -28,7 +28,7 @@ API = Api(DescribeGroupsRequest, splits=(Split("groups", "groups"),))
 def handle(ctx: Context[CoordinationServices], request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Return the descriptions of the classic groups that the request names."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.groups)]
-    shown = ~0 if ctx.services.settings.like.has_group_settings else ~_OF_SETTINGS
+    shown = ~0 if ctx.services.settings.release_behaviour.has_group_settings else ~_OF_SETTINGS
     for group in groups:
         known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
         group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) & shown if known else NOT_REQUESTED

@@ -28,7 +28,7 @@ CLASSIC = "classic"
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: ListGroupsRequest) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
     """Return the groups that match the request's filters and that the client may describe."""
-    folded = str.lower if ctx.services.settings.like.has_states_of_any_case else str
+    folded = str.lower if ctx.services.settings.release_behaviour.has_states_of_any_case else str
     states = {folded(state) for state in request.states_filter}
     types = {type_.lower() for type_ in request.types_filter}
     try:

@@ -54,7 +54,7 @@ def handle(ctx: Context[ClusterServices], request: ApiVersionsRequest) -> ApiVer
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     telemetry = services.telemetry is not None
     if services.forwarding.versions(ApiKey.API_VERSIONS) is None:
-        api_keys = _api_keys(telemetry, services.settings.like)
+        api_keys = _api_keys(telemetry, services.settings.release_behaviour)
     else:
         from ottla.broker.api.forwarding import advertised_apis  # noqa: PLC0415 # only a cluster broker needs it
 

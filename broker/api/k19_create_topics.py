@@ -57,11 +57,11 @@ async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest)
         )
     except Rejected as error:
         created = [CreatedTopic(topic.name, error.without_traceback()) for topic in wanted]
-    if request.validate_only and ctx.services.settings.like.has_zookeeper:
+    if request.validate_only and ctx.services.settings.release_behaviour.has_zookeeper:
         created = [replace(topic, topic_id=ZERO_ID) for topic in created]
     denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     times = Counter(topic.name for topic in request.topics if topic.name in refused)
-    is_checked = not ctx.services.active.state.settings.like.denies_metadata_topic
+    is_checked = not ctx.services.active.state.settings.release_behaviour.denies_metadata_topic
     created += [
         CreatedTopic(name, (form_error(name, count) if is_checked else duplicate_error(count)) or denial) for name, count in times.items()
     ]
@@ -70,7 +70,7 @@ async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest)
 
 def _denied(ctx: Context[ControllerServices], request: CreateTopicsRequest) -> tuple[Set[str], Set[str]]:
     """Return the topics that the client may not create, and those whose configuration it may not see."""
-    refused = frozenset({CLUSTER_METADATA}) if ctx.services.active.state.settings.like.denies_metadata_topic else NOBODY
+    refused = frozenset({CLUSTER_METADATA}) if ctx.services.active.state.settings.release_behaviour.denies_metadata_topic else NOBODY
     if ctx.services.authorizer is None:
         return refused, NOBODY
     names = list(dict.fromkeys(topic.name for topic in request.topics))
@@ -103,7 +103,9 @@ def _result(created: CreatedTopic, broker_configs: BrokerConfigs, is_hidden: boo
         result.configs = [
             CreatableTopicConfigs(
                 entry.name,
-                entry.value if broker_configs.settings.like.has_zookeeper else created.configs.get(entry.name, _as_written(entry)),
+                entry.value
+                if broker_configs.settings.release_behaviour.has_zookeeper
+                else created.configs.get(entry.name, _as_written(entry)),
                 entry.read_only,
                 entry.source,
                 entry.sensitive,

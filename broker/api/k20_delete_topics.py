@@ -49,7 +49,7 @@ async def handle(ctx: Context[ControllerServices], request: DeleteTopicsRequest)
         denials = {} if ctx.services.authorizer is None else _denials(ctx, refs)
         wanted = [ref for ref in refs if ref not in denials]
         deleted = await ctx.services.active.run(lambda state: delete_topics(state.catalog, wanted, charge))
-        if ctx.services.settings.like.has_zookeeper:
+        if ctx.services.settings.release_behaviour.has_zookeeper:
             deleted = [replace(topic, topic_id=ids_of.get(topic.name, topic.topic_id)) for topic in deleted]
         deleted += denials.values()
     except Rejected as error:

@@ -40,7 +40,7 @@ def handle(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> 
     wanted = sorted(_wanted(ctx, request), key=lambda partition: (partition.topic, partition.index))
     by_topic = groupby(wanted, key=lambda partition: partition.topic)
     topics = {name: DescribeLogDirsTopic(name, [_describe(partition) for partition in partitions]) for name, partitions in by_topic}
-    if not ctx.services.settings.like.describes_requested_log_dirs_only:
+    if not ctx.services.settings.release_behaviour.describes_requested_log_dirs_only:
         topics = {partition.topic: DescribeLogDirsTopic(partition.topic) for partition in ctx.services.partitions} | topics
     cordoned = bool(ctx.services.broker_configs.of_this_broker().get(CORDONED))
     return DescribeLogDirsResponse(

@@ -31,7 +31,7 @@ _REFUSED = "The update failed for all features since the following feature had a
 @API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[ControllerServices], request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Update the features; respond when the levels are in force."""
-    if not ctx.services.active.state.settings.like.updates_features_together:
+    if not ctx.services.active.state.settings.release_behaviour.updates_features_together:
         return UpdateFeaturesResponse(results=[await _updated(ctx, each, request.validate_only) for each in request.feature_updates])
     wanted = [FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]
     try:
@@ -48,6 +48,6 @@ async def _updated(ctx: Context[ControllerServices], each: FeatureUpdateKey, val
     try:
         await ctx.services.active.run(partial(update_features, updates=[update]), validate_only=validate_only)
     except Rejected as error:
-        code = ErrorCode.INVALID_REQUEST if ctx.services.settings.like.has_zookeeper else error.code
+        code = ErrorCode.INVALID_REQUEST if ctx.services.settings.release_behaviour.has_zookeeper else error.code
         return UpdatableFeatureResult(each.feature, code, error.message)
     return UpdatableFeatureResult(each.feature, error_message=None)

@@ -108,9 +108,9 @@ def parse_setting(name: str, text: str, like: ReleaseBehaviour) -> Value:
 
 def check_cordoned(wanted: Mapping[str, str], settings: BrokerSettings) -> None:
     """Raise `Rejected(INVALID_REQUEST)` if a directory in cordoned.log.dirs does not belong to this broker (KIP-1066)."""
-    if settings.like.lacks(CORDONED):
+    if settings.release_behaviour.lacks(CORDONED):
         return
-    cordoned = parse_setting(CORDONED, wanted.get(CORDONED, ""), settings.like)
+    cordoned = parse_setting(CORDONED, wanted.get(CORDONED, ""), settings.release_behaviour)
     assert isinstance(cordoned, tuple)
     missing = [each for each in cordoned if each not in {"*", *(settings.log_dirs or settings.log_dir)}]
     if missing:
@@ -134,7 +134,7 @@ def check_threads(now: Mapping[str, str], then: Mapping[str, str], settings: Bro
 def check_values(then: Mapping[str, str], named: Iterable[str], settings: BrokerSettings) -> None:
     """Raise `Rejected(INVALID_REQUEST)` if one of the `named` settings gets a value in `then` that Kafka accepts in a file only, or that
     contradicts another setting (ConnectionQuotas, KafkaConfig.validateValues, GroupCoordinatorConfig.validate)."""
-    for name in sorted(name for name in named if name in then and not settings.like.lacks(name)):
+    for name in sorted(name for name in named if name in then and not settings.release_behaviour.lacks(name)):
         base, interval = base_name(name) or name, _ASSIGNMENT_INTERVAL.fullmatch(name)
         if base in _ABOVE_ZERO and _number(name, then, settings) <= 0:
             _refuse(f"Invalid {base} {then[name]}")
@@ -142,7 +142,11 @@ def check_values(then: Mapping[str, str], named: Iterable[str], settings: Broker
             _refuse(f"{_PER_IP} can be set to zero only if {_PER_IP_OVERRIDES} property is set.")
         elif name == _RETENTION_MS and _number(name, then, settings) == 0:
             _refuse(f"{_RETENTION_MS} must be unlimited (-1) or, greater than or equal to 1")
-        elif name == _CLEANUP_POLICY and settings.like.refuses_repeated_policies and len(_items(then[name])) > len(set(_items(then[name]))):
+        elif (
+            name == _CLEANUP_POLICY
+            and settings.release_behaviour.refuses_repeated_policies
+            and len(_items(then[name])) > len(set(_items(then[name])))
+        ):
             _refuse(f"Configuration '{_CLEANUP_POLICY}' values must not be duplicated.")
         elif interval is not None:
             low, high = (f"group.{interval[1]}.{bound}.assignment.interval.ms" for bound in ("min", "max"))
@@ -157,8 +161,8 @@ def _items(text: str) -> list[str]:
 
 
 def _number(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> int:
-    is_set = name in overrides and not settings.like.lacks(name)
-    value = parse_setting(name, overrides[name], settings.like) if is_set else settings.value(name)
+    is_set = name in overrides and not settings.release_behaviour.lacks(name)
+    value = parse_setting(name, overrides[name], settings.release_behaviour) if is_set else settings.value(name)
     assert isinstance(value, int)
     return value
 

@@ -103,7 +103,7 @@ class BrokerConfigs:
         """
         keys = (*BROKER_KEYS.values(), *STORED_SETTINGS.values())
         given = {*self.of_this_broker(), *self.cluster_wide(), *self.settings.explicit}
-        like = self.settings.like
+        like = self.settings.release_behaviour
         return {key.name for key in keys if not (key.internal or like.lacks(key.name))} | given
 
     def refresh(self) -> set[str]:
@@ -112,7 +112,7 @@ class BrokerConfigs:
         """
         changed = self._refresh_listeners()
         for name, key in BROKER_KEYS.items():
-            if not key.dynamic or self.settings.like.lacks(name):
+            if not key.dynamic or self.settings.release_behaviour.lacks(name):
                 continue
             value = self._in_force(key)
             if value != self.settings.value(name):

@@ -77,12 +77,14 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
             check_is_this_broker(name, broker.settings)
             return _logger_entries(broker)
-        case ResourceType.CLIENT_METRICS if broker.settings.like.has_client_metrics:
+        case ResourceType.CLIENT_METRICS if broker.settings.release_behaviour.has_client_metrics:
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
             overrides = catalog.configs(resource_type, name)
-            return _metrics_entries(overrides) if broker.settings.like.describes_client_metrics else _untyped_entries(overrides)
-        case ResourceType.GROUP if broker.settings.like.has_group_settings:
+            return (
+                _metrics_entries(overrides) if broker.settings.release_behaviour.describes_client_metrics else _untyped_entries(overrides)
+            )
+        case ResourceType.GROUP if broker.settings.release_behaviour.has_group_settings:
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             return _group_entries(catalog.configs(resource_type, name), broker)
@@ -145,7 +147,7 @@ def _untyped_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
-    key, base = broker_key(name, broker.settings.like), base_name(name)
+    key, base = broker_key(name, broker.settings.release_behaviour), base_name(name)
     chain = _chain(broker, _UNIT_SYNONYMS.get(name, (name,) if base is None else (name, base)))
     if key is None:
         return _unknown_entry(name, _from_first_layer_of(name, chain))
@@ -166,7 +168,7 @@ def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
     """Return the broker settings that were set dynamically for all brokers, and no others."""
     entries = []
     for name, text in broker.cluster_wide().items():
-        key, chain = broker_key(name, broker.settings.like), [(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+        key, chain = broker_key(name, broker.settings.release_behaviour), [(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
         entries.append(_unknown_entry(name, chain) if key is None else _entry(key, text, chain, read_only=not key.dynamic))
     return entries
 

@@ -121,8 +121,8 @@ Other internal settings are described only for a group that has set them.
 
 
 def group_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
-    """Return the settings that a group can have, by name, in the Kafka release that the broker imitates (`like`)."""
-    known = settings.like.table.group_settings
+    """Return the settings that a group can have, by name, in the Kafka release that the broker imitates (`settings.release_behaviour`)."""
+    known = settings.release_behaviour.table.group_settings
     has_internal = _ASSIGNOR in known  # internal settings came with the same release, 4.4, but are in no release table
     return {name: key for name, key in GROUP_KEYS.items() if name in known or (key.internal and has_internal)}
 

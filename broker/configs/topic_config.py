@@ -69,7 +69,7 @@ def effective_log_config(overrides: Mapping[str, str], settings: BrokerSettings)
     chosen["cleanup_policy"] = frozenset(policy)
     if chosen["internal_segment_bytes"] is not None:
         chosen["segment_bytes"] = chosen["internal_segment_bytes"]
-    chosen["accepts_append_time"] = settings.like.accepts_append_time
+    chosen["accepts_append_time"] = settings.release_behaviour.accepts_append_time
     return LogConfig(**{name: value for name, value in chosen.items() if name in _LOG_CONFIG_FIELDS})
 
 

@@ -76,7 +76,7 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
     known = {_content(acl) for acl in image.acls.values() if acl.resource_name in names}
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
-    checks_hosts = state.settings.like.has_address_ranges
+    checks_hosts = state.settings.release_behaviour.has_address_ranges
     random_bytes = _prefetched(state.random.randbytes, len(ZERO_ID) * len(acls))
     for acl in acls:
         try:

@@ -90,7 +90,7 @@ def reported(error: Rejected, resource: AlterResource, settings: BrokerSettings)
     """Return the error of a configuration change as the Kafka release that this broker imitates reports it. In a release with ZooKeeper an
     invalid value is INVALID_REQUEST, not INVALID_CONFIG. An unknown topic setting is INVALID_CONFIG in every release.
     """
-    if error.code is not ErrorCode.INVALID_CONFIG or not settings.like.has_zookeeper:
+    if error.code is not ErrorCode.INVALID_CONFIG or not settings.release_behaviour.has_zookeeper:
         return error.without_traceback()
     is_of_topic = resource.resource_type == ResourceType.TOPIC
     has_unknown = is_of_topic and not topic_keys(settings).keys() >= {op.name for op in resource.ops}
@@ -104,9 +104,9 @@ def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSetting
     match resource.resource_type:
         case ResourceType.TOPIC:
             return _topic_wants(catalog, resource, settings)
-        case ResourceType.GROUP if settings.like.has_group_settings:
+        case ResourceType.GROUP if settings.release_behaviour.has_group_settings:
             return _group_wants(catalog, resource, settings)
-        case ResourceType.CLIENT_METRICS if settings.like.has_client_metrics:
+        case ResourceType.CLIENT_METRICS if settings.release_behaviour.has_client_metrics:
             return _metrics_want(catalog, resource)
     raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
@@ -152,7 +152,7 @@ def _topic_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSett
     named = {op.name for op in resource.ops}
     checked = named | usable_overrides(wanted, settings).keys()
     exists = catalog.topic(resource.name) is not None
-    if exists or not settings.like.has_zookeeper:
+    if exists or not settings.release_behaviour.has_zookeeper:
         check_topic_configs({name: text for name, text in wanted.items() if name in checked}, settings)
     if not exists:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
@@ -163,8 +163,8 @@ def _broker_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSet
     if resource.name != CLUSTER_DEFAULT:
         check_is_this_broker(resource.name, settings)
     current = catalog.configs(ResourceType.BROKER, resource.name)
-    wanted = _wanted_of_broker(resource, current, settings.like)
-    check_broker_changes(resource.name, sorted({op.name for op in resource.ops}), wanted, settings.like)
+    wanted = _wanted_of_broker(resource, current, settings.release_behaviour)
+    check_broker_changes(resource.name, sorted({op.name for op in resource.ops}), wanted, settings.release_behaviour)
     check_cordoned(wanted, settings)
     of_all = catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT)
     of_this = catalog.configs(ResourceType.BROKER, str(settings.node_id))

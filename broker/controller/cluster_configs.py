@@ -113,7 +113,7 @@ def _check_operations(resource: AlterResource) -> None:
 
 
 def _broker_wants(state: ControllerState, resource: AlterResource) -> dict[str, str]:
-    keys = {op.name: key for op in resource.ops if (key := broker_key(op.name, state.settings.like)) is not None}
+    keys = {op.name: key for op in resource.ops if (key := broker_key(op.name, state.settings.release_behaviour)) is not None}
     defaults = {name: render(key.default) for name, key in keys.items()}
     return wanted_overrides(resource, state.catalog.configs(ResourceType.BROKER, resource.name), keys, defaults)
 
@@ -124,8 +124,8 @@ def _check_broker_setting(state: ControllerState, broker: str, name: str, value:
     if name == MIN_ISR and state.has_elr and value is None:
         raise _invalid(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
     if name == MIN_ISR and value is not None:
-        _check_min_isr(value, state.settings.like)
-    if name != CORDONED or state.settings.like.lacks(name):
+        _check_min_isr(value, state.settings.release_behaviour)
+    if name != CORDONED or state.settings.release_behaviour.lacks(name):
         return
     if state.metadata_level < CORDONED_DIRECTORIES:
         raise _invalid(f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0")

@@ -129,7 +129,7 @@ def create_cluster_topics(
         check,
         lambda: random_uuid(state.random.randbytes),
         charge=charge,
-        code_of_null=ErrorCode.INVALID_REQUEST if state.settings.like.has_zookeeper else ErrorCode.INVALID_CONFIG,
+        code_of_null=ErrorCode.INVALID_REQUEST if state.settings.release_behaviour.has_zookeeper else ErrorCode.INVALID_CONFIG,
     )
 
 

@@ -58,7 +58,7 @@ def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effec
         for topic in state.image.topics.values():
             answers = [_answer(state, topic.name, index, kind, records) for index in topic.partitions]
             needed = [answer for answer in answers if answer.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-            if needed or not state.settings.like.has_zookeeper:
+            if needed or not state.settings.release_behaviour.has_zookeeper:
                 results.append(ReplicaElectionResult(topic.name, needed))
     else:
         for topic_partitions in request.topic_partitions:

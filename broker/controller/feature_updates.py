@@ -93,9 +93,9 @@ def _unsupported(state: ControllerState, update: FeatureUpdate) -> str | None:
 
 
 def _own_range(state: ControllerState, name: str) -> tuple[int, int]:
-    if name == METADATA_VERSION and name in (levels := supported(state.settings.like)):
+    if name == METADATA_VERSION and name in (levels := supported(state.settings.release_behaviour)):
         return levels[name]
-    return REGISTERED.get(name, _DISABLED) if name in state.settings.like.table.features else _DISABLED
+    return REGISTERED.get(name, _DISABLED) if name in state.settings.release_behaviour.table.features else _DISABLED
 
 
 def _range_of(features: Mapping[str, FeatureRange], name: str) -> tuple[int, int]:

@@ -92,7 +92,7 @@ def _moves(partition: PartitionRegistration) -> bool:
 def _altered(state: ControllerState, name: str, wanted: ReassignablePartition, *, may_resize: bool) -> Iterable[PartitionChangeRecord]:
     topic = state.catalog.topic(name)
     index = wanted.partition_index
-    if state.settings.like.has_zookeeper:
+    if state.settings.release_behaviour.has_zookeeper:
         if wanted.replicas is not None:
             check_assignment(state.image.brokers, wanted.replicas)
         elif topic is None or index not in topic.partitions:

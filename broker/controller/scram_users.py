@@ -47,7 +47,7 @@ def alter_scram_users(
             continue
         try:
             others = wanted.get(change.name, {})
-            if change.mechanism in others or (others and not state.settings.like.has_zookeeper):
+            if change.mechanism in others or (others and not state.settings.release_behaviour.has_zookeeper):
                 raise Rejected(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
             _check(state.image, change)
             wanted[change.name], results[change.name] = {**others, change.mechanism: change}, None

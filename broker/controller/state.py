@@ -159,7 +159,7 @@ class ControllerState:
         own = str(self.settings.node_id)
         for kind, resource in (ResourceType.TOPIC, topic), (ResourceType.BROKER, own), (ResourceType.BROKER, CLUSTER_DEFAULT):
             text = self.catalog.configs(kind, resource).get(name)
-            if text is not None and is_valid_value(name, text, self.settings.like):
+            if text is not None and is_valid_value(name, text, self.settings.release_behaviour):
                 return text
         return str(self.settings.value(name))
 

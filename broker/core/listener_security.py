@@ -16,7 +16,7 @@ class ListenerSecurity:
 
     def __init__(self, settings: BrokerSettings, listener: str, dynamic: Mapping[str, Value] | None = None) -> None:
         self._given = {**settings.security, **dynamic} if dynamic else settings.security
-        self.like = settings.like
+        self.release_behaviour = settings.release_behaviour
         self._prefix = f"listener.name.{listener.lower()}."
 
     def value(self, name: str) -> Value:

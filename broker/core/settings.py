@@ -459,7 +459,7 @@ class BrokerSettings:
         _INT, 3_600_000, "Interval of the checks for expired transactional ids.", _POSITIVE
     )
 
-    like: ReleaseBehaviour = field(default_factory=default_behaviour)
+    release_behaviour: ReleaseBehaviour = field(default_factory=default_behaviour)
     """The Apache Kafka release that this broker imitates, with its defaults and its other behaviour towards clients."""
 
     explicit: Mapping[str, str] = field(default_factory=dict)
@@ -503,12 +503,12 @@ class BrokerSettings:
 
     def default(self, name: str) -> Value:
         """Return the value that the setting `name` has on this node if it is not given: the default of the Kafka release that the node
-        imitates (`like`). Raises KeyError for an unknown name.
+        imitates (`release_behaviour`). Raises KeyError for an unknown name.
         """
         key = BROKER_KEYS.get(name) or STORED_SETTINGS[name]
         value = key.default if key.in_cluster is None or not self.is_cluster_broker else key.in_cluster
         own = render(value)
-        text = self.like.default(name, own)
+        text = self.release_behaviour.default(name, own)
         # Without its validator, because that is the newest release's and may reject an older release's default.
         return value if text == own or text is None else key._replace(validator=None).parse(text)
 
@@ -568,15 +568,15 @@ def topic_defaults(settings: BrokerSettings) -> dict[str, Value]:
 
 
 def topic_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
-    """Return the settings that a topic can have, by name, in the Kafka release that the broker imitates (`like`)."""
-    return _topic_keys_of(settings.like)
+    """Return the settings that a topic can have, by name, in the Kafka release that the broker imitates (`release_behaviour`)."""
+    return _topic_keys_of(settings.release_behaviour)
 
 
 @cache
-def _topic_keys_of(like: ReleaseBehaviour) -> Mapping[str, ConfigKey]:
-    known = like.table.topic_settings
+def _topic_keys_of(behaviour: ReleaseBehaviour) -> Mapping[str, ConfigKey]:
+    known = behaviour.table.topic_settings
     older = {name: key._replace(default=known[name]) for name, key in OLDER_TOPIC_KEYS.items() if name in known}
-    return {name: key for name, key in TOPIC_KEYS.items() if not like.lacks_of_topics(name)} | older
+    return {name: key for name, key in TOPIC_KEYS.items() if not behaviour.lacks_of_topics(name)} | older
 
 
 def _topic_default(key: ConfigKey, settings: BrokerSettings) -> Value:

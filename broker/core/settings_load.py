@@ -133,7 +133,7 @@ def source_of(
     return next((source for source, given in sources if name in given), None)
 
 
-def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: ReleaseBehaviour) -> BrokerSettings:
+def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], behaviour: ReleaseBehaviour) -> BrokerSettings:
     values: dict[str, Any] = {}
     stored: dict[str, Value] = {}
     connections: dict[str, Any] = {}
@@ -155,7 +155,9 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: Rel
     explicit = {name: source for name, (_, source) in texts.items()}
     if "node.id" in explicit:
         explicit["broker.id"] = explicit["node.id"]
-    settings = BrokerSettings(**values, stored=stored, listener_connections=connections, security=security, explicit=explicit, like=like)
+    settings = BrokerSettings(
+        **values, stored=stored, listener_connections=connections, security=security, explicit=explicit, release_behaviour=behaviour
+    )
     for name in BROKER_KEYS.keys() - explicit.keys():
         if (value := settings.default(name)) != BROKER_KEYS[name].default:
             setattr(settings, attribute_of(name), value)
@@ -262,15 +264,15 @@ def _check_together(settings: BrokerSettings) -> None:
 
 
 def _check_is_like_the_default(settings: BrokerSettings) -> None:
-    if settings.like is not default_behaviour():
+    if settings.release_behaviour is not default_behaviour():
         roles = ",".join(settings.process_roles)
         problem = f"only a standalone node can be like another release; a cluster's nodes are always like {DEFAULT_RELEASE}"
-        raise SettingsError(f"like {settings.like.release} with process.roles={roles}: {problem}")
+        raise SettingsError(f"like {settings.release_behaviour.release} with process.roles={roles}: {problem}")
 
 
 def _check_transaction_version(settings: BrokerSettings) -> None:
     given = {"transaction.version": settings.transaction_version}
-    for problem in settings.like.above(given):
+    for problem in settings.release_behaviour.above(given):
         raise SettingsError(f"{problem}: remove the setting transaction.version")
 
 

@@ -68,7 +68,7 @@ def signed_tokens(
     settings = _Settings(listener, security)
     audiences, issuer = settings.value("expected.audience"), settings.text("expected.issuer")
     assert isinstance(audiences, tuple)
-    strict = security.like.requires_token_claims
+    strict = security.release_behaviour.requires_token_claims
     if strict:
         _check_claim(settings, "audience", is_expected=bool(audiences))
         _check_claim(settings, "issuer", is_expected=issuer is not None)

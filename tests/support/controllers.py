@@ -40,7 +40,7 @@ class LiveController:
     def __init__(
         self, level: int = METADATA_LEVEL, features: Mapping[str, int] | None = None, seed: int = 1, like: str = DEFAULT_RELEASE
     ) -> None:
-        settings = BrokerSettings(node_id=CONTROLLER, like=behaviour_of(like))
+        settings = BrokerSettings(node_id=CONTROLLER, release_behaviour=behaviour_of(like))
         self.state = ControllerState(CLUSTER_ID, settings, Random(seed), voters=[CONTROLLER])
         self.log: list[MetadataRecord] = []
         self.now_ms = 0

@@ -77,7 +77,7 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
         offset_metadata_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
-        accepts_late_commits=settings.like.accepts_late_commits,
+        accepts_late_commits=settings.release_behaviour.accepts_late_commits,
     )
 
 
@@ -96,11 +96,11 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
         allows_downgrade=policy in {"bidirectional", "downgrade"},
         classic_max_size=settings.group_max_size,
         assignment_interval_ms=values["assignment.interval.ms"],
-        delays_assignments=settings.like.delays_assignments,
-        ends_removed_expressions=settings.like.ends_removed_expressions,
-        ends_subscriptions_at_once=settings.like.ends_subscriptions_at_once,
-        assigns_empty=settings.like.assigns_empty_groups,
-        follows_preferred_assignor=settings.like.follows_preferred_assignor,
+        delays_assignments=settings.release_behaviour.delays_assignments,
+        ends_removed_expressions=settings.release_behaviour.ends_removed_expressions,
+        ends_subscriptions_at_once=settings.release_behaviour.ends_subscriptions_at_once,
+        assigns_empty=settings.release_behaviour.assigns_empty_groups,
+        follows_preferred_assignor=settings.release_behaviour.follows_preferred_assignor,
         regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
     )
 
@@ -115,8 +115,8 @@ def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> Shar
         heartbeat_interval_ms=values["heartbeat.interval.ms"],
         max_size=settings.group_share_max_size,
         assignment_interval_ms=values["assignment.interval.ms"],
-        delays_assignments=settings.like.delays_assignments,
-        assigns_empty=settings.like.assigns_empty_groups,
+        delays_assignments=settings.release_behaviour.delays_assignments,
+        assigns_empty=settings.release_behaviour.assigns_empty_groups,
         initialize_retry_interval_ms=settings.group_share_initialize_retry_interval_ms,
     )
 
@@ -133,9 +133,9 @@ def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> St
         num_standby_replicas=effective_value(STANDBYS, overrides, settings),
         initial_rebalance_delay_ms=effective_value(INITIAL_REBALANCE_DELAY_MS, overrides, settings),
         assignment_interval_ms=values["assignment.interval.ms"],
-        delays_assignments=settings.like.delays_assignments,
-        assigns_empty=settings.like.assigns_empty_groups,
-        has_4_4_features=settings.like.extends_streams_groups,
+        delays_assignments=settings.release_behaviour.delays_assignments,
+        assigns_empty=settings.release_behaviour.assigns_empty_groups,
+        has_4_4_features=settings.release_behaviour.extends_streams_groups,
         rack_tags=rack_tags(overrides, settings),
     )
 
@@ -302,7 +302,7 @@ class GroupService:
         from ottla.broker.groups.streams_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
         # As in Kafka, an invalid request gets its own error, even if another broker coordinates the group.
-        check(beat, has_4_4_features=self._settings.like.extends_streams_groups)
+        check(beat, has_4_4_features=self._settings.release_behaviour.extends_streams_groups)
         shard = self.shards.of(beat.group_id)
         return self.append_and_respond(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
 

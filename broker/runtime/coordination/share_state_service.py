@@ -144,8 +144,8 @@ class ShareStateService:
         return state_coordinator.ShareStateCoordinator(
             updates_per_snapshot,
             self._has_partition,
-            is_strict=self._settings.like.has_strict_share_states,
-            reads_unfenced=self._settings.like.reads_share_state_unfenced,
+            is_strict=self._settings.release_behaviour.has_strict_share_states,
+            reads_unfenced=self._settings.release_behaviour.reads_share_state_unfenced,
         )
 
     def _has_partition(self, topic_id: bytes, index: int) -> bool:

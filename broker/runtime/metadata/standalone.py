@@ -92,7 +92,7 @@ class StandaloneMetadata:
             incarnation_id=random_uuid(random.randbytes),
             broker_epoch=voter.end_offset,
             end_points=list(listeners),
-            features=[FeatureRange(name, low, high) for name, (low, high) in supported(self._settings.like).items()],
+            features=[FeatureRange(name, low, high) for name, (low, high) in supported(self._settings.release_behaviour).items()],
             rack=self._settings.broker_rack,
             fenced=False,
             log_dirs=[log_dir.meta.directory_id],
@@ -104,7 +104,7 @@ class StandaloneMetadata:
 
     def features(self) -> Features:
         """Return the supported and finalized features of this node, for ApiVersions responses."""
-        levels, offered = finalized(self.catalog.features), supported(self._settings.like)
+        levels, offered = finalized(self.catalog.features), supported(self._settings.release_behaviour)
         in_force = {name: level for name, level in levels.items() if name in offered}
         return Features(offered, in_force, self.controller.newest.provenance.offset)
 
@@ -122,8 +122,8 @@ class StandaloneMetadata:
 
 
 def _check_levels(levels: Mapping[str, int], settings: BrokerSettings) -> None:
-    """Raise Rejected if one of these feature levels is too high for the Kafka release that this node imitates (`settings.like`)."""
-    problems = list(settings.like.above(levels))
+    """Raise Rejected if one of these feature levels is too high for the Kafka release that this node imitates (`release_behaviour`)."""
+    problems = list(settings.release_behaviour.above(levels))
     if problems:
         advice = "be like a later release (--like), or use another directory"
         raise Rejected(ErrorCode.INVALID_UPDATE_VERSION, f"{'; '.join(problems)}: {advice}")

@@ -39,7 +39,7 @@ def first_records(log_dir: LogDir, settings: BrokerSettings, random_bytes: Calla
     """Return the first records for a metadata log: feature levels and, if the log is empty, the topics whose partitions are in the data
     directory already. Raises LogDirRefused if these partitions cannot all be read or contradict each other.
     """
-    levels = new_levels(settings.transaction_version, settings.like)
+    levels = new_levels(settings.transaction_version, settings.release_behaviour)
     records: list[MetadataRecord] = [FeatureLevelRecord(name, level) for name, level in levels.items()]
     metadata_log = log_dir.logs[CLUSTER_METADATA, 0]
     if metadata_log.log_end_offset > 0:

@@ -178,7 +178,7 @@ def test_a_group_uses_the_brokers_configs_unless_overridden(described: Described
 
 
 def test_settings_of_4_4_are_described_only_by_a_broker_like_it_and_internal_ones_only_if_set() -> None:
-    earlier, later = Described(BrokerSettings(like=behaviour_of("4.3"))), Described()
+    earlier, later = Described(BrokerSettings(release_behaviour=behaviour_of("4.3"))), Described()
     later.put(ResourceType.GROUP, "g", "consumer.assignor.offload.enable", "false")
     entries = later.entries(ResourceType.GROUP, "g")
     assert entries.keys() - earlier.entries(ResourceType.GROUP, "g").keys() == {

@@ -125,7 +125,7 @@ def test_a_stored_value_is_limited_to_changed_bounds() -> None:
 def test_settings_of_4_4_are_known_since_then(name: str, value: str) -> None:
     check_group_configs({name: value}, BrokerSettings())
     with pytest.raises(Rejected, match="Unknown group config name"):
-        check_group_configs({name: value}, BrokerSettings(like=behaviour_of("4.3")))
+        check_group_configs({name: value}, BrokerSettings(release_behaviour=behaviour_of("4.3")))
 
 
 @pytest.mark.parametrize(
