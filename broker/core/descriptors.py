@@ -8,7 +8,7 @@ import contextlib
 import sys
 from typing import Final
 
-ENOUGH: Final = 65_536
+OPEN_FILES_WANTED: Final = 65_536
 """The maximum number of open files that this process requests from the system: enough for the partitions, connections and syncs of one
 process. It is not higher because some libraries iterate over all possible descriptors.
 """
@@ -32,13 +32,13 @@ else:
     import resource
 
     def max_open_files() -> int:
-        """Return the maximum number of open files of this process, at most ENOUGH."""
+        """Return the maximum number of open files of this process, at most OPEN_FILES_WANTED."""
         return _capped(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     def allow_open_files() -> int:
-        """Raise this process's limit of open files up to ENOUGH, as far as the system permits; return the limit in force."""
+        """Raise this process's limit of open files up to OPEN_FILES_WANTED, as far as the system permits; return the limit in force."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        for wanted in (_OF_MACOS, ENOUGH):  # macOS refuses the larger value but grants the smaller one
+        for wanted in (_OF_MACOS, OPEN_FILES_WANTED):  # macOS refuses the larger value but grants the smaller one
             if _capped(soft) < (allowed := min(wanted, _capped(hard))):
                 with contextlib.suppress(ValueError, OSError):
                     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
@@ -46,7 +46,7 @@ else:
         return max_open_files()
 
     def _capped(limit: int) -> int:
-        return ENOUGH if limit == resource.RLIM_INFINITY else min(limit, ENOUGH)
+        return OPEN_FILES_WANTED if limit == resource.RLIM_INFINITY else min(limit, OPEN_FILES_WANTED)
 
 
 def max_open_segments() -> int:

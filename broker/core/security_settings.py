@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 _NO_POLICY: Final = "policies are not supported, and every valid request would be executed"
-_NOT_OBEYED: Final = {
+_UNSUPPORTED: Final = {
     "create.topic.policy.class.name": _NO_POLICY,
     "alter.config.policy.class.name": _NO_POLICY,
     "client.quota.callback.class": "quotas come from the cluster's metadata only, not from a class",
@@ -20,6 +20,6 @@ def start_problem(name: str, text: str) -> str | None:
     """Return why a broker with the setting `name` and the value `text` must not start, or None if it may. The reason does not contain the
     value, which may be a password.
     """
-    if name not in _NOT_OBEYED or not text.strip():
+    if name not in _UNSUPPORTED or not text.strip():
         return None
-    return f"{name} is not supported: {_NOT_OBEYED[name]}"
+    return f"{name} is not supported: {_UNSUPPORTED[name]}"

@@ -84,7 +84,7 @@ class SharedConnectionState:
         """The open connections, in the order of acceptance. A set is not used, because its order would differ from run to run."""
         self.per_listener: Counter[str] = Counter()
         self.per_ip: Counter[str] = Counter()
-        self.starved: dict[Connection, None] = {}
+        self.waiting_for_memory: dict[Connection, None] = {}
         self.refused_by_script: Callable[[], bool] | None = None
         """A function that returns whether a fault rule refuses a new connection; None if no faults are scripted."""
         self.stopping = False
@@ -109,7 +109,7 @@ class SharedConnectionState:
     def forget(self, connection: Connection) -> None:
         """Remove a closed connection from the open connections."""
         self.connections.pop(connection, None)
-        self.starved.pop(connection, None)
+        self.waiting_for_memory.pop(connection, None)
         if not self.connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 
@@ -148,9 +148,9 @@ class SharedConnectionState:
 
     def wake_starved(self) -> None:
         """Resume the connections that stopped reading because the byte budget was exhausted."""
-        if self.starved and not self.budget.is_exhausted():
-            starved, self.starved = self.starved, {}
-            for connection in starved:
+        if self.waiting_for_memory and not self.budget.is_exhausted():
+            waiting, self.waiting_for_memory = self.waiting_for_memory, {}
+            for connection in waiting:
                 connection.flush()
 
 
@@ -253,10 +253,10 @@ class Connection(asyncio.Protocol):
                 self._reading = False
                 transport.pause_reading()
             if session.waits_for_memory:
-                shared.starved[self] = None
+                shared.waiting_for_memory[self] = None
         if shared.budget.is_exhausted():
             shared.memory_is_short()
-        elif shared.starved:
+        elif shared.waiting_for_memory:
             shared.wake_starved()
 
     def _close(self) -> None:

@@ -219,7 +219,7 @@ class NodeConnection(asyncio.Protocol):
     def __init__(self, address: str, client_id: str, broke: Callable[[str], None]) -> None:
         self.address = address
         self._client_id = client_id
-        self._broke: Callable[[str], None] | None = broke
+        self._on_broken: Callable[[str], None] | None = broke
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(limits.NODE_RESPONSE_BYTES)
         self._waiting: deque[tuple[_PendingRequest, int]] = deque()
@@ -227,7 +227,7 @@ class NodeConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if self._broke is None:
+        if self._on_broken is None:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -261,7 +261,7 @@ class NodeConnection(asyncio.Protocol):
 
     def end(self, why: str) -> None:
         """Close the connection; pending requests fail with `why`."""
-        self._broke = None
+        self._on_broken = None
         if self._transport is not None:
             self._transport.abort()
         waiting, self._waiting = self._waiting, deque()
@@ -284,7 +284,7 @@ class NodeConnection(asyncio.Protocol):
             pending.answer.set_result(response)
 
     def _lost(self, why: str) -> None:
-        broke, self._broke = self._broke, None
+        broke, self._on_broken = self._on_broken, None
         if broke is not None:
             self.end(why)
             broke(why)

@@ -49,7 +49,7 @@ class SecuredConnection(Connection):
         self._authentication = at_listener
         self._awaits_tls = at_listener.tls is not None
         self._handshake: asyncio.Task[None] | None = None
-        self._early: list[bytes] = []
+        self._early_data: list[bytes] = []
         self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -79,7 +79,7 @@ class SecuredConnection(Connection):
         if not self._awaits_tls:
             super().data_received(data)
         else:
-            self._early.append(data)
+            self._early_data.append(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Release the connection, which has ended. Requests in its last bytes are handled first, because TLS reports these bytes and the
@@ -105,9 +105,9 @@ class SecuredConnection(Connection):
         plain, host = self._transport, self.peer.host if self.peer is not None else ""
         if plain.is_closing():
             return
-        if self._early:  # uvloop reads in a new connection's first turn even if reading is paused
-            asyncio.get_running_loop().call_soon(_hand_over, plain, b"".join(self._early))
-            self._early = []
+        if self._early_data:  # uvloop reads in a new connection's first turn even if reading is paused
+            asyncio.get_running_loop().call_soon(_hand_over, plain, b"".join(self._early_data))
+            self._early_data = []
         try:
             with tls.handshake(plain) as context:
                 transport = await asyncio.get_running_loop().start_tls(
@@ -135,7 +135,7 @@ class SecuredConnection(Connection):
         self._transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
         self.last_active_ms = self._shared.mono_ms()
         self._require_sasl()
-        early, self._early = self._early, []
+        early, self._early_data = self._early_data, []
         for data in early:
             self.data_received(data)
 

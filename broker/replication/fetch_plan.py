@@ -33,7 +33,7 @@ from ottla.protocol.messages.k01_fetch import (
     ReplicaState,
 )
 
-_SESSION_IS_GONE: Final = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
+_SESSION_LOST: Final = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 
 
 class FetchLimits(NamedTuple):
@@ -207,7 +207,7 @@ class FetchPlan:
         """
         answers = {(topic.topic_id, data.partition_index): data for topic in response.responses for data in topic.partitions}
         if not self._session.handle_response(response.error_code, response.session_id, answers):
-            if response.error_code and response.error_code not in _SESSION_IS_GONE:
+            if response.error_code and response.error_code not in _SESSION_LOST:
                 self._back_off_all(now_ms)
             return []
         steps = [FetchStep(key, data, self._answer(key, data, now_ms)) for key, data in answers.items()]

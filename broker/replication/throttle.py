@@ -34,7 +34,7 @@ class Throttle:
     def __init__(self, windows: int, window_ms: int) -> None:
         self.rate = NO_LIMIT
         """The quota in bytes per second."""
-        self._covered: dict[str, frozenset[int] | None] = {}
+        self._throttled_partitions: dict[str, frozenset[int] | None] = {}
         self._samples: deque[_Sample] = deque(maxlen=windows + 1)
         self._window_ms = window_ms
         self._span_ms = windows * window_ms
@@ -45,18 +45,18 @@ class Throttle:
         Each replica is `partition:broker`, or `*` for all. Replicas of other brokers than `node` are ignored; an empty list removes all.
         """
         if not replicas:
-            self._covered.pop(topic, None)
+            self._throttled_partitions.pop(topic, None)
         elif "*" in replicas:
-            self._covered[topic] = None
+            self._throttled_partitions[topic] = None
         else:
             places = (replica.split(":") for replica in replicas)
-            self._covered[topic] = frozenset(int(index) for index, broker in places if int(broker) == node)
+            self._throttled_partitions[topic] = frozenset(int(index) for index, broker in places if int(broker) == node)
 
     def covers(self, topic: str, index: int) -> bool:
         """Return whether the replication quota applies to this partition, on this broker."""
-        if topic not in self._covered:
+        if topic not in self._throttled_partitions:
             return False
-        indexes = self._covered[topic]
+        indexes = self._throttled_partitions[topic]
         return indexes is None or index in indexes
 
     def record(self, size: int, now_ms: int) -> None:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-_GOOD_FOR: Final = timedelta(days=365)
+_VALIDITY: Final = timedelta(days=365)
 _RENEWED_BEFORE: Final = timedelta(days=30)
 
 
@@ -61,7 +61,7 @@ def _made(names: Sequence[str], now: datetime) -> tuple[bytes, bytes]:
 
     def certificate(of: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         builder = x509.CertificateBuilder().subject_name(of).issuer_name(issuer).public_key(key).serial_number(x509.random_serial_number())
-        builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + _GOOD_FOR)
+        builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + _VALIDITY)
         own, from_authority = x509.SubjectKeyIdentifier.from_public_key(key), authority_key.public_key()
         builder = builder.add_extension(own, critical=False)
         return builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(from_authority), critical=False)

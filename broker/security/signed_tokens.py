@@ -36,7 +36,7 @@ _KEY_OF: Final[Mapping[str, tuple[str, str | None]]] = {
     **dict.fromkeys(("HS256", "HS384", "HS512"), ("oct", None)),
 }
 """The key type and the curve (None for key types without one) that each signature algorithm requires."""
-_READ_AS: Final = {"RSA": "RS256", "OKP": "EdDSA", "oct": "HS256", "P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
+_ALGORITHM_OF_KEY: Final = {"RSA": "RS256", "OKP": "EdDSA", "oct": "HS256", "P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _THUMBPRINTS: Final = ("x5t", "x5t#S256")
 _TIME_MAX: Final = 1e12
 
@@ -66,7 +66,7 @@ def read_key_set(text: bytes) -> list[SigningKey]:
 def _key_of(data: Mapping[str, Any]) -> Any:
     name = data.get("crv") if data.get("kty") == "EC" else data.get("kty")
     try:
-        key = jwt.PyJWK({**data}, _READ_AS[str(name)]).key
+        key = jwt.PyJWK({**data}, _ALGORITHM_OF_KEY[str(name)]).key
     except (KeyError, ValueError, TypeError, jwt.PyJWTError):
         return None
     return key.public_key() if hasattr(key, "public_key") else key

@@ -350,7 +350,7 @@ async def test_cancelled_first_request_of_a_fetch_session_leaves_no_waiter_or_wa
     task = leader.fetch(request, version=15)
     await settle(3)
     assert isinstance(task, asyncio.Task)
-    assert leader.partitions.get("t", 0).end_watchers
+    assert leader.partitions.get("t", 0).log_end_watchers
     task.cancel()
     await settle(3)
-    assert (leader.waits.waiting, leader.partitions.get("t", 0).end_watchers) == (0, {})
+    assert (leader.waits.waiting, leader.partitions.get("t", 0).log_end_watchers) == (0, {})

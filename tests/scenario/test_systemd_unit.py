@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.cli.serve import EXIT_USAGE, parser
-from ottla.broker.core.descriptors import ENOUGH
+from ottla.broker.core.descriptors import OPEN_FILES_WANTED
 
 UNIT = Path(__file__).resolve().parents[2] / "docs" / "systemd" / "ottla.service"
 PROGRAM = Path(sys.executable).with_name("ottla")
@@ -50,7 +50,7 @@ def test_systemd_units_command_parses_and_its_limits_are_the_brokers(service: co
     parsed = parser().parse_args(options)
     assert (parsed.config, parsed.data_dir) == (Path("/credentials/server.properties"), "/state")
     assert service["LoadCredential"].partition(":")[0] == parsed.config.name
-    assert int(service["LimitNOFILE"]) == ENOUGH
+    assert int(service["LimitNOFILE"]) == OPEN_FILES_WANTED
     assert int(service["RestartPreventExitStatus"]) == EXIT_USAGE
 
 

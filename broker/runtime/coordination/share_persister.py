@@ -44,7 +44,7 @@ ATTEMPTS: Final = 9
 """How often an operation on share state is tried before it fails. The pauses in between double from FIRST_PAUSE_MS on: 25 seconds in all.
 """
 
-_TRIED_AGAIN: Final = frozenset(
+_RETRIABLE: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -124,7 +124,7 @@ class SharePersister:
             try:
                 result = operation.run(self._local)
             except Rejected as rejected:
-                if rejected.code not in _TRIED_AGAIN:
+                if rejected.code not in _RETRIABLE:
                     raise
             else:
                 if not isinstance(result, asyncio.Future):
@@ -152,7 +152,7 @@ class SharePersister:
             try:
                 return await (begun if begun is not None else self._attempt(operation))
             except Rejected as rejected:
-                if rejected.code not in _TRIED_AGAIN or attempt == ATTEMPTS - 1:
+                if rejected.code not in _RETRIABLE or attempt == ATTEMPTS - 1:
                     raise
             begun = None
             await pause(self._nursery.timers, self._nursery.clock, FIRST_PAUSE_MS << attempt)

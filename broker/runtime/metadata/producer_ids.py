@@ -17,7 +17,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 
-_ASK_AT: Final = 0.1
+_PREFETCH_FRACTION: Final = 0.1
 """The next block of producer ids is requested when this fraction of the current block is left
 (RPCProducerIdManager.PID_PREFETCH_THRESHOLD)."""
 
@@ -36,7 +36,7 @@ class ProducerIds:
     def __init__(self, allocate: Callable[[], Awaitable[range]], nursery: Nursery, *, local: bool = True) -> None:
         self._allocate = allocate
         self._local = local
-        self._next = self._end = self._ask_from = 0
+        self._next = self._end = self._prefetch_from = 0
         self._next_block: range | None = None
         self._nursery = nursery
         self._asking: asyncio.Future[None] | None = None
@@ -47,7 +47,7 @@ class ProducerIds:
             self._begin_block()
         given = self._next
         self._next += 1
-        if self._next >= self._ask_from and self._next_block is None:
+        if self._next >= self._prefetch_from and self._next_block is None:
             self._ask()
         return given
 
@@ -57,7 +57,7 @@ class ProducerIds:
             self._ask()
             raise NoProducerId
         self._next, self._end = block.start, block.stop
-        self._ask_from = block.stop - int(len(block) * _ASK_AT)
+        self._prefetch_from = block.stop - int(len(block) * _PREFETCH_FRACTION)
 
     async def wait(self) -> None:
         """Wait until a producer id is available. Raises Rejected if the allocation of a block fails. If `local` is false, raises

@@ -69,7 +69,7 @@ class ControllerChannel:
         self._link: Link | None = None
         self._seen: Link | None = None
         self._skipped: Node | None = None
-        self._news: asyncio.Future[None] | None = None
+        self._looked_again: asyncio.Future[None] | None = None
         self._closed = False
         self._lines = StateLines(logger, clock.mono_ms)
         self._logged: Node | None = None
@@ -137,8 +137,8 @@ class ControllerChannel:
     def look_again(self) -> None:
         """Look for the controller now, without waiting for the end of the current pause. Call this when this node has learned of another
         controller."""
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        if self._looked_again is not None and not self._looked_again.done():
+            self._looked_again.set_result(None)
 
     def close(self) -> None:
         """Close the connection and fail all pending calls with ControllerUnreachable."""
@@ -158,7 +158,7 @@ class ControllerChannel:
                 raise self._not_found()
             link = self._link or self._dial()
             if link is None:
-                await self._until_news(deadline_ms)
+                await self._wait_to_look_again(deadline_ms)
                 continue
             try:
                 response = await link.call(request, timeout_ms=self._timeout_ms)
@@ -174,11 +174,11 @@ class ControllerChannel:
             self._lines.ended("left", "%s: the controller answers", self._name)
             return response
 
-    async def _until_news(self, deadline_ms: int | None) -> None:
+    async def _wait_to_look_again(self, deadline_ms: int | None) -> None:
         """Wait until `look_again` is called, for at most CONTROLLER_DISCOVERY_MS and not beyond the deadline."""
         left_ms = limits.CONTROLLER_DISCOVERY_MS if deadline_ms is None else deadline_ms - self._clock.mono_ms()
-        self._news = asyncio.get_running_loop().create_future()
-        await wait_at_most(self._timers, self._clock, min(limits.CONTROLLER_DISCOVERY_MS, left_ms), [self._news])
+        self._looked_again = asyncio.get_running_loop().create_future()
+        await wait_at_most(self._timers, self._clock, min(limits.CONTROLLER_DISCOVERY_MS, left_ms), [self._looked_again])
 
     def _dial(self) -> Link | None:
         """Return a new link (connection) to the controller. Return None if no controller is known, or if the link to the known controller

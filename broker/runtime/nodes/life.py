@@ -72,7 +72,7 @@ class BrokerLifecycleManager:
         self.unfenced: asyncio.Future[None] = _milestone()
         """A future that completes when the controller has unfenced this broker, which happens only after `ready_to_unfence`. It fails with
         StartupAborted if the broker stops before."""
-        self._over: asyncio.Future[None] = _milestone()
+        self._shutdown_allowed: asyncio.Future[None] = _milestone()
 
     @property
     def state(self) -> State:
@@ -124,7 +124,7 @@ class BrokerLifecycleManager:
         done within `timeout_ms`."""
         self._life.begin_controlled_shutdown(self._clock.mono_ms())
         self._turn()
-        late = await wait_at_most(self._nursery.timers, self._clock, timeout_ms, [self._over])
+        late = await wait_at_most(self._nursery.timers, self._clock, timeout_ms, [self._shutdown_allowed])
         if late:
             logger.error("The controller did not agree to this broker's shutdown in %d ms", timeout_ms)
         return not late
@@ -185,8 +185,8 @@ class BrokerLifecycleManager:
                 milestone.set_exception(StartupAborted("the broker ends"))
             elif self.state >= reached:
                 milestone.set_result(None)
-        if ended and not self._over.done():
-            self._over.set_result(None)
+        if ended and not self._shutdown_allowed.done():
+            self._shutdown_allowed.set_result(None)
 
 
 def incarnation_of(

@@ -115,7 +115,7 @@ class MetadataObserver:
         self._at: QuorumNode | None = None
         self._link: Link | None = None
         self._lines = StateLines(logger, clock.mono_ms)
-        self._moved = asyncio.Event()
+        self._high_watermark_advanced = asyncio.Event()
         self.on_controller: Callable[[], object] = lambda: None
         """Called when the property `controller` has changed, because another node leads the quorum now."""
         self.applied_offset = -1
@@ -233,7 +233,7 @@ class MetadataObserver:
         reached = self._state.appended(high_watermark)
         if reached is not None:
             self._log.log.advance_high_watermark(reached)
-            self._moved.set()
+            self._high_watermark_advanced.set()
 
     async def _write_part(self, part: WritePart) -> None:
         assert self._partial is not None
@@ -262,10 +262,10 @@ class MetadataObserver:
         if newest is not None:
             await self._notify_broker(await self._load_snapshot(newest))
         while True:
-            self._moved.clear()
+            self._high_watermark_advanced.clear()
             await self._notify_broker(await self._load())
             if self._feed.next_offset >= self._log.high_watermark:
-                await self._moved.wait()
+                await self._high_watermark_advanced.wait()
             await asyncio.sleep(0)
 
     async def _load(self) -> list[Published]:

@@ -36,8 +36,8 @@ class LocalMetadata:
         self._quorum = controller
         self._on_published = on_published
         self._nursery = nursery
-        self._news: deque[Published] = deque()
-        self._moved = asyncio.Event()
+        self._unapplied: deque[Published] = deque()
+        self._enqueued = asyncio.Event()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.applied_offset = applied_offset
         """The offset up to which the broker has applied all records of the metadata log; -1 before the first image."""
@@ -74,17 +74,17 @@ class LocalMetadata:
         return done
 
     def _enqueue(self, published: Published) -> None:
-        self._news.append(published)
-        self._moved.set()
+        self._unapplied.append(published)
+        self._enqueued.set()
 
     async def _publish(self) -> None:
         while True:
-            while self._news:
-                published = self._news.popleft()
+            while self._unapplied:
+                published = self._unapplied.popleft()
                 await self._on_published(published)
                 self.applied_offset = published.provenance.offset
                 while self._waiting and self._waiting[0][0] <= self.applied_offset:
                     if not (done := self._waiting.popleft()[1]).done():
                         done.set_result(None)
-            self._moved.clear()
-            await self._moved.wait()
+            self._enqueued.clear()
+            await self._enqueued.wait()

@@ -60,24 +60,24 @@ class FetchPurgatory:
 class PendingFetch:
     """One Fetch request that waits for data. It counts the bytes that become readable until the event loop resumes it."""
 
-    __slots__ = ("_future", "_joined", "_missing", "_session", "_to_the_end")
+    __slots__ = ("_future", "_joined", "_missing", "_reads_to_log_end", "_session")
 
     def __init__(self, future: Waiting, session: FetchSession, missing_bytes: int) -> None:
         self._future = future
         self._missing = missing_bytes
         self._session = session
-        self._to_the_end = session.follower >= 0
+        self._reads_to_log_end = session.follower >= 0
         self._joined: list[Partition] = []
 
     def join(self, partition: Partition) -> None:
         """Watch the partition for the rest of this wait. The session has watched the partition only up to its first change, which has just
         occurred."""
         self._joined.append(partition)
-        (partition.end_watchers if self._to_the_end else partition.watchers)[self] = self.appended
+        (partition.log_end_watchers if self._reads_to_log_end else partition.watchers)[self] = self.appended
 
     def appended(self, size: int) -> None:
         """Count `size` more readable bytes, and complete the wait when there are enough. A `size` of 0 completes it at once, because the
-        fetch must read again; a `size` of -1 (`partition.LATER`) is ignored.
+        fetch must read again; a `size` of -1 (`partition.READ_LATER`) is ignored.
         """
         if size < 0:
             return
@@ -96,4 +96,4 @@ class PendingFetch:
             self._session.waiter = None
         for partition in self._joined:
             partition.watchers.pop(self, None)
-            partition.end_watchers.pop(self, None)
+            partition.log_end_watchers.pop(self, None)

@@ -94,11 +94,11 @@ class CachedPartition:
         if self.watched is None:
             assert self.session is not None, "a watched partition belongs to a session"
             self.watched = partition
-            (partition.end_watchers if self.session.follower >= 0 else partition.watchers)[self] = self.changed
+            (partition.log_end_watchers if self.session.follower >= 0 else partition.watchers)[self] = self.changed
 
     def changed(self, size: int) -> None:
         """Handle the first change of the watched partition: end the watch, and mark the partition dirty, so that the session's next request
-        reads it. `size` is the number of bytes that became readable, 0 if a waiting fetch must read again, or `partition.LATER` if the
+        reads it. `size` is the number of bytes that became readable, 0 if a waiting fetch must read again, or `partition.READ_LATER` if the
         change completes no wait.
         """
         partition, session = self.watched, self.session
@@ -116,7 +116,7 @@ class CachedPartition:
         """
         if self.watched is not None:
             self.watched.watchers.pop(self, None)
-            self.watched.end_watchers.pop(self, None)
+            self.watched.log_end_watchers.pop(self, None)
             self.watched = None
         if self.idle_progress is not None:
             assert self.session is not None, "a watched partition belongs to a session"

@@ -41,7 +41,7 @@ retries = logging.getLogger("ottla.broker.retries")
 """A logger for each duplicate batch. The partition log does not store duplicates, and a counter would not survive SIGKILL."""
 
 Woken = Callable[[int], None]
-LATER: Final = -1
+READ_LATER: Final = -1
 """The size that watchers get for a change that the next response must carry but that completes no wait, such as a new log start offset."""
 
 _FAR_FUTURE_MS = 2**62
@@ -71,29 +71,29 @@ class Partition:
     """A replica of a partition on this broker, with its log.
 
     `watchers` are called with the number of bytes that became readable, with 0 for a change that requires a new read (such as a deletion),
-    or with `LATER` for a change that completes no waiting fetch. `end_watchers` belong to followers, which read up to the log end.
+    or with `READ_LATER` for a change that completes no waiting fetch. `log_end_watchers` belong to followers, which read up to the log end.
     `fetcher` is called when the log start offset has moved while a fetcher follows the partition.
 
     Without a `context` the replica is the only one, and leads from the start; otherwise it waits for metadata. The partition adds itself to
-    `timed` while unsynced records wait for flush.ms, and to `behind` while `maybe_shrink_isr` may have something to do.
+    `awaiting_flush` while unsynced records wait for flush.ms, and to `shrink_candidates` while `maybe_shrink_isr` may have something to do.
     """
 
     __slots__ = (
         "_active",
-        "_behind",
+        "_awaiting_flush",
         "_clock",
         "_context",
         "_deletions",
         "_flusher",
+        "_shrink_candidates",
         "_sync",
-        "_timed",
         "_unsynced_since_ms",
         "_waits",
         "bytes_in",
-        "end_watchers",
         "fetcher",
         "index",
         "log",
+        "log_end_watchers",
         "messages_in",
         "removed",
         "replica",
@@ -108,8 +108,8 @@ class Partition:
         clock: Clock,
         context: ClusterContext | None = None,
         *,
-        timed: set[Partition] | None = None,
-        behind: dict[Partition, None] | None = None,
+        awaiting_flush: set[Partition] | None = None,
+        shrink_candidates: dict[Partition, None] | None = None,
     ) -> None:
         self.topic = log.topic
         self.index = log.partition
@@ -118,7 +118,7 @@ class Partition:
         self.bytes_in = self.messages_in = 0
         """Bytes and records that this broker has appended as the leader since its start, without transaction markers."""
         self.watchers: dict[object, Woken] = {}
-        self.end_watchers: dict[object, Woken] = {}
+        self.log_end_watchers: dict[object, Woken] = {}
         self.fetcher: Callable[[], None] | None = None
         log.on_change = self._log_changed
         self._flusher = flusher
@@ -126,8 +126,8 @@ class Partition:
         self._context = context
         self._sync: asyncio.Future[None] | None = None
         self._unsynced_since_ms = 0
-        self._timed: set[Partition] = set() if timed is None else timed
-        self._behind: dict[Partition, None] = {} if behind is None else behind
+        self._awaiting_flush: set[Partition] = set() if awaiting_flush is None else awaiting_flush
+        self._shrink_candidates: dict[Partition, None] = {} if shrink_candidates is None else shrink_candidates
         self._active = log.segments.active
         self._waits: Purgatory[asyncio.Future[None]] = Purgatory()
         self._deletions: list[tuple[int, asyncio.Future[None]]] = []
@@ -141,7 +141,7 @@ class Partition:
         )
         replica.min_in_sync_changed(log.config.min_insync_replicas, 0)
         if context is None:
-            self._act(replica.lead(sole_replica_registration(log.leader_epoch), clock.mono_ms()))
+            self._apply(replica.lead(sole_replica_registration(log.leader_epoch), clock.mono_ms()))
 
     @property
     def leader_epoch(self) -> int:
@@ -271,10 +271,10 @@ class Partition:
         if elected:
             self.log.become_leader(registration.leader_epoch)
         effects = replica.lead(registration, self._clock.mono_ms())
-        self._behind[self] = None
+        self._shrink_candidates[self] = None
         if elected:
             self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leadership has begun"), Condition.COMMITTED)
-        self._act(effects)
+        self._apply(effects)
         self._wake(0)
 
     def follow(self, registration: Registration) -> bool:
@@ -292,7 +292,7 @@ class Partition:
     def reconfigure(self, config: LogConfig) -> None:
         """Apply a new topic configuration to the log, and its min.insync.replicas to the replica's state."""
         self.log.config = config
-        self._moved(self.replica.min_in_sync_changed(config.min_insync_replicas, self._clock.mono_ms()))
+        self._apply_and_wake(self.replica.min_in_sync_changed(config.min_insync_replicas, self._clock.mono_ms()))
 
     def remove(self) -> None:
         """Stop serving the partition, and fail its pending requests (KAFKA DelayedProduce.tryComplete).
@@ -300,8 +300,8 @@ class Partition:
         The error is NOT_LEADER_OR_FOLLOWER if the cluster still has the partition, otherwise UNKNOWN_TOPIC_OR_PARTITION.
         """
         self.removed = True
-        self._timed.discard(self)
-        self._behind.pop(self, None)
+        self._awaiting_flush.discard(self)
+        self._shrink_candidates.pop(self, None)
         goes_on = self._context is not None and self._context.has(self.log.topic_id, self.index)
         elsewhere = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "other brokers have the partition now")
         deleted = Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
@@ -315,9 +315,9 @@ class Partition:
 
         Raises Rejected for a broker that is not a follower here, or whose incarnation was replaced.
         """
-        self._moved(self.replica.fetched(fetch, leader_end, self._clock.mono_ms()))
+        self._apply_and_wake(self.replica.fetched(fetch, leader_end, self._clock.mono_ms()))
         if fetch.offset != leader_end:
-            self._behind[self] = None
+            self._shrink_candidates[self] = None
 
     def is_throttled(self, follower: int) -> bool:
         """Return whether the follower gets no records now, because it is not in the ISR and the leader's replication quota is exceeded.
@@ -338,18 +338,18 @@ class Partition:
     def maybe_shrink_isr(self) -> None:
         """Propose to the controller to remove lagging replicas from the ISR.
 
-        The caller does this every half of replica.lag.time.max.ms while the partition is in `behind`.
+        The caller does this every half of replica.lag.time.max.ms while the partition is in `shrink_candidates`.
         """
         if self.replica.has_followers:
-            self._moved(self.replica.maybe_shrink_isr(self._clock.mono_ms()) | LOW_WATERMARK)
+            self._apply_and_wake(self.replica.maybe_shrink_isr(self._clock.mono_ms()) | LOW_WATERMARK)
         if not self.replica.followers_may_lag and not self._deletions:
-            self._behind.pop(self, None)
+            self._shrink_candidates.pop(self, None)
 
     def proposal_completed(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
         """Apply the controller's answer to an ISR change that this leader has proposed (AlterPartition): the accepted ISR or an error."""
-        self._moved(self.replica.proposal_completed(proposal, answer, self._clock.mono_ms()))
-        self._behind[self] = None
-        self._wake_followers(LATER)  # a replica that left the ISR must be read again, because it may rejoin
+        self._apply_and_wake(self.replica.proposal_completed(proposal, answer, self._clock.mono_ms()))
+        self._shrink_candidates[self] = None
+        self._wake_followers(READ_LATER)  # a replica that left the ISR must be read again, because it may rejoin
 
     def low_watermark(self) -> int:
         """Return the partition's low watermark: the lowest log start offset of all live replicas."""
@@ -364,7 +364,7 @@ class Partition:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deletions.append((offset, future))
-        self._behind[self] = None
+        self._shrink_candidates[self] = None
         return future
 
     @property
@@ -400,7 +400,7 @@ class Partition:
     def apply_leader_offsets(self, high_watermark: int, log_start: int) -> None:
         """Apply the leader's high watermark and log start offset, limited to this log's end. Raises Rejected after a disk error."""
         log = self.log
-        self._moved(self.replica.update_high_watermark(max(high_watermark, log.log_start_offset)))
+        self._apply_and_wake(self.replica.update_high_watermark(max(high_watermark, log.log_start_offset)))
         if log.log_start_offset < log_start <= log.high_watermark:
             log.delete_records_before(log_start)
 
@@ -487,7 +487,7 @@ class Partition:
             return None
         self.replica.sync_began()
         self._unsynced_since_ms = 0
-        self._timed.discard(self)
+        self._awaiting_flush.discard(self)
         return sync
 
     def _grew(self, size: int) -> None:
@@ -495,36 +495,36 @@ class Partition:
         config, active = log.config, log.segments.active
         if config.flush_ms != INT64_MAX and not self._unsynced_since_ms:
             self._unsynced_since_ms = self._clock.mono_ms()
-            self._timed.add(self)
+            self._awaiting_flush.add(self)
         now_ms = 0
         if replica.has_followers:
             now_ms = self._clock.mono_ms()
-            self._behind[self] = None
+            self._shrink_candidates[self] = None
         effects = replica.appended(log.log_end_offset, now_ms, config.flush_messages)
         if active is not self._active:
             self._active = active
             effects |= SYNC
-        self._act(effects)
+        self._apply(effects)
         if self.watchers and effects & COMMITTED:
             self._wake_readers(0 if replica.has_followers else size)  # with followers, records of earlier appends may become committed now
-        if self.end_watchers:
+        if self.log_end_watchers:
             self._wake_followers(size)
 
     def _synced(self, offset: int) -> None:
         self._sync = None
         effects = self.replica.sync_ended(offset, self._clock.mono_ms(), self.log.config.flush_messages)
         if not self.removed:
-            self._act(effects)
+            self._apply(effects)
             self._wake_readers(0)
 
-    def _moved(self, effects: int) -> None:
+    def _apply_and_wake(self, effects: int) -> None:
         """Perform the effects (bit flags) of a change other than an append, and wake waiting fetches if the high watermark has moved."""
         if effects:
-            self._act(effects)
+            self._apply(effects)
             if effects & COMMITTED:
                 self._wake_readers(0)
 
-    def _act(self, effects: int) -> None:
+    def _apply(self, effects: int) -> None:
         """Perform the effects (bit flags) that the replica state machine returned: sync, high watermark, ISR proposal, completed waits."""
         if effects & SYNC:
             self.flush()
@@ -533,8 +533,8 @@ class Partition:
                 self.log.advance_high_watermark(self.replica.high_watermark)
             else:
                 self.log.update_high_watermark(self.replica.high_watermark)
-            if self.end_watchers:
-                self._wake_followers(LATER)
+            if self.log_end_watchers:
+                self._wake_followers(READ_LATER)
         if effects > COMMITTED:
             self._act_for_others(effects)
         if self._waits.queues:
@@ -575,7 +575,7 @@ class Partition:
             self._deletions = []
 
     def _log_changed(self) -> None:
-        self._wake(LATER)
+        self._wake(READ_LATER)
         if self.fetcher is not None:
             self.fetcher()
 
@@ -588,7 +588,7 @@ class Partition:
             woken(size)
 
     def _wake_followers(self, size: int) -> None:
-        for woken in list(self.end_watchers.values()):
+        for woken in list(self.log_end_watchers.values()):
             woken(size)
 
 

@@ -84,12 +84,12 @@ class Partitions:
         self._flusher = flusher
         self._clock = clock
         self.cluster_context = context
-        self.timed: set[Partition] = set()
+        self.awaiting_flush: set[Partition] = set()
         """The partitions with unsynced records that have to be synced when flush.ms is over."""
         self.search_lock = asyncio.Lock()
         """A lock that a ListOffsets request holds while it searches a batch for a timestamp on the thread of `compute`. Other work on that
         thread, such as the check of a large batch, thus waits for at most one search."""
-        self.behind: dict[Partition, None] = {}
+        self.shrink_candidates: dict[Partition, None] = {}
         """The partitions with a follower that may lag behind the leader, or with a pending DeleteRecords request. A periodic job checks
         them. The values are None: a dict is a set that keeps its order."""
         self._by_name: dict[str, TopicPartitions] = {}
@@ -108,7 +108,12 @@ class Partitions:
         topic = self._topic(log.topic, log.topic_id)
         assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
         partition = topic.partitions[log.partition] = Partition(
-            log, self._flusher, self._clock, self.cluster_context, timed=self.timed, behind=self.behind
+            log,
+            self._flusher,
+            self._clock,
+            self.cluster_context,
+            awaiting_flush=self.awaiting_flush,
+            shrink_candidates=self.shrink_candidates,
         )
         topic.offline.discard(log.partition)
         return partition

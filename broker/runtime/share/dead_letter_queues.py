@@ -51,7 +51,7 @@ FIRST_PAUSE_MS: Final = 1_000
 ATTEMPTS: Final = 5
 """How often an append to a dead letter queue is tried before it fails (Kafka's MAX_REQUEST_ATTEMPTS). The pauses in between double from
 FIRST_PAUSE_MS on (Kafka's REQUEST_BACKOFF_MS): 15 seconds in all."""
-_TRIED_AGAIN: Final = frozenset(
+_RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -116,7 +116,7 @@ class DeadLetterQueues:
                 async with self._one_at_a_time:
                     return await self._attempt(group_id, source, letters, offset)
             except Rejected as rejected:
-                if rejected.code not in _TRIED_AGAIN or attempt == ATTEMPTS - 1:
+                if rejected.code not in _RETRIABLE or attempt == ATTEMPTS - 1:
                     raise
             await pause(self._nursery.timers, self._nursery.clock, FIRST_PAUSE_MS << attempt)
         raise AssertionError("the last attempt returns or raises")

@@ -66,12 +66,12 @@ class Background:
             lambda partition: partition.log.expire_producers(clock.now_ms()),
         )
         every("removal of deleted files", DOOMED_FILES_CHECK_MS, self._remove_files)
-        self._on_each("flush.ms", TIMED_FLUSH_CHECK_MS, lambda partition: partition.flush_if_due(), partitions.timed)
+        self._on_each("flush.ms", TIMED_FLUSH_CHECK_MS, lambda partition: partition.flush_if_due(), partitions.awaiting_flush)
         every("recovery point checkpoint", settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
         every("high watermark checkpoint", settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
         if partitions.cluster_context is not None:
             every_ms = max(1, settings.replica_lag_time_max_ms // 2)
-            self._on_each("ISR shrink", every_ms, lambda partition: partition.maybe_shrink_isr(), partitions.behind)
+            self._on_each("ISR shrink", every_ms, lambda partition: partition.maybe_shrink_isr(), partitions.shrink_candidates)
         if settings.log_cleaner_enable:
             every("compaction", lambda: settings.log_cleaner_backoff_ms, self._clean)
 

@@ -170,7 +170,7 @@ def test_a_replicated_partition_uses_the_fast_path_with_acks_1(harness: Partitio
     first = next(iter(harness.partitions))
     first.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
     notified: list[int] = []
-    first.end_watchers["a follower"] = notified.append
+    first.log_end_watchers["a follower"] = notified.append
     assert fast_path(harness).answer(PEER, frame(produce(acks=1), 9), 0) is not None
     assert (ends(harness), first.log.high_watermark, notified) == ([1, 0], 0, [len(BATCH)])
 

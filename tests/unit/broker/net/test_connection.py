@@ -102,7 +102,7 @@ async def test_a_slow_reader_is_closed_when_memory_is_short_and_a_fast_one_is_no
     slow.connect(harness.shared).data_received(b"\0\0\0\4much")
     quick.connect(harness.shared).data_received(b"\0\0\0\4much")
     other.connect(harness.shared).data_received(begun(100))
-    assert other.connection in harness.shared.starved
+    assert other.connection in harness.shared.waiting_for_memory
     slow.take(1_000)
     quick.take(HELD // limits.MOVED_PART)
     harness.look()
@@ -115,7 +115,7 @@ async def test_memory_that_a_slow_peer_releases_lets_others_continue(harness: Cl
     other.connect(harness.shared).data_received(begun(100))
     slow.take(HELD // 2)
     harness.look()
-    assert other.connection not in harness.shared.starved
+    assert other.connection not in harness.shared.waiting_for_memory
     assert not slow.aborted
     assert harness.shared.budget.used == HELD // 2 + 100
 
@@ -126,11 +126,11 @@ async def test_a_slowly_sent_request_is_closed_when_memory_is_short_and_waiting_
     harness.shared.budget.used += HELD - LARGEST  # a third connection's
     harness.shared.budget.limit -= 2_000
     other.connect(harness.shared).data_received(begun(100))
-    assert other.connection in harness.shared.starved
+    assert other.connection in harness.shared.waiting_for_memory
     trickling.connection.data_received(b"x")
     harness.look()
     assert (trickling.aborted, other.aborted) == (True, False)
-    assert other.connection not in harness.shared.starved
+    assert other.connection not in harness.shared.waiting_for_memory
 
 
 async def test_a_quickly_sent_request_is_read_to_its_end_while_memory_is_short(harness: Clocked) -> None:
@@ -185,7 +185,7 @@ async def test_data_behind_a_pending_request_is_shed_when_memory_is_short(harnes
     waiting.connect(harness.shared).data_received(b"\0\0\0\4wait" + 25 * PING)
     harness.shared.budget.used += HELD - 200  # a third connection's
     other.connect(harness.shared).data_received(begun(100))
-    assert other.connection in harness.shared.starved
+    assert other.connection in harness.shared.waiting_for_memory
     other.connection.data_received(begun(0))
     harness.look()
     assert waiting.aborted

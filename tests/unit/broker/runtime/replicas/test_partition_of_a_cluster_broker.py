@@ -16,7 +16,7 @@ from ottla.broker.replication.in_sync import Accepted
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.replication.progress import FollowerFetch
 from ottla.broker.replication.purgatory import Condition
-from ottla.broker.runtime.replicas.partition import LATER, ClusterContext, Partition
+from ottla.broker.runtime.replicas.partition import READ_LATER, ClusterContext, Partition
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import split_batches, stamp
@@ -166,12 +166,12 @@ async def test_followers_are_woken_by_appends_and_consumers_by_commits(member: M
     partition.lead(registered())
     woken: list[tuple[str, int]] = []
     partition.watchers["consumer"] = lambda size: woken.append(("consumer", size))
-    partition.end_watchers["follower"] = lambda size: woken.append(("follower", size))
+    partition.log_end_watchers["follower"] = lambda size: woken.append(("follower", size))
     partition.append(one_batch())
     appended = ("follower", len(one_batch()))
     assert woken == [appended]
     member.fetched_by(FOLLOWER, 1)
-    assert woken == [appended, ("follower", LATER), ("consumer", 0)]
+    assert woken == [appended, ("follower", READ_LATER), ("consumer", 0)]
 
 
 def test_watchers_are_notified_of_a_moved_log_start_and_a_disk_failure(member: Member) -> None:
@@ -180,14 +180,14 @@ def test_watchers_are_notified_of_a_moved_log_start_and_a_disk_failure(member: M
     partition.reconfigure(LogConfig())
     partition.append(one_batch())
     woken, fetcher = list[int](), list[str]()
-    partition.watchers["consumer"] = partition.end_watchers["follower"] = woken.append
+    partition.watchers["consumer"] = partition.log_end_watchers["follower"] = woken.append
     partition.fetcher = lambda: fetcher.append("moved")
     partition.log.delete_records_before(1)
-    assert (woken, fetcher) == ([LATER, LATER], ["moved"])
+    assert (woken, fetcher) == ([READ_LATER, READ_LATER], ["moved"])
     partition.log.delete_records_before(1)
     assert len(woken) == 2, "it begins there already"
     partition.log.fail(OSError("no disk"))
-    assert woken == [LATER] * 4
+    assert woken == [READ_LATER] * 4
 
 
 def test_followers_watchers_are_notified_of_an_accepted_isr_change(member: Member) -> None:
@@ -200,9 +200,9 @@ def test_followers_watchers_are_notified_of_an_accepted_isr_change(member: Membe
     proposal = partition.replica.proposal
     assert proposal is not None
     woken: list[int] = []
-    partition.end_watchers["follower"] = woken.append
+    partition.log_end_watchers["follower"] = woken.append
     partition.proposal_completed(proposal, Accepted(1, 2, frozenset({LEADER, FOLLOWER})))
-    assert set(woken) == {LATER}
+    assert set(woken) == {READ_LATER}
 
 
 def test_lagging_follower_is_proposed_to_leave_the_isr_and_a_caught_up_one_to_join(member: Member) -> None:
@@ -364,7 +364,7 @@ def test_truncation_lowers_the_high_watermark_and_wakes_waiting_fetches(member: 
     woken: list[int] = []
     other.partition.watchers["consumer"] = woken.append
     other.partition.truncate(1)
-    assert (other.partition.log.high_watermark, other.partition.replica.high_watermark, woken) == (1, 1, [LATER, 0])
+    assert (other.partition.log.high_watermark, other.partition.replica.high_watermark, woken) == (1, 1, [READ_LATER, 0])
     other.partition.restart(7)
     assert (other.partition.log.high_watermark, other.partition.replica.high_watermark) == (7, 7)
 
@@ -389,7 +389,7 @@ async def test_when_all_committed_waits_for_the_records_found_at_election_in_its
 
 
 def test_partition_is_checked_for_lag_from_an_append_until_all_in_sync_replicas_have_it(member: Member) -> None:
-    partition, behind = member.partition, member.harness.partitions.behind
+    partition, behind = member.partition, member.harness.partitions.shrink_candidates
     partition.lead(registered())
     partition.append(one_batch())
     partition.maybe_shrink_isr()
@@ -409,7 +409,7 @@ def test_partition_is_checked_for_lag_from_an_append_until_all_in_sync_replicas_
 
 
 def test_follower_with_a_truncated_log_is_checked_for_lag_again(member: Member) -> None:
-    partition, behind = member.partition, member.harness.partitions.behind
+    partition, behind = member.partition, member.harness.partitions.shrink_candidates
     partition.lead(registered())
     partition.append(one_batch())
     member.fetched_by(FOLLOWER, 1)
@@ -422,7 +422,7 @@ def test_follower_with_a_truncated_log_is_checked_for_lag_again(member: Member) 
 
 
 async def test_partition_is_checked_while_delete_records_waits_for_followers(member: Member) -> None:
-    partition, behind = member.partition, member.harness.partitions.behind
+    partition, behind = member.partition, member.harness.partitions.shrink_candidates
     partition.lead(registered())
     partition.append(one_batch())
     member.fetched_by(FOLLOWER, 1)

@@ -256,9 +256,9 @@ async def test_frequent_jobs_visit_only_partitions_with_work(tmp_path: Path, mon
         while harness.logs.partitions.get("t", 3).log.recovery_point < 1:  # noqa: ASYNC110 # moved by a callback of a thread's work
             await asyncio.sleep(0)
     harness.append(3)
-    assert harness.logs.partitions.timed == {harness.logs.partitions.get("t", 3)}
+    assert harness.logs.partitions.awaiting_flush == {harness.logs.partitions.get("t", 3)}
     harness.logs.partitions.remove("t", 3)
-    assert not harness.logs.partitions.timed
+    assert not harness.logs.partitions.awaiting_flush
     harness.logs.close()
 
 
