@@ -46,7 +46,7 @@ COMMANDS = {
 }
 
 
-READ_LOGS = ("audit", "explain", "dedup", "verify")
+WITH_COMMAND_CONFIG = ("audit", "explain", "dedup", "verify")
 """The commands that connect to clusters with security settings from their own option --command-config. Its default is the file given by
 `ottla --config`."""
 EXIT_INTERRUPTED = 130
@@ -110,7 +110,7 @@ def _typer_app(argv: list[str]) -> typer.Typer:
     def ottla(version: bool = version, config: Path | None = config) -> None:
         """A Kafka broker in Python, and the tools around it."""
         if config is not None:
-            defaults.update({name: {"command_config": str(config)} for name in READ_LOGS})
+            defaults.update({name: {"command_config": str(config)} for name in WITH_COMMAND_CONFIG})
             from ottla.broker.cli.common import command  # noqa: PLC0415 # not on the serving path
             from ottla.broker.cli.security import use  # noqa: PLC0415 # only where it is given
 

@@ -117,7 +117,7 @@ def status_of(
         None if quorum is None else quorum.high_watermark,
         [] if quorum is None or quorum_response is None else list(_controllers(quorum, quorum_response)),
         list(_brokers(described, topics, quorum)),
-        list(_troubled(topics)),
+        list(_unhealthy_partitions(topics)),
     )
 
 
@@ -185,7 +185,7 @@ def _brokers(
         )
 
 
-def _troubled(topics: Sequence[MetadataResponseTopic]) -> Iterator[PartitionStatus]:
+def _unhealthy_partitions(topics: Sequence[MetadataResponseTopic]) -> Iterator[PartitionStatus]:
     for topic in topics:
         for each in sorted(topic.partitions, key=lambda partition: partition.partition_index):
             if each.leader_id == NOBODY or set(each.isr_nodes) != set(each.replica_nodes):

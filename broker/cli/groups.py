@@ -58,7 +58,7 @@ def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
         columns: tuple[str, ...]
         rows: Sequence[Sequence[object]]
         if shares:
-            columns, rows = ("topic", "partition", "start", "lag", "members"), _shared(cluster, found)
+            columns, rows = ("topic", "partition", "start", "lag", "members"), _share_group_rows(cluster, found)
         else:
             columns = ("topic", "partition", "committed", "end", "lag", "member")
             owners = {place: member.member_id for place, member in found.owners.items()}
@@ -86,7 +86,7 @@ def _described(cluster: AdminClient, group: str) -> tuple[GroupDescribed, bool]:
         return found, True
 
 
-def _shared(cluster: AdminClient, found: GroupDescribed) -> list[tuple[str, int, int | None, int | None, int]]:
+def _share_group_rows(cluster: AdminClient, found: GroupDescribed) -> list[tuple[str, int, int | None, int | None, int]]:
     """Return topic, partition, start offset, lag and number of members of each partition of a share group."""
     starts, members = start_offsets(cluster, found.group), Counter(place for member in found.members for place in member.assigned)
     places = sorted(starts.keys() | members.keys())
@@ -137,13 +137,13 @@ def reset_offsets(
         found, shares = _described(cluster, group)
         if found.state not in INACTIVE:
             raise CliError(f"group {group!r} is {found.state}: its members would overwrite the offsets. Stop them first")
-        places = _places(cluster, topics)
-        before = _begun(cluster, group) if shares else committed_offsets(cluster, group)
+        places = _selected_partitions(cluster, topics)
+        before = _share_start_offsets(cluster, group) if shares else committed_offsets(cluster, group)
         starts, ends = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
         if shift_by is not None:
             wanted = {place: before.get(place, starts[place]) + shift_by for place in places}
         else:
-            wanted = _wanted(cluster, places, to or "", starts, ends)
+            wanted = _target_offsets(cluster, places, to or "", starts, ends)
         after = {place: min(max(offset, starts[place]), ends[place]) for place, offset in wanted.items()}
         print_table(("topic", "partition", "before", "after"), [(p.topic, p.partition, before.get(p), after[p]) for p in places])
         if execute:
@@ -153,12 +153,12 @@ def reset_offsets(
             note("Nothing changed yet: add --execute to commit these offsets.")
 
 
-def _begun(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
+def _share_start_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
     """Return a share group's start offsets, for the partitions where it has one."""
     return {place: start.offset for place, start in start_offsets(cluster, group).items() if start.offset is not None}
 
 
-def _places(cluster: AdminClient, topics: list[str]) -> list[TopicPartition]:
+def _selected_partitions(cluster: AdminClient, topics: list[str]) -> list[TopicPartition]:
     places = []
     for wanted in topics:
         name, colon, listed = wanted.partition(":")
@@ -171,7 +171,7 @@ def _places(cluster: AdminClient, topics: list[str]) -> list[TopicPartition]:
     return sorted(set(places))
 
 
-def _wanted(
+def _target_offsets(
     cluster: AdminClient, places: list[TopicPartition], to: str, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     if to == "earliest":

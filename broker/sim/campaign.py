@@ -18,13 +18,13 @@ AT_ONCE: Final = 8
 def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
     """Simulate each seed, in `jobs` processes, and yield the outcomes in the order of the seeds."""
     if jobs <= 1:
-        yield from map(of_seed, seeds)
+        yield from map(outcome_of_seed, seeds)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(of_seed, seeds, chunksize=AT_ONCE)
+        yield from pool.map(outcome_of_seed, seeds, chunksize=AT_ONCE)
 
 
-def of_seed(seed: int) -> Outcome:
+def outcome_of_seed(seed: int) -> Outcome:
     """Simulate the run that the seed determines, and return its outcome."""
     return simulate(Plan.of(seed))
 

@@ -34,22 +34,22 @@ class ProcessState(Enum):
     DEAD = 2
 
 
-class Died(BaseException):
+class ProcessKilled(BaseException):
     """The simulated process was killed during a call. It is a BaseException, so that no handler mistakes it for a failure."""
 
 
-class Stuck(AssertionError):
+class SimulationStuck(AssertionError):
     """The simulation cannot proceed: nothing is scheduled, or time does not pass."""
 
 
 class Process:
     """A broker, controller or client, which is paused and killed as a whole. `host` is its address in the network."""
 
-    __slots__ = ("context", "held", "host", "leftovers", "life")
+    __slots__ = ("context", "held", "host", "leftovers", "state")
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.life = ProcessState.RUNNING
+        self.state = ProcessState.RUNNING
         self.held: list[Turn] = []
         self.leftovers: list[object] = []
         """Objects of the dead process, kept alive so that their clean-up never runs."""
@@ -106,20 +106,20 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def pause(self, process: Process) -> None:
         """Pause the process, as SIGSTOP does: its callbacks are kept until `resume`."""
-        if process.life is ProcessState.RUNNING:
-            process.life = ProcessState.PAUSED
+        if process.state is ProcessState.RUNNING:
+            process.state = ProcessState.PAUSED
 
     def resume(self, process: Process) -> None:
         """Resume the process; callbacks that became due meanwhile run in their order."""
-        if process.life is ProcessState.PAUSED:
-            process.life = ProcessState.RUNNING
+        if process.state is ProcessState.PAUSED:
+            process.state = ProcessState.RUNNING
             held, process.held = process.held, []
             self._ready.extend(held)
 
     def kill(self, process: Process) -> None:
         """Kill the process, as SIGKILL does: none of its callbacks runs again, nor any clean-up."""
-        if process.life is not ProcessState.DEAD:
-            process.life = ProcessState.DEAD
+        if process.state is not ProcessState.DEAD:
+            process.state = ProcessState.DEAD
             process.held.clear()
             process.leftovers += asyncio.all_tasks(self)
             self._dead.append(process)
@@ -196,42 +196,42 @@ class SimLoop(asyncio.AbstractEventLoop):
         _set_running_loop(self)
         try:
             while not self._stopping:
-                self._all_at_this_moment()
+                self._run_ready()
                 if not self._stopping:
                     self.on_idle()
                     if not self._ready:
-                        self._to_the_next()
+                        self._advance_to_next_timer()
         finally:
             self._running = False
             _set_running_loop(None)
 
-    def _all_at_this_moment(self) -> None:
+    def _run_ready(self) -> None:
         ready, began = self._ready, self.turns
         while ready and not self._stopping:
             turn = ready.popleft()
             if turn.gone:
                 continue
             process = turn.context.get(PROCESS)
-            if process is not None and process.life is not ProcessState.RUNNING:
-                if process.life is ProcessState.PAUSED:
+            if process is not None and process.state is not ProcessState.RUNNING:
+                if process.state is ProcessState.PAUSED:
                     process.held.append(turn)
                 continue
             self.turns += 1
             try:
                 turn.context.run(turn.work, *turn.args)
-            except Died:
+            except ProcessKilled:
                 pass
             except Exception as error:  # noqa: BLE001 # recorded for the judge, as asyncio would report it
                 self.call_exception_handler({"message": f"Exception in {turn!r}", "exception": error})
             if self.turns - began > TURNS_AT_ONCE_MAX:
-                raise Stuck(f"time does not pass: {turn!r}")
+                raise SimulationStuck(f"time does not pass: {turn!r}")
 
-    def _to_the_next(self) -> None:
+    def _advance_to_next_timer(self) -> None:
         due = self._due
         while due and due[0][2].gone:
             heapq.heappop(due)
         if not due:
-            raise Stuck("nothing is scheduled any more")
+            raise SimulationStuck("nothing is scheduled any more")
         self.now_us = at = due[0][0]
         while due and due[0][0] == at:
             self._ready.append(heapq.heappop(due)[2])

@@ -69,10 +69,10 @@ class MemoryTransport(asyncio.Transport):
         self.protocol = protocol
         self._unread = bytearray()
         self._ended = False
-        self._end_told = False
+        self._end_delivered = False
         self._reading = True
         self._closing = False
-        self._under_way = 0
+        self._write_buffer_bytes = 0
         self._write_paused = False
         self._low, self._high = 16_384, 65_536
 
@@ -80,14 +80,14 @@ class MemoryTransport(asyncio.Transport):
         self._high, self._low = high or 0, low or 0
 
     def get_write_buffer_size(self) -> int:
-        return self._under_way
+        return self._write_buffer_bytes
 
     def write(self, data: Buffer) -> None:
         if self._closing:
             return
-        self._under_way += len(data)
-        self.carry(self.other.came, bytes(data))
-        if self._under_way > self._high and not self._write_paused:
+        self._write_buffer_bytes += len(data)
+        self.carry(self.other.receive, bytes(data))
+        if self._write_buffer_bytes > self._high and not self._write_paused:
             self._write_paused = True
             self.protocol.pause_writing()
 
@@ -128,7 +128,7 @@ class MemoryTransport(asyncio.Transport):
 
     # --- events from the other end -------------------------------------------------------------------------------------------------
 
-    def came(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Receive bytes that the other end wrote."""
         self._unread += data
         self._soon(self._deliver)
@@ -154,8 +154,8 @@ class MemoryTransport(asyncio.Transport):
             self._unread.clear()
             self.protocol.data_received(data)
             self.other.drained(len(data))
-        elif self._ended and not self._end_told:
-            self._end_told = True
+        elif self._ended and not self._end_delivered:
+            self._end_delivered = True
             if not self.protocol.eof_received():
                 self.close()
             return
@@ -164,7 +164,7 @@ class MemoryTransport(asyncio.Transport):
 
     def drained(self, count: int) -> None:
         """Subtract `count` bytes, which the other end has read, from the write buffer, and resume writing below its low-water mark."""
-        self._under_way -= count
-        if self._write_paused and self._under_way <= self._low:
+        self._write_buffer_bytes -= count
+        if self._write_paused and self._write_buffer_bytes <= self._low:
             self._write_paused = False
             self._soon(self.protocol.resume_writing)

@@ -92,7 +92,7 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
         for index, now in topic.partitions.items():
             then = None if old_topic is None else old_topic.partitions.get(index)
             wrong = _wrong_registration(after, topic, now) or _wrong_step(then, now)
-            if not wrong and nobody_may_lead(after, now) and not _may_be_given_up(before, after, topic, then):
+            if not wrong and has_no_eligible_leader(after, now) and not _may_be_given_up(before, after, topic, then):
                 wrong = "no replica can ever lead it"
             if wrong:
                 raise Violation(f"{topic.name}-{index}: {wrong}: {then} -> {now}")
@@ -123,7 +123,7 @@ def _joined_isr_uncleanly(image: MetadataImage, topic: TopicImage, now: Partitio
     return may_elect_uncleanly(image, topic) and len(now.isr) == 1 and now.leader == -1
 
 
-def nobody_may_lead(image: MetadataImage, now: PartitionRegistration) -> bool:
+def has_no_eligible_leader(image: MetadataImage, now: PartitionRegistration) -> bool:
     """Return whether a partition has no eligible leader, so that only an unclean election can elect one."""
     return not now.isr and (not image.features.get(ELR_VERSION, 0) or not (now.elr or now.last_known_elr))
 
@@ -132,7 +132,7 @@ def _may_be_given_up(before: MetadataImage, after: MetadataImage, topic: TopicIm
     """Return whether a partition may lose its last eligible leader: changing min.insync.replicas while no leader exists clears the eligible
     leader replicas (KAFKA TopicDelta.maybeClearElr). One image may contain several decisions, so the partition may have had a leader in the
     image before."""
-    return then is not None and (nobody_may_lead(before, then) or _min_isr_set(before, topic) != _min_isr_set(after, topic))
+    return then is not None and (has_no_eligible_leader(before, then) or _min_isr_set(before, topic) != _min_isr_set(after, topic))
 
 
 def _wrong_registration(image: MetadataImage, topic: TopicImage, now: PartitionRegistration) -> str:

@@ -90,7 +90,7 @@ class Nemesis:
         self.on_client: Callable[[Fault], Callable[[], None] | None] = lambda fault: None
         """Begins a fault of a client; returns a function that ends the fault, or None if the fault is not possible now. The simulation sets
         it, because it owns the clients."""
-        self._under_way = 0
+        self._active_faults = 0
         self._not_recovered: set[int] = set()
         """Ids of nodes that lost power and are not back yet, but are still ISR members or eligible leaders. While there is one, no other
         fault begins."""
@@ -122,7 +122,7 @@ class Nemesis:
         """End all faults: start stopped nodes, resume paused ones, and restore links and disks; begin no further faults."""
         self.over = True
         self.cluster.network.heal()
-        for node in self.cluster.everyone.values():
+        for node in self.cluster.all_nodes.values():
             node.sync_us, node.on_disk_call, node.files.room = SYNC_US, _nothing, None
             if node.process is not None:
                 self.loop.resume(node.process)
@@ -132,14 +132,14 @@ class Nemesis:
         self._forget_recovered()
         if self.over or self._not_recovered:
             return
-        end = self._actions[fault.kind](self.cluster.everyone[fault.node], fault)
+        end = self._actions[fault.kind](self.cluster.all_nodes[fault.node], fault)
         if end is not None:
             self.injected.append(fault)
-            self._under_way += 1
+            self._active_faults += 1
             self.loop.call_in_us(fault.for_ms * 1000, self._end, end)
 
     def _end(self, end: Callable[[], None]) -> None:
-        self._under_way -= 1
+        self._active_faults -= 1
         if not self.over:
             end()
 
@@ -164,7 +164,7 @@ class Nemesis:
 
     def _power(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
         if not self.synced and node is not self.cluster.controller:  # the controller publishes only what it has synced
-            if self._under_way or not self._all_in_sync():
+            if self._active_faults or not self._all_in_sync():
                 return None
             self._not_recovered.add(node.node_id)
         elif self.synced and fault.draw < _BLACKOUT:
@@ -233,7 +233,7 @@ class Nemesis:
         return self._blocked((node.host, CONTROLLER_HOST), (CONTROLLER_HOST, node.host))
 
     def _isolate(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
-        others = [each.host for each in self.cluster.everyone.values() if each is not node]
+        others = [each.host for each in self.cluster.all_nodes.values() if each is not node]
         return self._blocked(*((node.host, other) for other in others), *((other, node.host) for other in others))
 
     def _blocked(self, *ways: tuple[str, str]) -> Callable[[], None]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ottla.broker.cluster.image import MetadataImage, PartitionRegistration, ResourceType, TopicImage
 from ottla.broker.runtime.nodes.link import LinkBroken
-from ottla.broker.sim.metadata_judge import nobody_may_lead
+from ottla.broker.sim.metadata_judge import has_no_eligible_leader
 from ottla.broker.sim.sim_client import SimClient
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_judge import partition_at
@@ -46,7 +46,7 @@ _REFUSED_ONLY: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROK
 
 
 @dataclass
-class Managed:
+class ConfirmedTopic:
     """The confirmed state of a topic that the administrator created."""
 
     topic_id: bytes
@@ -63,7 +63,7 @@ class SimAdmin(SimClient):
     ) -> None:
         super().__init__(name, cluster, random)
         self.fixed, self.unclean, self.pause_ms = fixed, unclean, pause_ms
-        self.known: dict[str, Managed] = {}
+        self.known: dict[str, ConfirmedTopic] = {}
         self._sent: dict[tuple[str, str], list[str]] = {}
         self._set_for_sure: dict[tuple[str, str], None] = {}
         self.done = 0
@@ -88,7 +88,7 @@ class SimAdmin(SimClient):
                 for index, now in topic.partitions.items():
                     if set(now.adding_replicas) & set(now.removing_replicas):
                         await self._call(_moves(topic.name, index, None))
-                    elif nobody_may_lead(image, now) and self.cluster.all_serve():
+                    elif has_no_eligible_leader(image, now) and self.cluster.all_serve():
                         await self.elect_longest(topic, index, now)
             await self.pause(1_000)
 
@@ -122,7 +122,7 @@ class SimAdmin(SimClient):
     # --- its requests --------------------------------------------------------------------------------------------------------------
 
     async def _create(self) -> None:
-        if len(self._there()) >= _EXTRA_MAX:
+        if len(self._existing_topics()) >= _EXTRA_MAX:
             return
         self._made += 1
         name, count = f"extra{self._made}", self.random.randint(1, 3)
@@ -130,27 +130,27 @@ class SimAdmin(SimClient):
         topic = CreatableTopic(name, count, self.random.choice([2, 3]), configs=configs)
         answer = await self._call(CreateTopicsRequest([topic], _TIMEOUT_MS))
         if answer is not None and answer.topics[0].error_code == ErrorCode.NONE:
-            self.known[name] = Managed(answer.topics[0].topic_id, count)
+            self.known[name] = ConfirmedTopic(answer.topics[0].topic_id, count)
             self.done += 1
 
     async def _delete(self) -> None:
-        if name := self._any_extra():
+        if name := self._random_topic():
             answer = await self._call(DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=_TIMEOUT_MS))
-            if self._settled(name, None if answer is None else answer.responses[0].error_code):
+            if self._record_result(name, None if answer is None else answer.responses[0].error_code):
                 self.known[name].deleted = True
 
     async def _extend(self) -> None:
-        name = self._any_extra()
+        name = self._random_topic()
         if not name or self.known[name].partitions >= _PARTITIONS_MAX:
             return
         count = self.known[name].partitions + 1
         answer = await self._call(CreatePartitionsRequest([CreatePartitionsTopic(name, count)], _TIMEOUT_MS))
-        if self._settled(name, None if answer is None else answer.results[0].error_code):
+        if self._record_result(name, None if answer is None else answer.results[0].error_code):
             self.known[name].partitions = count
 
     async def _set(self) -> None:
         """Change min.insync.replicas of a topic in `fixed`, or retention.ms of a topic that the administrator created."""
-        name = self._any_extra() if self.random.random() < 0.3 else self.random.choice(list(self.fixed))
+        name = self._random_topic() if self.random.random() < 0.3 else self.random.choice(list(self.fixed))
         if not name or name in self.unclean or (name in self.fixed and not self._is_led(name)):
             return
         setting, value = (MIN_ISR, str(self.random.randint(1, 2))) if name in self.fixed else (RETENTION, str(10**8 + self._made))
@@ -163,7 +163,7 @@ class SimAdmin(SimClient):
 
     async def _move(self) -> None:
         """Move the replicas of a partition, or reorder them; sometimes cancel a reassignment."""
-        there = {**self.fixed, **{name: self.known[name].partitions for name in self._there()}}
+        there = {**self.fixed, **{name: self.known[name].partitions for name in self._existing_topics()}}
         name = self.random.choice(list(there))
         replicas = self.random.sample(list(self.cluster.nodes), self.random.choice([2, 2, 3]))
         wanted = None if self.random.random() < 0.2 else replicas
@@ -182,18 +182,18 @@ class SimAdmin(SimClient):
 
     # --- its knowledge -------------------------------------------------------------------------------------------------------------
 
-    def _there(self) -> list[str]:
+    def _existing_topics(self) -> list[str]:
         return [name for name, known in self.known.items() if not known.deleted]
 
-    def _any_extra(self) -> str | None:
-        there = self._there()
+    def _random_topic(self) -> str | None:
+        there = self._existing_topics()
         return self.random.choice(there) if there else None
 
     def _is_led(self, name: str) -> bool:
         image = self.cluster.image
         return all(each.isr for each in image.topics[image.topic_ids[name]].partitions.values())
 
-    def _settled(self, name: str, error: int | None) -> bool:
+    def _record_result(self, name: str, error: int | None) -> bool:
         """Return whether a request about the topic succeeded. Without a response, or after an error that may hide a success, stop checking
         the topic."""
         if error == ErrorCode.NONE:

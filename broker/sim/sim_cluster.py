@@ -23,7 +23,7 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.layout import CONTROLLER_ID, LISTENER
 from ottla.broker.process import StartError
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
-from ottla.broker.sim.loop import Died, Process, ProcessState, SimLoop
+from ottla.broker.sim.loop import Process, ProcessKilled, ProcessState, SimLoop
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.node_clock import NodeClock
 from ottla.broker.sim.sim_network import SimNetwork
@@ -72,7 +72,7 @@ class SimNode(ABC):
     @property
     def is_up(self) -> bool:
         """Whether the node has a running process."""
-        return self.process is not None and self.process.life is not ProcessState.DEAD
+        return self.process is not None and self.process.state is not ProcessState.DEAD
 
     @property
     def disk_is_stalled(self) -> bool:
@@ -86,7 +86,7 @@ class SimNode(ABC):
             return
         self.process = process = Process(self.host)
         self._stalled_until_us = 0
-        self.network.power_is_back(self.host)
+        self.network.power_restored(self.host)
         self.files.on_call = self._disk_of(process)
         environment = Environment(self.clock, self.files, self.network, Random(self.random.getrandbits(64)), self.threads())
         self.loop.spawn(process, self._live(environment))
@@ -95,7 +95,7 @@ class SimNode(ABC):
         """Kill the process, as SIGKILL does; with `power`, also lose what was not synced, and leave connections silent."""
         self.wanted = False
         process = self.process
-        if process is None or process.life is ProcessState.DEAD:
+        if process is None or process.state is ProcessState.DEAD:
             return
         process.leftovers.append(self._running)
         self.loop.kill(process)
@@ -115,13 +115,13 @@ class SimNode(ABC):
     def exit(self, why: str) -> None:
         """End the process at its own request, in the middle of a call, and restart it later."""
         if not self.is_up:
-            raise Died(f"{self.host} has no process")
+            raise ProcessKilled(f"{self.host} has no process")
         self.ends.append(why)
         wanted = self.wanted
         self.kill()
         if wanted:
             self.loop.call_in_us(RESTART_US, self.start, context=self.network.context)
-        raise Died(f"{self.host}: {why}")
+        raise ProcessKilled(f"{self.host}: {why}")
 
     def _format(self, **more: Any) -> None:
         path, levels = Path(self._settings["log.dir"]), bootstrap_levels({}, None, dynamic_quorum=True)
@@ -145,8 +145,8 @@ class SimNode(ABC):
 
     def _disk_of(self, process: Process) -> Callable[[str, Path], None]:
         def on_disk_call(operation: str, path: Path) -> None:
-            if process.life is ProcessState.DEAD:
-                raise Died(f"{self.host} has no process")
+            if process.state is ProcessState.DEAD:
+                raise ProcessKilled(f"{self.host} has no process")
             self.on_disk_call(operation, path)
 
         return on_disk_call
@@ -203,10 +203,10 @@ class SimController(SimNode):
         return self._running.role if self._running is not None and self.serves else None
 
     @property
-    def is_at_work(self) -> bool:
+    def can_commit(self) -> bool:
         """Whether the controller serves, is not paused, and its disk is not stalled: it can commit its decisions."""
         process = self.process
-        return self.serves and process is not None and process.life is ProcessState.RUNNING and not self.disk_is_stalled
+        return self.serves and process is not None and process.state is ProcessState.RUNNING and not self.disk_is_stalled
 
     def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
         return self.image.topics[self.image.topic_ids[topic]].partitions[index]
@@ -227,7 +227,7 @@ class SimController(SimNode):
 
 
 class SimCluster:
-    """A cluster of `size` brokers (`nodes`), with ids from 1, and a controller; `everyone` contains all of them."""
+    """A cluster of `size` brokers (`nodes`), with ids from 1, and a controller; `all_nodes` contains all of them."""
 
     def __init__(self, loop: SimLoop, random: Random, size: int = 3, **settings: str) -> None:
         self.loop = loop
@@ -236,7 +236,7 @@ class SimCluster:
         self.nodes = {node: SimBroker(node, loop, self.network, Random(random.getrandbits(64)), wanted) for node in range(1, size + 1)}
         self.client_hosts: list[str] = []
         self.controller = SimController(loop, self.network, Random(random.getrandbits(64)), wanted)
-        self.everyone: dict[int, SimNode] = {**self.nodes, CONTROLLER_ID: self.controller}
+        self.all_nodes: dict[int, SimNode] = {**self.nodes, CONTROLLER_ID: self.controller}
 
     @property
     def image(self) -> MetadataImage:
@@ -245,7 +245,7 @@ class SimCluster:
 
     def start(self) -> None:
         """Start a process on every node of the cluster."""
-        for node in self.everyone.values():
+        for node in self.all_nodes.values():
             node.start()
 
     def all_serve(self) -> bool:

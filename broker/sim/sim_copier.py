@@ -98,26 +98,26 @@ class SimCopier(SimProducer):
             await self.send_all(batches[:5])
             batches = [batch for batch in batches if not batch.done]
 
-    def look_at(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
+    def check_error(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
         if error in _ABORTABLE:
             raise AbortNeeded
         if not (error.retriable or error in {UNKNOWN, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}):
             raise Fenced(error.name)
-        super().look_at(batch, error, is_first=is_first)
+        super().check_error(batch, error, is_first=is_first)
 
     # --- the coordinators ------------------------------------------------------------------------------------------------------------
 
     async def _init_transactions(self) -> None:
         request = InitProducerIdRequest(self.transactional_id, TIMEOUT_MS)
         answer = await self._call(self.transactional_id or "", _TXN_KIND, request, 5)
-        self._goes_on_as(answer.producer_id, answer.producer_epoch)
+        self._set_producer_id(answer.producer_id, answer.producer_epoch)
 
     async def _end(self, *, commit: bool) -> None:
         request = EndTxnRequest(self.transactional_id or "", self.producer_id, self.epoch, commit)
         answer = await self._call(self.transactional_id or "", _TXN_KIND, request, 5)
-        self._goes_on_as(answer.producer_id, answer.producer_epoch)
+        self._set_producer_id(answer.producer_id, answer.producer_epoch)
 
-    def _goes_on_as(self, producer_id: int, epoch: int) -> None:
+    def _set_producer_id(self, producer_id: int, epoch: int) -> None:
         self.producer_id, self.epoch = producer_id, epoch
         self._sequences.clear()
 

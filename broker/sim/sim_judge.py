@@ -17,7 +17,7 @@ from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.log_batches import batches_of
-from ottla.broker.sim.metadata_judge import MetadataChecker, differing, may_elect_uncleanly, nobody_may_lead
+from ottla.broker.sim.metadata_judge import MetadataChecker, differing, has_no_eligible_leader, may_elect_uncleanly
 from ottla.broker.sim.sim_cluster import SESSION_MS, SimBroker, SimCluster
 from ottla.broker.sim.violation import Violation
 from ottla.broker.storage.leader_epochs import UNDEFINED, EpochStart
@@ -81,7 +81,7 @@ class ClusterChecker:
     def _check_silent_brokers(self) -> None:
         """Check that a broker without a process is fenced after its session timeout, if the controller can work."""
         cluster, now_us = self._cluster, self._cluster.loop.now_us
-        if not cluster.controller.is_at_work:
+        if not cluster.controller.can_commit:
             self._silent_us.clear()
             return
         for node in cluster.nodes.values():
@@ -237,7 +237,13 @@ def _check_clean_election(before: MetadataImage, name: str, old: PartitionRegist
     """
     last_known = before.features.get(ELR_VERSION, 0) >= 1 and now.leader in old.last_known_elr
     leader_removed = old.leader in old.removing_replicas and old.leader not in now.replicas and now.leader in now.isr
-    if last_known or leader_removed or nobody_may_lead(before, old) or now.partition_epoch > old.partition_epoch + 1 or len(now.isr) > 1:
+    if (
+        last_known
+        or leader_removed
+        or has_no_eligible_leader(before, old)
+        or now.partition_epoch > old.partition_epoch + 1
+        or len(now.isr) > 1
+    ):
         return
     raise Violation(
         f"{name}: an unclean election, which the topic does not allow, made node {now.leader} the leader, with the ISR {now.isr}, in epoch "
@@ -292,7 +298,7 @@ def unequal_replicas(cluster: SimCluster) -> list[str]:
 def unsettled(cluster: SimCluster) -> list[str]:
     """Return the reasons why the cluster is not at rest: brokers, ISRs, high watermarks, open transactions, reassignments."""
     if not cluster.all_serve():
-        return [f"{node.host} does not serve" for node in cluster.everyone.values() if not node.serves] or ["a broker is fenced"]
+        return [f"{node.host} does not serve" for node in cluster.all_nodes.values() if not node.serves] or ["a broker is fenced"]
     found = differing(cluster)
     for topic in cluster.image.topics.values():
         for index, now in topic.partitions.items():

@@ -165,7 +165,7 @@ class SimNetwork(MemoryNetwork):
             for end in ends:
                 end.stream.carry(end.other.reset)
 
-    def power_is_back(self, host: str) -> None:
+    def power_restored(self, host: str) -> None:
         """Reset the connections that the host had before its power loss; peers that still wait on them are notified by the reset."""
         self.hosts_without_power.discard(host)
         for end in self._silent.pop(host, []):
@@ -224,7 +224,7 @@ class _Dialling:
         self.made.set_result(here)
 
     def _refused(self) -> None:
-        if not self.made.done() and self._process.life is not ProcessState.DEAD:
+        if not self.made.done() and self._process.state is not ProcessState.DEAD:
             self.made.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
 
 

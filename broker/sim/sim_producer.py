@@ -72,7 +72,7 @@ class SimProducer(SimClient):
         """Send about two batches to each partition every `pause_ms`; at `until_ms` finish the batches in flight."""
         if self.idempotent:
             await self.init()
-        await asyncio.gather(*(self._lane(tp, until_ms, pause_ms) for tp in tps))
+        await asyncio.gather(*(self._produce_to(tp, until_ms, pause_ms) for tp in tps))
         self.finished = True
 
     async def init(self) -> None:
@@ -84,7 +84,7 @@ class SimProducer(SimClient):
                 return
             await self.pause()
 
-    async def _lane(self, tp: TopicPartition, until_ms: int, pause_ms: int) -> None:
+    async def _produce_to(self, tp: TopicPartition, until_ms: int, pause_ms: int) -> None:
         window: list[SimBatch] = []
         sequence = 0
         while window or self.loop.now_us < until_ms * 1000:
@@ -121,13 +121,13 @@ class SimProducer(SimClient):
         first_open = next((n for n, batch in enumerate(batches) if not batch.done), len(batches))
         for number, error in enumerate(errors):
             if error is not ErrorCode.NONE:
-                self.look_at(batches[number], error, is_first=number == first_open)
+                self.check_error(batches[number], error, is_first=number == first_open)
         if any(errors):
             self.forget_leader(tp)
             await self.pause()
         return errors
 
-    def look_at(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
+    def check_error(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
         """Check the error that a broker returned for the batch; if no broker may return it, add a violation. `is_first` is true if all
         batches before it are acknowledged."""
         out_of_order = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first
@@ -151,10 +151,10 @@ class SimProducer(SimClient):
         if error in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
             batch.done, error = True, ErrorCode.NONE
             batch.offset = -1 if answer is None else answer.base_offset
-        self._note(batch, error, number)
+        self._record_send(batch, error, number)
         return error
 
-    def _note(self, batch: SimBatch, error: ErrorCode, number: int) -> None:
+    def _record_send(self, batch: SimBatch, error: ErrorCode, number: int) -> None:
         (topic, partition), ids = batch.tp, (self.producer_id, self.epoch, batch.sequence)
         seen = error is not UNKNOWN
         sent = (self.clock.now_ms(), 0, self.name, self.transactional_id, topic, partition, *ids, self.acks, batch.records)

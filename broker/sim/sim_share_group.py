@@ -42,7 +42,7 @@ class SimShareGroup:
 
     def __init__(self, cluster: SimCluster, wrong: list[str], topics: Mapping[str, int]) -> None:
         self.cluster, self.topics = cluster, topics
-        self.given = ShareGroupHistory(wrong)
+        self.history = ShareGroupHistory(wrong)
         self._members: list[SimShareMember] = []
         self._down: dict[int, Process | None] = {}
         """The dead and the paused members, by number; the value is the paused member's process, None for a dead member."""
@@ -53,9 +53,9 @@ class SimShareGroup:
 
     def start(self, random: Callable[[], Random]) -> None:
         """Start the share group's members. The topics must exist."""
-        self.given.topic_ids = {name: self.cluster.image.topic_ids[name] for name in self.topics}
+        self.history.topic_ids = {name: self.cluster.image.topic_ids[name] for name in self.topics}
         for number in range(_MEMBERS):
-            member = SimShareMember(f"sharer{number}", self.cluster, random(), self.given, list(self.topics))
+            member = SimShareMember(f"sharer{number}", self.cluster, random(), self.history, list(self.topics))
             self._members.append(member)
             member.start(member.work())
 
@@ -69,14 +69,14 @@ class SimShareGroup:
                 member.kill()
             else:
                 self.cluster.loop.pause(member.process)
-        return partial(self._back, number)
+        return partial(self._restore, number)
 
     def heal(self) -> None:
         """Restart the killed members and resume the paused ones."""
         for number in list(self._down):
-            self._back(number)
+            self._restore(number)
 
-    def _back(self, number: int) -> None:
+    def _restore(self, number: int) -> None:
         if number not in self._down:
             return
         member, paused = self._members[number], self._down.pop(number)
@@ -99,4 +99,4 @@ class SimShareGroup:
         """Return the violations of a finished run. `stored` are the records of its topics; `leader` returns a partition's leader."""
         image = self.cluster.image
         states = image.topics[image.topic_ids[SHARE_GROUP_STATE]].partitions
-        return self.given.judge(stored, [leader((SHARE_GROUP_STATE, index)) for index in states])
+        return self.history.judge(stored, [leader((SHARE_GROUP_STATE, index)) for index in states])

@@ -122,7 +122,7 @@ class ShareGroupHistory:
         newest: dict[Offset, tuple[int, int]] = {}
         found: list[str] = []
         for partition in states:
-            found += _followed(partition, names, newest)
+            found += _check_state_partition(partition, names, newest)
         for each in stored:
             if each.topic not in self.topic_ids:
                 continue
@@ -131,10 +131,10 @@ class ShareGroupHistory:
             if given is not None and (given != each.value or not each.outcome.readable):
                 found.append(f"the share group was given {given!r} at {offset}, where the log has {each.value!r} ({each.outcome.value})")
             if each.outcome.readable:
-                found += self._fate(offset, *newest.get(offset, (0, RecordState.AVAILABLE)))
+                found += self._check_final_state(offset, *newest.get(offset, (0, RecordState.AVAILABLE)))
         return found
 
-    def _fate(self, offset: Offset, count: int, state: int) -> Iterator[str]:
+    def _check_final_state(self, offset: Offset, count: int, state: int) -> Iterator[str]:
         """Check the final delivery count and state of a record that the share group had to receive; yield violations."""
         types = self._acknowledgements.get(offset, set())
         ended = self._ended.get(offset)
@@ -159,7 +159,7 @@ class ShareGroupHistory:
 _STATES: Final = {AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED, AcknowledgeType.REJECT: RecordState.ARCHIVED}
 
 
-def _followed(partition: Partition, names: Mapping[bytes, str], states: dict[Offset, tuple[int, int]]) -> Iterator[str]:
+def _check_state_partition(partition: Partition, names: Mapping[bytes, str], states: dict[Offset, tuple[int, int]]) -> Iterator[str]:
     """Read one partition of `__share_group_state`. Add the newest (delivery count, state) of each record to `states`, and yield a violation
     if a snapshot goes back behind a record's state, or if a start offset decreases.
 

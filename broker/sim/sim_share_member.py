@@ -30,7 +30,7 @@ _WAIT_MS: Final = 200
 _BYTES_MAX: Final = 4_000
 _RECORDS_MAX: Final = 20
 _BATCH_LIMIT_MODE, _RECORD_LIMIT_MODE = 0, 1
-_KEEPS: Final = 0.03
+_NOT_ACKNOWLEDGED: Final = 0.03
 """Probability that a member does not acknowledge a record at all, so that its lock expires."""
 _WITH_NEXT_FETCH: Final = 0.5
 """Probability that acknowledgements are sent in the next ShareFetch instead of a ShareAcknowledge."""
@@ -55,9 +55,9 @@ class _Session:
 class SimShareMember(SimClient):
     """A simulated share group member, which reads all partitions that it is assigned."""
 
-    def __init__(self, name: str, cluster: SimCluster, random: Random, given: ShareGroupHistory, topics: list[str]) -> None:
+    def __init__(self, name: str, cluster: SimCluster, random: Random, history: ShareGroupHistory, topics: list[str]) -> None:
         super().__init__(name, cluster, random)
-        self.given, self.topics = given, topics
+        self.history, self.topics = history, topics
 
     async def work(self) -> None:
         """Join the share group as a new member, and acquire and acknowledge records, for ever."""
@@ -102,7 +102,7 @@ class SimShareMember(SimClient):
             return
         self._epoch, self._beat_at_us = answer.member_epoch, self.loop.now_us + _BEAT_US
         if answer.assignment is not None:
-            names = {self.given.topic_ids[name]: name for name in self.topics}
+            names = {self.history.topic_ids[name]: name for name in self.topics}
             listed = answer.assignment.topic_partitions
             self._assigned = [(names[topic.topic_id], index) for topic in listed for index in topic.partitions]
 
@@ -111,7 +111,7 @@ class SimShareMember(SimClient):
     async def _fetch(self, session: _Session) -> None:
         tps = session.tps if session.epoch == 0 else session.due.keys()
         due, session.due = session.due, {}
-        sent = self.given.next_number()
+        sent = self.history.next_number()
         request = k78.ShareFetchRequest(
             GROUP,
             self._member_id,
@@ -130,19 +130,19 @@ class SimShareMember(SimClient):
         session.epoch += 1
         got: dict[TopicPartition, list[Delivery]] = {}
         for tp, partition in self._partitions(answer.responses):
-            self.given.answered(self.name, due.get(tp, []), ok=not partition.acknowledge_error_code and not partition.error_code)
+            self.history.answered(self.name, due.get(tp, []), ok=not partition.acknowledge_error_code and not partition.error_code)
             if partition.error_code:
                 raise _Lost
             got[tp] = list(self._delivered(tp, partition, sent))
         self._decide(got)
         if self.random.random() < _WITH_NEXT_FETCH:
             session.due = {tp: [one for one in ones if one.type not in {None, AcknowledgeType.RENEW}] for tp, ones in got.items()}
-            self.given.acknowledging(session.due)
+            self.history.acknowledging(session.due)
         else:
             await self._acknowledge(session, got)
 
     def _partitions(self, topics: list[k78.ShareFetchableTopicResponse]) -> Iterator[tuple[TopicPartition, k78.PartitionData]]:
-        names = {topic_id: name for name, topic_id in self.given.topic_ids.items()}
+        names = {topic_id: name for name, topic_id in self.history.topic_ids.items()}
         for topic in topics:
             for partition in topic.partitions:
                 yield (names[topic.topic_id], partition.partition_index), partition
@@ -157,34 +157,34 @@ class SimShareMember(SimClient):
         for acquired in partition.acquired_records:
             for offset in range(acquired.first_offset, acquired.last_offset + 1):
                 delivery = Delivery((*tp, offset), sent, acquired.delivery_count, values.get(offset))
-                self.given.delivered(self.name, delivery)
+                self.history.delivered(self.name, delivery)
                 yield delivery
 
     def _decide(self, got: dict[TopicPartition, list[Delivery]]) -> None:
         for one in (one for ones in got.values() for one in ones):
             if one.value is None:
                 one.type = AcknowledgeType.GAP
-            elif self.given.is_poison(one.value):
+            elif self.history.is_poison(one.value):
                 one.type = AcknowledgeType.RELEASE
-            elif self.random.random() >= _KEEPS:
+            elif self.random.random() >= _NOT_ACKNOWLEDGED:
                 (one.type,) = self.random.choices(list(_TYPES), list(_TYPES.values()))
 
     async def _acknowledge(self, session: _Session, got: dict[TopicPartition, list[Delivery]]) -> None:
         """Acknowledge records with a ShareAcknowledge. Those acknowledged as RENEW are accepted with a second request afterwards."""
         left = {tp: [one for one in ones if one.type is not None] for tp, ones in got.items()}
         while left := {tp: ones for tp, ones in left.items() if ones}:
-            self.given.acknowledging(left)
+            self.history.acknowledging(left)
             renews = any(one.type is AcknowledgeType.RENEW for ones in left.values() for one in ones)
             request = ShareAcknowledgeRequest(GROUP, self._member_id, session.epoch, renews, self._topics(left))
             answer = await self.call(session.node, request)
             if answer.error_code:
                 raise _Lost
             session.epoch += 1
-            names = {topic_id: name for name, topic_id in self.given.topic_ids.items()}
+            names = {topic_id: name for name, topic_id in self.history.topic_ids.items()}
             for topic in answer.responses:
                 for partition in topic.partitions:
                     tp = (names[topic.topic_id], partition.partition_index)
-                    self.given.answered(self.name, left[tp], ok=not partition.error_code)
+                    self.history.answered(self.name, left[tp], ok=not partition.error_code)
             left = {tp: [one for one in ones if one.type is AcknowledgeType.RENEW] for tp, ones in left.items()}
             for one in (one for ones in left.values() for one in ones):
                 one.type = AcknowledgeType.ACCEPT
@@ -193,7 +193,7 @@ class SimShareMember(SimClient):
         topics: dict[str, list[SharePartition]] = {}
         for (topic, index), ones in acknowledged.items():
             topics.setdefault(topic, []).append(SharePartition(index, list(_batches(ones))))
-        return [ShareTopic(self.given.topic_ids[topic], partitions) for topic, partitions in topics.items()]
+        return [ShareTopic(self.history.topic_ids[topic], partitions) for topic, partitions in topics.items()]
 
 
 def _batches(ones: list[Delivery]) -> Iterator[AcknowledgementBatch]:

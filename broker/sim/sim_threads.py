@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, TypeVar
 
-from ottla.broker.sim.loop import Died, SimLoop, Turn
+from ottla.broker.sim.loop import ProcessKilled, SimLoop, Turn
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class SimThreads(Executor):
         self._waiting.pop(done, None)
         try:
             result = work()
-        except Died:
+        except ProcessKilled:
             raise
         except Exception as error:  # noqa: BLE001 # passed to the caller
             self._loop.call_in_us(self._delay_us(), done.set_exception, error)

@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.disk_audit import audited
-from ottla.broker.sim.loop import Died, SimLoop, Stuck
+from ottla.broker.sim.loop import ProcessKilled, SimLoop, SimulationStuck
 from ottla.broker.sim.metadata_judge import UNCLEAN_SETTING
 from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, POWER, STALLS, Fault, Nemesis, draw_faults
 from ottla.broker.sim.sim_admin import MIN_ISR as MIN_ISR_SETTING
@@ -114,13 +114,13 @@ class Outcome:
 def simulate(plan: Plan) -> Outcome:
     """Run a plan to its end, or to the first violation; return the outcome."""
     outcome = Outcome(plan)
-    with undisturbed():
+    with without_gc_and_logging():
         Simulation(plan).run(outcome)
     return outcome
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def without_gc_and_logging() -> Iterator[None]:
     """Disable logging and garbage collection for one simulation, and clean up after its dead processes at the end."""
     collects, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
@@ -170,17 +170,17 @@ class Simulation:
         try:
             outcome.violations = run(self.loop, self._run_plan())
             outcome.lost = self._lost
-        except (Violation, Stuck) as error:
+        except (Violation, SimulationStuck) as error:
             outcome.violations = [str(error)]
         except Exception as error:  # noqa: BLE001 # a bug of the judge in one seed must not end the campaign
             outcome.violations = [f"the simulation failed: {error!r}"]
         outcome.virtual_ms, outcome.turns = self.loop.now_us // 1000, self.loop.turns
         outcome.happened = self.nemesis.injected
-        outcome.shared = self.shared.given.counts
+        outcome.shared = self.shared.history.counts
         outcome.unclean = self.checker.unclean_elections
         outcome.administered = self.admin.done
         outcome.acknowledged = sum(send.acked for send in self.history.sends)
-        disks = [(path, bytes(found.data)) for node in self.cluster.everyone.values() for path, found in sorted(node.files.nodes.items())]
+        disks = [(path, bytes(found.data)) for node in self.cluster.all_nodes.values() for path, found in sorted(node.files.nodes.items())]
         outcome.digest = blake2b(repr((self.history.sends, disks)).encode(), digest_size=8).hexdigest()
 
     async def _run_plan(self) -> list[str]:
@@ -341,15 +341,15 @@ class Simulation:
             found += [f"{each.kind}: {each.says}" for each in judge(seen, expected)]
         found += self._lost_of_risky(stored, sends) + self.admin.wrong(self.cluster.image)
         found += audited(self.cluster, list(TOPICS)) if self.plan.audits else []
-        found += [problem for reader in self.readers for problem in _misread(reader, stored)]
-        found += [problem for tp in self.group.delivered for problem in _unseen(self.group, tp, stored)]
+        found += [problem for reader in self.readers for problem in _wrong_reads(reader, stored)]
+        found += [problem for tp in self.group.delivered for problem in _wrong_group_deliveries(self.group, tp, stored)]
         found += self.shared.verdict(stored, self._leader)
         full = {fault.node for fault in self.nemesis.injected if fault.kind == FULL}
         found += [f"{node.host} {why}" for node in self.cluster.nodes.values() if node.node_id not in full for why in node.ends if why]
         found += [
             f"a bug: {failure.get('message')}: {failure.get('exception')!r}"
             for _, failure in self.loop.failures
-            if not _of_the_dead(failure)
+            if not _is_of_killed_process(failure)
         ]
         return found
 
@@ -374,7 +374,7 @@ class Simulation:
         return found
 
 
-def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
+def _wrong_reads(reader: SimReader, stored: list[Stored]) -> list[str]:
     """Return a text if a reader did not get exactly the readable records of the log, once and in order."""
     there = [(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == reader.tp]
     hidden = {each.offset for each in stored if (each.topic, each.partition) == reader.tp and not each.outcome.readable}
@@ -386,7 +386,7 @@ def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
     return [f"{reader.name} was given {lengths}; " + ("" if wrong is None else f"first {wrong[0]} in the place of {wrong[1]}")]
 
 
-def _unseen(group: GroupDeliveries, tp: TopicPartition, stored: list[Stored]) -> list[str]:
+def _wrong_group_deliveries(group: GroupDeliveries, tp: TopicPartition, stored: list[Stored]) -> list[str]:
     """Return texts about records that the consumer group did not get, and records that it got and the log does not have."""
     there = {(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == tp and each.outcome.readable}
     given = group.delivered[tp]
@@ -394,5 +394,5 @@ def _unseen(group: GroupDeliveries, tp: TopicPartition, stored: list[Stored]) ->
     return found + [f"the group was given {each} of {tp}, which is not there" for each in sorted(given - there, key=repr)[:1]]
 
 
-def _of_the_dead(failure: dict[str, object]) -> bool:
-    return isinstance(failure.get("exception"), Died)
+def _is_of_killed_process(failure: dict[str, object]) -> bool:
+    return isinstance(failure.get("exception"), ProcessKilled)

@@ -46,7 +46,7 @@ def examine(
         raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the logs alone")
     names = cluster.topic_names if topics is None else sorted(set(topics))
     seen = _history(cluster, names, by)  # before the logs: records sent meanwhile are then only in the logs, which is no anomaly
-    _look_into_logs(cluster, names, seen)
+    _read_logs(cluster, names, seen)
     return Examined(judge(seen, expected), _audit(cluster, names) if audit and names else [], list(seen.stored))
 
 
@@ -58,7 +58,7 @@ def _history(cluster: ClusterNodes, names: Collection[str], by: Identity) -> Obs
     return Observations(sorted(sends, key=lambda send: (send.at_ms, send.number)), sorted(reads, key=lambda read: read.at_ms), [], by)
 
 
-def _look_into_logs(cluster: ClusterNodes, names: Collection[str], seen: Observations) -> None:
+def _read_logs(cluster: ClusterNodes, names: Collection[str], seen: Observations) -> None:
     led: dict[int, set[TopicPartition]] = {}
     for topic in names:
         for index in cluster.partitions_of(topic):

@@ -39,15 +39,15 @@ class Links:
 
     def block(self, ways: Iterable[Way]) -> None:
         """Block these directions (from a node, to a node), in addition to those that are blocked already."""
-        self._become(self.blocked.union(ways), self._slow_ms)
+        self._change(self.blocked.union(ways), self._slow_ms)
 
     def slow(self, ways: Iterable[Way], ms: float) -> None:
         """Delay everything that is sent in these directions (from a node, to a node) by `ms`."""
-        self._become(self.blocked, {**self._slow_ms, **dict.fromkeys(ways, ms)})
+        self._change(self.blocked, {**self._slow_ms, **dict.fromkeys(ways, ms)})
 
     def heal(self) -> None:
         """Unblock all links and end their delays; events that were held back are delivered."""
-        self._become(frozenset(), {})
+        self._change(frozenset(), {})
 
     def between(self, some: Collection[int], others: Collection[int]) -> list[Way]:
         """Return both directions between each pair of nodes of the two groups."""
@@ -65,10 +65,10 @@ class Links:
         """Return the node that listens on a port; -1 if no node of the cluster does."""
         return self._node_at.get(port, -1)
 
-    def _become(self, blocked: frozenset[Way], slow_ms: dict[Way, float]) -> None:
+    def _change(self, blocked: frozenset[Way], slow_ms: dict[Way, float]) -> None:
         self.blocked, self._slow_ms = blocked, slow_ms
         for network in list(self._networks.values()):
-            network.look_again()
+            network.deliver_unblocked()
 
 
 class LinkedNetwork:
@@ -78,7 +78,7 @@ class LinkedNetwork:
         self._links, self._node = links, node
         self._sockets: Network = Sockets()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.lanes: dict[Direction, None] = {}
+        self.directions: dict[Direction, None] = {}
         """Both directions of each connection that this node has opened, as the keys of a dict in the order of their creation."""
 
     def listen(self, host: str, port: int) -> BoundAddress:
@@ -91,8 +91,8 @@ class LinkedNetwork:
         peer = self._links.node_at(port)
         there, back = Direction(self, self._links, (self._node, peer)), Direction(self, self._links, (peer, self._node))
         try:
-            for lane in (there, back):
-                await lane.passed()
+            for direction in (there, back):
+                await direction.wait_until_passable()
             relay = Relay(make(), there, back)
             await self._sockets.connect(host, port, lambda: relay)
         except BaseException:
@@ -101,14 +101,14 @@ class LinkedNetwork:
             raise
         return relay.transport
 
-    def look_again(self) -> None:
+    def deliver_unblocked(self) -> None:
         """Deliver what is not blocked or delayed any more, after the links have changed. May be called on any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._move_all)
+            self._loop.call_soon_threadsafe(self._deliver_all_due)
 
-    def _move_all(self) -> None:
-        for lane in list(self.lanes):
-            lane.move()
+    def _deliver_all_due(self) -> None:
+        for direction in list(self.directions):
+            direction.deliver_due()
 
 
 class Direction:
@@ -118,39 +118,39 @@ class Direction:
     def __init__(self, network: LinkedNetwork, links: Links, way: Way) -> None:
         self._network, self._links, self._way = network, links, way
         self._loop = asyncio.get_running_loop()
-        self._under_way: deque[tuple[float, Callable[[], object]]] = deque()
+        self._in_transit: deque[tuple[float, Callable[[], object]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        network.lanes[self] = None
+        network.directions[self] = None
 
     def carry(self, arrives: Callable[[], object]) -> None:
         """Deliver an event (bytes, or the connection's end) by calling `arrives`, after all events before it."""
         delay_ms = self._links.delay_ms(self._way)
-        self._under_way.append((self._loop.time() + delay_ms / 1000 if delay_ms else 0, arrives))
-        self.move()
+        self._in_transit.append((self._loop.time() + delay_ms / 1000 if delay_ms else 0, arrives))
+        self.deliver_due()
 
-    async def passed(self) -> None:
+    async def wait_until_passable(self) -> None:
         """Wait until an event that is sent now would arrive: until the link's delay is over and the direction is not blocked."""
         arrived: asyncio.Future[None] = self._loop.create_future()
         self.carry(lambda: None if arrived.done() else arrived.set_result(None))
         await arrived
 
-    def move(self) -> None:
+    def deliver_due(self) -> None:
         """Deliver all events whose delay is over, unless the direction is blocked."""
-        waiting = self._under_way
+        waiting = self._in_transit
         while waiting and self._way not in self._links.blocked:
             due, arrives = waiting[0]
             if due > self._loop.time():
                 if self._timer is not None:
                     self._timer.cancel()
-                self._timer = self._loop.call_at(due, self.move)
+                self._timer = self._loop.call_at(due, self.deliver_due)
                 return
             waiting.popleft()
             arrives()
 
     def end(self) -> None:
         """Drop all events that were not delivered yet, because the connection was closed or reset."""
-        self._under_way.clear()
-        self._network.lanes.pop(self, None)
+        self._in_transit.clear()
+        self._network.directions.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
 

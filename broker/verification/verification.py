@@ -69,7 +69,7 @@ class Verification:
             last = first.breaches[-1]
             raise CannotVerify(f"the program does not finish even without faults: {last.summary}; {last.explanation.strip()}")
         if first.of(Guarantee.ONCE):
-            raise CannotVerify(_alike(first))
+            raise CannotVerify(_not_once_text(first))
         if not baseline.achieved:
             raise CannotVerify(_nothing_achieved(self.program))
         steady = False
@@ -141,7 +141,7 @@ def _outcome(broken: Sequence[Breach], reason: str | None, *, fault_occurred: bo
     return ScenarioOutcome.HELD if fault_occurred else ScenarioOutcome.NOT_MET
 
 
-def _alike(baseline: Result) -> str:
+def _not_once_text(baseline: Result) -> str:
     breach = baseline.of(Guarantee.ONCE)
     explanation = "" if breach is None else f"{breach.summary}\n{breach.explanation}"
     return (

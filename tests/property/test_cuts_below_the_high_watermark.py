@@ -17,7 +17,7 @@ from ottla.broker.sim.sim_client import SimClient
 from ottla.broker.sim.sim_cluster import SimCluster, run, sleep, until
 from ottla.broker.sim.sim_judge import ClusterChecker, unequal_replicas, unsettled
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
-from ottla.broker.sim.simulation import undisturbed
+from ottla.broker.sim.simulation import without_gc_and_logging
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 
 SEEDS = 4
@@ -97,7 +97,7 @@ class Bounce:
 
 def outcome(seed: int, *, unclean: bool) -> tuple[int, int]:
     """Return the number of truncations below a high watermark, and of unclean elections. Raises Violation."""
-    with undisturbed():
+    with without_gc_and_logging():
         bounce = Bounce(seed, unclean=unclean)
         bounce.run()
         found = bounce.checker.truncations_below_mark, bounce.checker.unclean_elections

@@ -16,7 +16,7 @@ from ottla.broker.cli.group_described import CONSUMER_TYPES, GroupDescribed, Mem
 from ottla.broker.cli.group_offsets import committed_positions
 from ottla.broker.cli.kafka_tools import group_resets
 from ottla.broker.cli.kafka_tools.java_errors import java_exception, java_exception_of
-from ottla.broker.cli.kafka_tools.options import Misused, ToolParser, cluster_of, columns, error_line, guarded
+from ottla.broker.cli.kafka_tools.options import ToolParser, UsageError, cluster_of, columns, error_line, guarded
 from ottla.broker.cli.operations import delete_group, list_groups
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
         _check(action, options)
         with cluster_of(options) as cluster:
             _run(cluster, action, options)
-    except Misused as error:
+    except UsageError as error:
         read.error(str(error))
     return 0
 
@@ -65,18 +65,18 @@ def main(argv: Sequence[str]) -> int:
 def _check(action: str, options: argparse.Namespace) -> None:
     for name, actions in _ONLY_OF.items():
         if getattr(options, name) not in {None, False} and action not in actions:
-            raise Misused(f"Option [{name}] is only valid with {', '.join(actions)}")
+            raise UsageError(f"Option [{name}] is only valid with {', '.join(actions)}")
     if action == "delete-offsets" and not (options.group and options.topic):
-        raise Misused("Option [delete-offsets] takes the following options: [group], [topic]")
+        raise UsageError("Option [delete-offsets] takes the following options: [group], [topic]")
     if action != "list" and not options.group and not options.all_groups:
-        raise Misused(f"Option [{action}] takes one of these options: [group], [all-groups]")
+        raise UsageError(f"Option [{action}] takes one of these options: [group], [all-groups]")
     if action == "delete" and options.topic:
-        raise Misused("The consumer does not support topic-specific offset deletion from a consumer group.")
+        raise UsageError("The consumer does not support topic-specific offset deletion from a consumer group.")
     if action == "describe":
         if sum(getattr(options, view) not in {None, False} for view in _VIEWS) > 1:
-            raise Misused(f"Option [describe] takes at most one of these options: {', '.join(f'[{view}]' for view in _VIEWS)}")
+            raise UsageError(f"Option [describe] takes at most one of these options: {', '.join(f'[{view}]' for view in _VIEWS)}")
         if options.state:
-            raise Misused("Option [describe] does not take a value for [state]")
+            raise UsageError("Option [describe] does not take a value for [state]")
     if action == "reset-offsets":
         group_resets.check_options(options)
 
@@ -122,11 +122,11 @@ def _list(cluster: AdminClient, options: argparse.Namespace) -> None:
 
 
 def _among(given: str | None, known: Sequence[str], what: str, plural: str) -> set[str]:
-    """Return the values in the comma-separated list `given`, or all `known` ones without a list. Raises Misused for an unknown value."""
+    """Return the values in the comma-separated list `given`, or all `known` ones without a list. Raises UsageError for an unknown value."""
     by_name = {each.lower(): each for each in known}
     wanted = [each.strip().lower() for each in given.split(",")] if given else [*by_name]
     if not by_name.keys() >= set(wanted):
-        raise Misused(f"Invalid {what} list '{given}'. Valid {plural} are: {', '.join(known)}")
+        raise UsageError(f"Invalid {what} list '{given}'. Valid {plural} are: {', '.join(known)}")
     return {by_name[each] for each in wanted}
 
 

@@ -18,7 +18,7 @@ from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, ErrorRespons
 from ottla.broker.cli.group_described import INACTIVE, described
 from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
 from ottla.broker.cli.kafka_tools.java_errors import error_message, java_exception
-from ottla.broker.cli.kafka_tools.options import Misused, ToolParser, columns, error_line
+from ottla.broker.cli.kafka_tools.options import ToolParser, UsageError, columns, error_line
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 
@@ -46,17 +46,17 @@ def add_options(made: ToolParser) -> None:
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Check the combination of options of an offset reset. Raises `Misused`."""
+    """Check the combination of options of an offset reset. Raises `UsageError`."""
     if options.dry_run and options.execute:
-        raise Misused("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+        raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     given = [name for name in _SCENARIOS if getattr(options, name.replace("-", "_")) not in {None, False}]
     if len(given) > 1:
-        raise Misused(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
+        raise UsageError(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
     if not given:
         every = ", ".join(f"[{name}]" for name in _SCENARIOS)
-        raise Misused(f"Option '[reset-offsets]' requires one of the following scenarios: [{every}]")
+        raise UsageError(f"Option '[reset-offsets]' requires one of the following scenarios: [{every}]")
     if not (options.all_topics or options.topic or options.from_file):
-        raise Misused("One of the reset scopes should be defined: --all-topics, --topic.")
+        raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
     if not options.dry_run and not options.execute:
         warn("WARN: No action will be performed as the --execute option is missing.")
 
@@ -109,7 +109,7 @@ def _new_offsets(cluster: AdminClient, group: str, options: argparse.Namespace) 
         for place in places:
             if place not in before:
                 what = f"{place.topic}-{place.partition}"
-                raise Misused(f"Cannot shift offset for partition {what} since there is no current committed offset")
+                raise UsageError(f"Cannot shift offset for partition {what} since there is no current committed offset")
         return _within(cluster, {place: before[place] + options.shift_by for place in places})
     if options.to_earliest:
         return _of(places, cluster.offsets(places, EARLIEST))
@@ -188,7 +188,7 @@ def _places(cluster: AdminClient, topics: Sequence[str]) -> list[TopicPartition]
 def _named(wanted: str, topic: str, listed: str) -> list[TopicPartition]:
     for part in listed.split(","):
         if not part.isdecimal():
-            raise Misused(f"Invalid partition '{part}' specified in topic arg '{wanted}''")
+            raise UsageError(f"Invalid partition '{part}' specified in topic arg '{wanted}''")
     return [TopicPartition(topic, int(part)) for part in listed.split(",")]
 
 

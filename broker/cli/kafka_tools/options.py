@@ -99,7 +99,7 @@ def read_config(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-class Misused(CliError):
+class UsageError(CliError):
     """A usage error that is found only after the options were parsed; it is reported like an unknown option, with the usage."""
 
 

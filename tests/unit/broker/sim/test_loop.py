@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ottla.broker.sim.loop import Process, SimLoop, Stuck
+from ottla.broker.sim.loop import Process, SimLoop, SimulationStuck
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_loop_without_due_callbacks_raises_stuck(loop: SimLoop) -> None:
     async def waits_for_nothing() -> None:
         await loop.create_future()
 
-    with pytest.raises(Stuck):
+    with pytest.raises(SimulationStuck):
         loop.run_until_complete(waits_for_nothing())
 
 

@@ -74,7 +74,7 @@ class Harness:
     def __init__(self, *, unclean: bool = True) -> None:
         self.first: Any = Replica(1)
         self.second: Any = Replica(2)
-        self.controller: Any = SimpleNamespace(is_at_work=False, role=None)
+        self.controller: Any = SimpleNamespace(can_commit=False, role=None)
         cluster: Any = SimpleNamespace(controller=self.controller, loop=SimpleNamespace(now_us=0), nodes={1: self.first, 2: self.second})
         self.checker = ClusterChecker(cluster)
         made = PartitionRecord(0, TOPIC_ID, [1, 2], [1, 2], leader=1, leader_epoch=0, partition_epoch=0, directories=[bytes(16)] * 2)
@@ -327,11 +327,11 @@ def test_a_stalled_sync_of_a_dead_controller_does_not_excuse_its_successor() -> 
 
     async def restart() -> tuple[bool, bool]:
         silent.stalls(50_000)
-        before = silent.controller.is_at_work
+        before = silent.controller.can_commit
         silent.controller.kill()
         silent.controller.start()
         await sleep(silent.loop, 500)
-        return before, silent.controller.is_at_work
+        return before, silent.controller.can_commit
 
     assert run(silent.loop, restart()) == (False, True)
 

@@ -115,7 +115,7 @@ async def test_host_without_power_is_silent_until_it_returns(pair: Pair) -> None
     await pair.ms(60_000)
     assert not pair.here.lost
     assert not dialling.done()
-    pair.network.power_is_back("b")
+    pair.network.power_restored("b")
     await pair.ms(10)
     assert pair.here.lost
 

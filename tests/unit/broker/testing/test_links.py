@@ -79,16 +79,16 @@ async def test_connect_over_a_blocked_link_waits_until_it_is_healed(pair: Pair, 
 
 async def test_cancelled_or_aborted_connection_leaves_nothing_in_flight(pair: Pair) -> None:
     pair.links.block([(1, 2)])
-    lanes = dict(pair.one.lanes)
+    directions = dict(pair.one.directions)
     dialling = asyncio.ensure_future(pair.one.connect(HOST, pair.port, End))
     await turns()
     dialling.cancel()
     await asyncio.wait([dialling])
-    assert pair.one.lanes == lanes
+    assert pair.one.directions == directions
     pair.here.transport.write(b"never")
     pair.here.transport.abort()
     await pair.here.until_closed()
-    assert pair.one.lanes == {}
+    assert pair.one.directions == {}
     pair.links.heal()
     await pair.there.until_closed()
     assert pair.there.came == b"?"
@@ -129,4 +129,4 @@ async def test_port_of_no_node_is_connected_to_directly() -> None:
     assert links.node_at(1) == -1
     with pytest.raises(ConnectionRefusedError):
         await network.connect(HOST, 1, End)
-    assert network.lanes == {}
+    assert network.directions == {}
