@@ -12,7 +12,7 @@ from typing import Any, Final
 from ottla.spark_jobs.engines import Row
 from ottla.spark_jobs.steps import Answer
 
-HELD: Final = 1000
+EXTRA_FINDINGS_MAX: Final = 1000
 """How many findings of a rule, in addition to those that will be kept, are collected before the list is sorted and cut."""
 
 
@@ -54,7 +54,7 @@ class Merged:
             self._totals[kind] += row["total"] if row["place"] == 1 else 0
             held = self._findings[kind]
             held.append(row)
-            if len(held) > 2 * self._samples + HELD:
+            if len(held) > 2 * self._samples + EXTRA_FINDINGS_MAX:
                 held.sort(key=finding_order)
                 del held[self._samples :]
 

@@ -23,7 +23,7 @@ from ottla.spark_jobs.log_files import find_file_logs
 PINNED: Final = "pinned:"
 """The prefix of a path that names, instead of a log directory, a file with an earlier listing of one."""
 LISTINGS_MAX: Final = 20
-RESTLESS: Final = (
+WRITTEN_WHILE_LISTED: Final = (
     "written to all the time while it was listed: its partitions are not from the same moment, and a transaction that ended then may seem "
     "torn. Judge it again, or a snapshot, or when the broker has stopped"
 )
@@ -47,7 +47,7 @@ def at_one_moment(listing: Callable[[], LogDirectory]) -> LogDirectory:
         if found.segments == before.segments:
             return found
         before = found
-    before.notes.append(RESTLESS)
+    before.notes.append(WRITTEN_WHILE_LISTED)
     return before
 
 

@@ -41,7 +41,7 @@ ATTEMPTS: Final = 30
 BACKOFF_S: Final = 0.1
 BACKOFF_S_MAX: Final = 1.0
 TOPIC_RESOURCE: Final = 2
-MOVING: Final = frozenset(
+LEADER_CHANGE_ERRORS: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -142,7 +142,7 @@ class Cluster:
                             continue  # the response contains a partition that was not requested, so its name was not checked
                         if each.error_code == ErrorCode.NONE:
                             found[partition] = each.offset
-                        elif each.error_code in MOVING:
+                        elif each.error_code in LEADER_CHANGE_ERRORS:
                             reasons[partition] = error_name(each.error_code)
                         else:
                             refused[partition] = error_name(each.error_code)
@@ -168,7 +168,7 @@ class Cluster:
                 except (OSError, ProtocolError) as e:
                     reason = self._lost(leader, e)
                 else:
-                    if data.error_code not in MOVING:
+                    if data.error_code not in LEADER_CHANGE_ERRORS:
                         return data
                     reason = error_name(data.error_code)
             self._pause(attempt)

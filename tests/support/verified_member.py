@@ -39,9 +39,9 @@ GROUP = os.environ.get("OTTLA_GROUP", "members")
 SESSION_MS = 6_000
 TIMEOUT_S = 10
 """Timeout of a request in seconds. It is long, because a rebalance delays responses."""
-TAKEN = 10
+STEP_RECORDS_MAX = 10
 """Maximum number of records that a member processes in one step."""
-LOST = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
+MEMBERSHIP_ERRORS = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
 """Errors which say that the member has lost its membership or generation, so that it must join again."""
 
 BeginAt = Callable[[int], int]
@@ -66,7 +66,7 @@ class Member:
             try:
                 return self._join()
             except Refused as refused:
-                if refused.error not in LOST:
+                if refused.error not in MEMBERSHIP_ERRORS:
                     raise
                 if refused.error is ErrorCode.UNKNOWN_MEMBER_ID:
                     self.member_id = ""
@@ -91,7 +91,7 @@ class Member:
         try:
             self.link.ask(HeartbeatRequest(GROUP, self.generation, self.member_id), 2)
         except Refused as refused:
-            if refused.error in LOST:
+            if refused.error in MEMBERSHIP_ERRORS:
                 return False
             raise
         return True
@@ -111,7 +111,7 @@ class Member:
         try:
             self.link.ask(request, 5, lambda answer: answer.topics[0].partitions[0])
         except Refused as refused:
-            if refused.error not in LOST:
+            if refused.error not in MEMBERSHIP_ERRORS:
                 raise
 
     def commit_in(self, writer: Writer, partition: int, offset: int) -> None:
@@ -211,8 +211,8 @@ def _members_life(member: Member, begin_at: BeginAt, take: Take, isolation: int 
         idle = True
         for partition, begin in positions.items():
             found, end = committed(member.link, member.topic, partition, begin, isolation=isolation)
-            if len(found) > TAKEN:
-                found, end = found[:TAKEN], found[TAKEN][0]
+            if len(found) > STEP_RECORDS_MAX:
+                found, end = found[:STEP_RECORDS_MAX], found[STEP_RECORDS_MAX][0]
             if end > begin:
                 take(partition, begin, end, [value for _, value in found])
                 positions[partition], idle = end, False

@@ -43,7 +43,7 @@ PAUSE_S = 0.01
 PRODUCE_BY_NAME, FETCH_BY_NAME = 12, 12
 
 
-MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR})
+LEADER_CHANGE_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR})
 OF_GROUP, OF_TRANSACTION = -2, -1
 
 
@@ -125,7 +125,7 @@ class Link:
                 return answer
             if not error.retriable:
                 raise Refused(error)
-            if error in MOVED:
+            if error in LEADER_CHANGE_ERRORS:
                 self.forget()
             time.sleep(PAUSE_S)
         raise Refused(ErrorCode.REQUEST_TIMED_OUT)

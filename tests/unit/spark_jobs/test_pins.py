@@ -13,7 +13,7 @@ from ottla.spark_jobs.corpus.writer import PartitionWriter
 from ottla.spark_jobs.filesystem import Entry, Location
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.logs import find_logs
-from ottla.spark_jobs.pins import LISTINGS_MAX, RESTLESS, at_one_moment, pin, pinned
+from ottla.spark_jobs.pins import LISTINGS_MAX, WRITTEN_WHILE_LISTED, at_one_moment, pin, pinned
 from ottla.spark_jobs.verdict import DirectoryVerdict
 
 
@@ -72,7 +72,7 @@ def test_constantly_growing_directory_is_judged_with_a_note(tmp_path: Path) -> N
         return find_logs(tmp_path)
 
     found = at_one_moment(listing)
-    assert found.notes == [RESTLESS]
+    assert found.notes == [WRITTEN_WHILE_LISTED]
     assert log.next_offset == LISTINGS_MAX + 1
 
 

@@ -4,7 +4,7 @@ import { toText } from '../bytes.js';
 import { Unsupported, refuse } from '../failures.js';
 import { CODES, KafkaConsumer, ask, configuration } from './library.js';
 
-const LACKS = { max_poll_records: 'librdkafka has no limit of records: a call says how many it wants' };
+const UNSUPPORTED_OPTIONS = { max_poll_records: 'librdkafka has no limit of records: a call says how many it wants' };
 const CLASSIC_ASSIGNORS = ['range', 'roundrobin', 'cooperative-sticky'];
 const CALL_TIMEOUT_MS = 30_000;
 /** What one call waits for records, so that a poll's own time is kept. */
@@ -31,7 +31,7 @@ export class ConfluentConsumer {
   }
 
   static async open(request) {
-    refuse(request, LACKS);
+    refuse(request, UNSUPPORTED_OPTIONS);
     const { group, reset = 'latest', assignor, group_protocol: protocol } = request;
     if (protocol !== 'consumer' && assignor !== undefined && !CLASSIC_ASSIGNORS.includes(assignor)) {
       throw new Unsupported(`librdkafka has the assignors ${CLASSIC_ASSIGNORS.join(', ')}, not ${assignor}`);

@@ -5,7 +5,7 @@ import { Unsupported, refuse, withinTime } from '../failures.js';
 import { describeError } from './errors.js';
 import { CODES, Producer, ask, configuration } from './library.js';
 
-const LACKS = {
+const UNSUPPORTED_OPTIONS = {
   interceptor: '@confluentinc/kafka-javascript has no interceptors',
   serializer: '@confluentinc/kafka-javascript has serializers only on the producer that answers without a partition',
 };
@@ -29,7 +29,7 @@ export class ConfluentProducer {
   }
 
   static async open(request) {
-    refuse(request, LACKS);
+    refuse(request, UNSUPPORTED_OPTIONS);
     if (request.partitioner === 'last') {
       throw new Unsupported(
         '@confluentinc/kafka-javascript has no custom partitioners: who sends may name the partition',

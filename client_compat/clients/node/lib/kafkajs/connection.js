@@ -10,7 +10,7 @@ function logToStandardError() {
 /** A `Kafka` for one request's `bootstrap`, `client_id`, `request_timeout_ms` and `retries`, which count for its connections too. */
 export function connectionFor({ bootstrap, client_id: clientId, request_timeout_ms: requestTimeout, retries, security }) {
   return new kafkajs.Kafka({
-    ...comeIn(security),
+    ...securityOptions(security),
     brokers: bootstrap.split(','),
     clientId,
     requestTimeout,
@@ -21,7 +21,7 @@ export function connectionFor({ bootstrap, client_id: clientId, request_timeout_
 }
 
 /** kafkajs's `ssl` and `sasl` for the argument `security`. */
-function comeIn(security) {
+function securityOptions(security) {
   if (security === undefined) return {};
   const { ca, certificate, mechanism, user, password, token } = security;
   const own = certificate === undefined ? {} : { key: readFileSync(certificate), cert: readFileSync(certificate) };

@@ -7,7 +7,7 @@ import { byTopic, fromAssignment } from '../partitions.js';
 import { KafkaJSAdmin } from './admin.js';
 import { connectionFor } from './connection.js';
 
-const LACKS = {
+const UNSUPPORTED_OPTIONS = {
   instance_id: 'kafkajs has no static members',
   max_poll_records: 'kafkajs has no limit of records: its consumer is pushed to',
 };
@@ -45,7 +45,7 @@ export class KafkaJSConsumer {
   }
 
   static async open(request) {
-    refuse(request, LACKS);
+    refuse(request, UNSUPPORTED_OPTIONS);
     const {
       group = `kafkajs-${randomUUID()}`,
       reset,

@@ -7,7 +7,7 @@ import { byTopic } from '../partitions.js';
 import { connectionFor } from './connection.js';
 import { describeError } from './errors.js';
 
-const LACKS = {
+const UNSUPPORTED_OPTIONS = {
   linger_ms: 'kafkajs sends at once: its producer has no linger',
   batch_bytes: 'kafkajs has no batch size: a call to send is a batch',
   buffer_bytes: 'kafkajs has no buffer of records to limit',
@@ -56,7 +56,7 @@ export class KafkaJSProducer {
   }
 
   static async open(request) {
-    refuse(request, LACKS);
+    refuse(request, UNSUPPORTED_OPTIONS);
     const { acks, compression, partitioner = 'default' } = request;
     const chosen = new WeakMap();
     const producer = connectionFor(request).producer({

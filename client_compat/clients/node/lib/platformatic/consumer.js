@@ -13,8 +13,8 @@ import { Unsupported, refuse } from '../failures.js';
 import { byTopic } from '../partitions.js';
 import { connectionOptions, defined } from './connection.js';
 
-const NO_PARTS = "@platformatic/kafka's stream is paused as a whole, not by partition";
-const LACKS = { max_poll_records: '@platformatic/kafka has no limit of records: its consumer is a stream' };
+const NO_PARTITION_PAUSE = "@platformatic/kafka's stream is paused as a whole, not by partition";
+const UNSUPPORTED_OPTIONS = { max_poll_records: '@platformatic/kafka has no limit of records: its consumer is a stream' };
 const FALLBACKS = {
   earliest: MessagesStreamFallbackModes.EARLIEST,
   latest: MessagesStreamFallbackModes.LATEST,
@@ -33,8 +33,8 @@ const CLASSIC_ASSIGNORS = ['roundrobin', 'cooperative-sticky'];
 export class PlatformaticConsumer {
   static missing = {
     position: '@platformatic/kafka tells what its stream fetches next, which runs ahead of what was read',
-    pause: NO_PARTS,
-    resume: NO_PARTS,
+    pause: NO_PARTITION_PAUSE,
+    resume: NO_PARTITION_PAUSE,
   };
   #request;
   #stream = null;
@@ -53,7 +53,7 @@ export class PlatformaticConsumer {
   }
 
   static async open(request) {
-    refuse(request, LACKS);
+    refuse(request, UNSUPPORTED_OPTIONS);
     const {
       group = `platformatic-kafka-${randomUUID()}`,
       isolation,

@@ -6,7 +6,7 @@ import { refuse } from '../failures.js';
 import { connectionOptions, defined } from './connection.js';
 import { describeError } from './errors.js';
 
-const LACKS = {
+const UNSUPPORTED_OPTIONS = {
   transaction_timeout_ms: '@platformatic/kafka has no transaction timeout: it sends the one of its requests',
   linger_ms: "@platformatic/kafka sends at once: its producer has no linger, and its stream's results name no offsets",
   batch_bytes: '@platformatic/kafka has no batch size: a call to send is a batch for each partition',
@@ -49,7 +49,7 @@ export class PlatformaticProducer {
   }
 
   static async open(request) {
-    refuse(request, LACKS);
+    refuse(request, UNSUPPORTED_OPTIONS);
     const { acks, idempotent, transactional_id: transactionalId, compression, partitioner = 'default' } = request;
     const producer = new Producer({
       ...connectionOptions(request),
