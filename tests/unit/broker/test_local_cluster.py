@@ -65,7 +65,7 @@ class Machine:
     def link(self, cluster: LocalCluster, port: int, user: str, password: str) -> SecuredNodeClient:
         """Return a link to the node at that port that authenticates the user by PLAIN."""
         sasl = ClientSasl("PLAIN", lambda _: tokens_of("PLAIN", user, password, self.random.randbytes))
-        common: dict[str, Any] = {"network": self.network, "clock": self.clock, "timers": cluster.timers, "random": self.random}
+        common: dict[str, Any] = {"network": self.network, "clock": self.clock, "timers": cluster.controller.timers, "random": self.random}
         return SecuredNodeClient(Node(-1, "127.0.0.1", port), client_security=ClientSecurity(None, sasl), client_id=user, **common)
 
     async def done(self, work: Coroutine[Any, Any, T]) -> T:
