@@ -1,4 +1,5 @@
-"""Class data archives of Apache Kafka's nodes and tools, which a JVM maps instead of loading and verifying the classes.
+"""Class data sharing (CDS) archives for Apache Kafka's nodes and tools: a JVM maps the archive instead of loading and verifying the
+classes.
 
 With an archive, a node's start takes two thirds of the processor time, and a tool half (measured with Java 17). `make test` makes the
 archives once, beside the jars. A JVM with other jars or another version ignores them.

@@ -38,8 +38,8 @@ STOP_TIMEOUT_S = 60.0
 """Time limit for a clean stop of a node, in seconds: a broker first hands its leaderships over."""
 POLL_S = 0.1
 FETCH_WAITS_S = 0.7
-"""How long a test's own Fetch waits, in seconds. It is longer than replica.fetch.wait.max.ms: when it is answered, the last Fetch of a
-paused follower was answered before, and no other one comes."""
+"""How long a broker holds a Fetch that the test sends itself, in seconds. It is longer than replica.fetch.wait.max.ms, so that a paused
+follower's last Fetch ends first."""
 OTTLA = (sys.executable, "-m", "ottla")
 METADATA_VERSION = 12
 INTER_BROKER_LISTENER = "REPLICATION"
@@ -63,7 +63,7 @@ COMMON: Mapping[str, str] = {
     "replica.high.watermark.checkpoint.interval.ms": "200",
     "auto.create.topics.enable": "false",
 }
-"""Common settings of every node. They make the controller elect preferred leaders two seconds after a broker is back."""
+"""Common settings of every node. With them, the controller elects a returned broker as preferred leader within about two seconds."""
 
 
 class Kind(StrEnum):
@@ -102,7 +102,7 @@ class Node:
     ottla: Sequence[str] = OTTLA
     options: Sequence[str] = ()
     disk: SmallDisk | None = None
-    """The node's small disk, if it has one."""
+    """The small separate disk that holds the node's directory and that a test can fill; None without one."""
 
     @property
     def properties(self) -> Path:

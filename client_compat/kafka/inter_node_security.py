@@ -36,8 +36,8 @@ def password_settings(directory: Path) -> dict[str, str]:
 
 
 def certificate_settings(directory: Path) -> dict[str, str]:
-    """Return the settings of nodes that are identified only by their certificate, node.pem. Also writes guest.pem, a valid certificate of
-    no node."""
+    """Return the settings of nodes that identify themselves only by their certificate, node.pem. Also write guest.pem, a valid certificate
+    that belongs to no node."""
     return {
         **_stores(directory),
         "ssl.client.auth": "required",

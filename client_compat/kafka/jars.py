@@ -25,7 +25,7 @@ FETCH_TIMEOUT_S = 600.0
 VERSION_VARIABLE = "KAFKA_REFERENCE_VERSION"
 _OUTPUT_CHARS = 600
 _DEPENDENCY = re.compile(r"<artifactId>([^<]+)</artifactId>\s*<version>([^<]+)</version>\s*</dependency>")
-"""Name and version of the jars that a pom names."""
+"""Matches a dependency in a pom: the artifact's name and its version."""
 
 
 class KafkaMissing(RuntimeError):
@@ -67,7 +67,8 @@ def jars(version: str | None = None) -> Path:
 
 
 def copy_dependencies(pom: Path, settings: list[str], directory: Path, what: str, is_complete: Callable[[], bool]) -> None:
-    """Let Maven copy the jars of `pom` to `directory`, unless another process did so meanwhile. Raises `KafkaMissing`."""
+    """Copy the jars that `pom` needs to `directory` with Maven. `settings` are more Maven arguments, `what` names the jars in error
+    messages. Does nothing if `is_complete` becomes true, because another process has copied them. Raises `KafkaMissing`."""
     mvn = shutil.which("mvn")
     if mvn is None:
         raise KafkaMissing(f"the jars of {what} are fetched by Maven, and there is no mvn: install it (Debian, Ubuntu: maven)")
@@ -90,7 +91,7 @@ def copy_dependencies(pom: Path, settings: list[str], directory: Path, what: str
 
 
 def _move(fetched: Path, directory: Path) -> None:
-    """Move the files; existing ones in `directory` stay, for processes that run from it."""
+    """Move the fetched jars to `directory`. Existing jars are not replaced, because running processes may use them."""
     if not directory.is_dir():
         fetched.rename(directory)
         return

@@ -55,8 +55,8 @@ JVM_PROPERTIES: Mapping[str, str] = {
     "org.slf4j.simpleLogger.showDateTime": "true",
     "org.slf4j.simpleLogger.log.kafka.coordinator.transaction.TransactionMarkerChannelManager": "info",
 }
-"""JVM system properties of the broker. slf4j-simple logs warnings, and the markers that the transaction coordinator gives up (see
-`audit_corpus.truth`)."""
+"""JVM system properties of the broker, for its logger slf4j-simple: log warnings, and the messages about transaction markers that the
+transaction coordinator gives up, which `audit_corpus.truth` reads."""
 
 
 def release_of(version: str) -> tuple[int, int]:

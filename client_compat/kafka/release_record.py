@@ -43,7 +43,8 @@ def last_patch(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The contents of a release's table, according to the responses of a broker of `version`."""
+    """What Apache Kafka `version` offers, from its broker's responses: the version range of each API, the features, and the default of each
+    setting."""
 
     version: str
     mode: str
@@ -98,8 +99,8 @@ def _features(offered: ApiVersionsResponse) -> dict[str, tuple[int, int, int]]:
 
 
 def _settings(client: Client, kind: int, name: str) -> dict[str, str | None]:
-    """Return the default of each setting of a resource. If the recording itself has changed a setting, the default is taken from the
-    synonyms in the response. A setting without a type is unknown to the release and omitted."""
+    """Return the default of each setting of a resource; `kind` is its type number in DescribeConfigs. If the broker's configuration
+    overrides a setting, the default is taken from its synonyms. A setting without a type is unknown to the release and omitted."""
     request = DescribeConfigsRequest(resources=[DescribeConfigsResource(kind, name, None)], include_synonyms=True)
     answer: DescribeConfigsResponse = client.call(request)
     (result,) = answer.results

@@ -1,6 +1,6 @@
-"""A client of the admin port (docs/faults.md): scripted faults and the clock, for programs that see only sockets.
+"""A client of the admin port, Ottla's HTTP interface to load faults and move the broker's clock during a test (docs/faults.md).
 
-Every wait is for something that the broker reports, and ends with TimeoutError.
+A method that waits polls the broker, and raises TimeoutError if the state does not come.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class AdminPort:
         return "--admin-port", str(self.port), f"--admin-token={self.token}"
 
     def add(self, rule: str) -> str:
-        """Load a rule in the command line's format, `drop-ack:api=Produce,times=1`; return its name. Raises `AdminRefused`."""
+        """Load a fault rule in the format of the option `--fault`, such as `drop-ack:api=Produce,times=1`; return the rule's name. Raises
+        `AdminRefused`."""
         action, _, rest = rule.partition(":")
         fields = dict(field.partition("=")[::2] for field in rest.split(",") if field)
         return str(self._ask("POST", "/faults", {"action": action, **fields})["name"])
@@ -52,28 +53,29 @@ class AdminPort:
         self._until(f"a hit of {name}", lambda: self.hits(name) > 0)
 
     def wait_held(self) -> list[str]:
-        """Wait until the broker's rules hold at least one request or response; return a description of each."""
+        """Wait until the broker's fault rules hold back at least one request or response; return a description of each."""
         self._until("something held", lambda: bool(self._ask("GET", "/held")))
         return [str(held["what"]) for held in self._ask("GET", "/held")]
 
     def release(self, name: str | None = None) -> int:
-        """Release the requests and responses that the rule holds (None: those of all rules); return their number."""
+        """Let the broker process the requests and send the responses that the fault rule `name` holds back (None: that any rule holds
+        back). Return their number."""
         return int(self._ask("POST", "/held/release" + (f"?rule={quote(name)}" if name else ""))["released"])
 
     def reset(self) -> None:
-        """Unload all rules, and release all held requests and responses."""
+        """Unload all fault rules, and release everything that they hold back."""
         self._ask("DELETE", "/faults")
 
     def advance(self, ms: int) -> None:
-        """Advance the broker's clock by `ms`."""
+        """Advance the broker's clock by `ms` milliseconds."""
         self._ask("POST", "/clock/advance", {"ms": ms})
 
     def mark(self, name: str) -> None:
-        """Create a mark of the broker's present state, to which `rewind` returns."""
+        """Save the broker's present state under `name`; `rewind` restores it."""
         self._ask("POST", "/marks", {"name": name})
 
     def rewind(self, name: str) -> None:
-        """Return the broker to the state at a mark, and wait until the broker serves requests again."""
+        """Restore the state that `mark` saved under `name`, and wait until the broker serves requests again."""
         self._ask("POST", f"/marks/{quote(name)}/rewind")
 
     def wait_ready(self) -> None:

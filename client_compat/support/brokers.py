@@ -44,7 +44,8 @@ class Usage:
 
 @dataclass(slots=True)
 class BrokerProcess:
-    """One broker, or gateway, with a fixed address. `argv` is the whole command; every start appends to the file `output`."""
+    """The process of a broker, or of a gateway (Ottla's proxy before a Kafka cluster), at a fixed address. `argv` is the whole command; the
+    output of every start is appended to the file `output`."""
 
     argv: list[str]
     port: int
@@ -73,12 +74,13 @@ class BrokerProcess:
         self.starts += 1
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Start the process, and wait until its port answers; return the seconds. Raises `BrokerFailed`."""
+        """Start the process, and wait until its port answers; return how many seconds that took. Raises `BrokerFailed`."""
         self.spawn()
         return self.wait_listening(timeout_s)
 
     def wait_listening(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Wait until its port answers; return the seconds. Raises `BrokerFailed`, and kills a process that never listens."""
+        """Wait until the port of the started process answers; return how many seconds that took. A process that never listens is killed.
+        Raises `BrokerFailed`."""
         began = time.perf_counter()
         while not self._listening():
             self.check_alive()
@@ -155,7 +157,8 @@ def ottla(data_dir: Path, *, port: int | None = None, options: Sequence[str] = (
 
 
 def gateway(to: str, output: Path, *, port: int | None = None, options: Sequence[str] = ()) -> BrokerProcess:
-    """Return a gateway to the cluster at `to`, not started; `options` are more arguments of `ottla gateway`."""
+    """Return a process, not started, of Ottla's gateway: a proxy that injects faults before the cluster at `to` (host:port). `options` are
+    more arguments of `ottla gateway`."""
     port = port or free_port()
     argv = [sys.executable, "-m", "ottla", "gateway", "--to", to, "--port", str(port), *options]
     return BrokerProcess(argv, port, output, name="gateway")

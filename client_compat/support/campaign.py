@@ -43,7 +43,7 @@ class Outcome(Protocol):
 
     @property
     def good(self) -> bool:
-        """Whether something was judged, and everything has the promised result."""
+        """Whether the campaign checked something, and every check had the expected result."""
 
     def show(self, console: Console) -> None:
         """Print what was done and what was found."""
@@ -51,7 +51,7 @@ class Outcome(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """The outcome of experiments, each of which has one expected result."""
+    """A campaign's outcome that consists of experiments with one expected result each."""
 
     experiments: int
     surprises: Sequence[str]

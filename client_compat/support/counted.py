@@ -1,4 +1,5 @@
-"""The verdict of a campaign: counts of what was judged, counts that must be 0, and the first observations that are wrong."""
+"""A campaign's verdict as counts: how many observations were judged, how many of them were wrong in which way, and the first wrong ones as
+text."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ SAMPLES_MAX: Final = 10
 
 @dataclass(slots=True)
 class Counted:
-    """Counts of observations. A verdict names its counts: `JUDGED` must not be 0, because a campaign that judged nothing proves nothing;
-    `WRONG` must all be 0; `NOTED` may have any value."""
+    """Counts of a campaign's observations; each subclass has an integer field for each count. `JUDGED` names the field that must not be 0,
+    because a campaign that judged nothing proves nothing. The fields in `WRONG` must all be 0, those in `NOTED` may have any value."""
 
     JUDGED: ClassVar[str]
     WRONG: ClassVar[tuple[str, ...]]
@@ -28,7 +29,7 @@ class Counted:
         return getattr(self, self.JUDGED) > 0 and not self.wrong_except()
 
     def wrong_except(self, *shown: str) -> int:
-        """Return the sum of all counts that must be 0, except those in `shown`."""
+        """Return the sum of all counts of wrong observations, except the counts named in `shown`, which the caller prints separately."""
         return sum(getattr(self, name) for name in self.WRONG if name not in shown)
 
     def note(self, text: str) -> None:
@@ -44,7 +45,7 @@ class Counted:
             self.note(sample)
 
     def show(self, console: Console, subject: str) -> None:
-        """Print every count and its subject in one line, and then the samples."""
+        """Print one line with `subject` (what was observed) and every count, and then the samples."""
         counts = (self._count(self.JUDGED), *map(self._count, self.NOTED), *map(self._count, self.WRONG))
         console.print(f"{subject}: {', '.join(counts)}", style="" if self.good else "red", markup=False)
         for sample in self.samples:

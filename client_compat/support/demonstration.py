@@ -1,4 +1,4 @@
-"""Shared parts of the demos: promises, two runs side by side, and the audit of their logs."""
+"""Shared parts of the demos: the promises that a demo must keep, a table that compares two runs, and an audit of the brokers' logs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Demonstration:
 
 
 def side_by_side(title: str, runs: Mapping[str, Run], rows: Sequence[tuple[str, Callable[[Run], str]]]) -> Table:
-    """Return a table with a column for each run and a row for each fact."""
+    """Return a table with a column for each run. `rows` has the label of each row and a function that returns its cell for a run."""
     table = Table(title=title, title_justify="left", header_style="bold")
     table.add_column("")
     for name in runs:
@@ -55,7 +55,8 @@ def side_by_side(title: str, runs: Mapping[str, Run], rows: Sequence[tuple[str, 
 
 
 def audited(display: Progress, paths: Sequence[Path], **options: object) -> Verdict:
-    """Audit the logs, and return the verdict; `options` are those of `ottla.spark_jobs.audit.audit`."""
+    """Audit the brokers' log directories `paths` for broken Kafka guarantees, and show the progress; return the verdict. `options` are
+    those of `ottla.spark_jobs.audit.audit`."""
     from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # the client processes import this module again and need none of it
 
     bar = display.add_task("audit of the log" if len(paths) == 1 else "audit of the logs", total=None, note="")

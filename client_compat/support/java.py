@@ -11,7 +11,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1] / "clients" / "java"
 NAMES = ("java", "java-2.8", "java-3.3", "java-3.9")
-"""The newest client, and three from before 4.0."""
+"""Names of the builds of the program: one with the newest Java client, and three with Java clients before 4.0."""
 MAIN_CLASS = "ottla.compat.Control"
 JVM_OPTIONS = (
     "-Xmx256m",

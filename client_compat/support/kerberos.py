@@ -186,7 +186,7 @@ def _program(name: str) -> str:
 
 @contextmanager
 def in_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables of this process, which the Kerberos library reads."""
+    """Set environment variables of this process, which its Kerberos library reads, until the context ends."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -69,7 +69,7 @@ def value_of(client: int, number: int) -> bytes:
 
 
 def parts_of(value: bytes) -> tuple[int, int]:
-    """Return the client and the number of a value. Raises ValueError for any other value."""
+    """Return the client and the number that a value of the load has in front. Raises ValueError for any other value."""
     client, number = value.split(b":", 2)[:2]
     return int(client), int(number)
 

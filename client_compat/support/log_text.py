@@ -29,5 +29,6 @@ def describe(batch: StoredBatch) -> str:
 
 
 def describe_log(truth: Truth, topic: str, partitions: int = 1) -> list[str]:
-    """Return one line of text about each batch of the topic, including markers."""
+    """Return one line of text about each batch of the topic's first `partitions` partitions, including transaction markers. `truth` reads
+    them from the broker."""
     return [f"partition {index} {describe(batch)}" for index in range(partitions) for batch in truth.batches(topic, index)]

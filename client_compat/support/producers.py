@@ -1,7 +1,7 @@
-"""Sends the records of a feed with one client, until the feed is empty and every record has a result. While no broker answers, the client
-retries.
+"""Sends the records of a `Feed` (records to send, and callbacks for their results) with one client, until the feed is empty and every
+record has a result. While no broker answers, the client retries.
 
-The caller's settings have the client's own names. Results are reported to the feed, which is in the same process.
+The settings that a caller gives have the names that the client library uses.
 """
 
 from __future__ import annotations
@@ -54,16 +54,17 @@ class Feed(ABC):
         return self.lost_at is not None and time.monotonic() - self.lost_at > LOST_S
 
     def client_is_new(self) -> None:
-        """Reset the loss of the client: a new one has replaced it."""
+        """Reset `lost_at`, because a new producer has replaced the lost one."""
         self.lost_at = None
 
     def given_up(self, number: int) -> None:
-        """Record that record `number` had no answer when its client was replaced."""
+        """Record that record `number` had no response when its producer was replaced."""
         self.failed(number, "given up with its client")
 
 
 async def send_with_aiokafka(feed: Feed, topic: str, **settings: Any) -> None:
-    """Send the feed with aiokafka. Raises what the producer raises when it cannot start."""
+    """Send the feed's records to the topic with aiokafka; `settings` are those of AIOKafkaProducer. Raises AIOKafkaProducer's exception if
+    it cannot start."""
     in_flight_slots = asyncio.Semaphore(feed.in_flight_max)
 
     def done(number: int, future: asyncio.Future[Any]) -> None:
@@ -86,8 +87,8 @@ async def send_with_aiokafka(feed: Feed, topic: str, **settings: Any) -> None:
 
 
 def send_with_confluent(feed: Feed, topic: str, settings: dict[str, Any]) -> None:
-    """Send the feed with confluent-kafka. If the feed reports that the client is lost, close the producer, report its unanswered records as
-    given up, and open another producer."""
+    """Send the feed's records to the topic with confluent-kafka. If the feed reports that the client is lost, close the producer, report
+    its unanswered records as given up, and open another producer."""
     waiting = 0
 
     def done(number: int, error: Any, message: Any) -> None:
@@ -129,8 +130,8 @@ def send_with_confluent(feed: Feed, topic: str, settings: dict[str, Any]) -> Non
 
 
 def send_with_program(feed: Feed, topic: str, producer: Producer, timeout_ms: int) -> None:
-    """Send the feed with a client of the matrix, `BATCH_RECORDS` at a time, each within `timeout_ms`. Raises `ProgramFailed` or
-    `ClientError`."""
+    """Send the feed's records to the topic with a client program of the compatibility matrix, `BATCH_RECORDS` at a time, each batch within
+    `timeout_ms`. Raises `ProgramFailed` or `ClientError`."""
     items: list[Item] = []
 
     def send() -> None:

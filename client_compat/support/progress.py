@@ -8,7 +8,7 @@ from rich.table import Column
 
 
 def progress(console: Console) -> Progress:
-    """Make bars that stay on the screen when done; a task's field `note` is printed at the end of its line."""
+    """Return a progress display whose bars stay on the screen when done. Each task's field `note` is printed at the end of its line."""
     return Progress(
         SpinnerColumn(finished_text="[green]✓[/]"),
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),

@@ -20,8 +20,8 @@ CLIENTS: Final = frozenset({"confluent-kafka"})
 
 
 def excuse(verdict: AckVerdict, directory: Path, topic: str) -> None:
-    """Move the values that a client stored twice by itself to their own count in `verdict`. `directory` belongs to a broker that has all
-    partitions of the topic and no longer writes to them."""
+    """Count the values that a client itself stored twice as `excused` in `verdict`, no longer as `doubled`. `directory` belongs to a broker
+    that has all partitions of the topic and no longer writes to them."""
     for double in list(verdict.doubles):
         if double.client in CLIENTS and _raised([_batch_at(directory, topic, place) for place in double.places]):
             verdict.excuse(double)

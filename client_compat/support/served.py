@@ -11,8 +11,8 @@ POLL_S = 0.01
 
 
 def wait_until_served(answered: Callable[[], Sequence[int]], check: Callable[[], None], timeout_s: float) -> None:
-    """Wait until each of the counts that `answered` returns, one per client, has grown. `check` raises when a program has ended. Raises
-    `RunFailed` on a timeout."""
+    """Wait until each of the counts that `answered` returns (answered requests, one count per client) has grown. `check` raises when a
+    client process has ended. Raises `RunFailed` on a timeout."""
     before, deadline = list(answered()), time.monotonic() + timeout_s
     while any(now == then for now, then in zip(answered(), before, strict=True)):
         check()

@@ -1,4 +1,4 @@
-"""A separate disk for one directory, which can be filled: a tmpfs, whose size is reduced to what is used.
+"""A separate disk for one directory, for tests of a full disk. It is a tmpfs; to fill it, its size is reduced to the bytes in use.
 
 When the disk is unmounted, its files remain at the same paths.
 """
@@ -38,7 +38,7 @@ class SmallDisk:
         raise NoSmallDisk(f"{self.path} could not be filled")
 
     def free(self) -> None:
-        """Increase the filled disk to its normal size, so that it has free space again."""
+        """Give the filled disk its normal size again, so that it has free space. Raises `NoSmallDisk`."""
         if (why := self._mount(f"remount,size={SIZE_BYTES}")) is not None:
             raise NoSmallDisk(why)
 

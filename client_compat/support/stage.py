@@ -57,7 +57,7 @@ class Stage:
         return Producer({"bootstrap.servers": self.broker.bootstrap, **QUICK, **named}, logger=QUIET)
 
     def print_log(self, topic: str, partitions: int = 1) -> None:
-        """Print every batch of the log, including markers."""
+        """Print one line about every batch in the logs of the topic, including transaction markers."""
         for line in describe_log(self.truth, topic, partitions):
             self.print_line(f"    {line}")
 
@@ -91,7 +91,8 @@ class InFlight:
 
 
 def serve(directory: Path, *, transaction_version: int) -> tuple[BrokerProcess, AdminPort]:
-    """Start a broker with that transaction version, without waiting for it; return its process and its admin port."""
+    """Start a broker whose feature `transaction.version` has the level `transaction_version`, without waiting for it; return its process
+    and its admin port."""
     admin = AdminPort(free_port())
     settings = [f"transaction.version={transaction_version}", *SMALL]
     options = [*admin.options, *(part for setting in settings for part in ("--set", setting))]
