@@ -22,7 +22,7 @@ def python() -> str:
 
 
 def ottla() -> str:
-    """Return version, commit, and whether the record walkers are compiled."""
+    """Return Ottla's version, its git commit, and whether the modules that parse record batches are compiled or interpreted Python."""
     compiled = "interpreted" if (walk.__file__ or "").endswith(".py") else "compiled"
     return f"{version('ottla')} at {_commit()}, record walkers {compiled}"
 

@@ -1,6 +1,6 @@
 """The benchmark cases and their targets. Sizes are chosen so that a run takes at most half an hour on two cores.
 
-A target limits the ratio of Ottla's figure to Apache Kafka's in the same run.
+A target is a limit for Ottla's value divided by Apache Kafka's in the same run.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def megabytes(site: Site, *, record_bytes: int, records: int) -> Values:
 
 
 def memory(site: Site, *, count: int) -> Values:
-    """Measure the resident memory of a proxy with `count` idle connections: of the process that has served the other cases, and of a newly
-    started one. Without a proxy, measure the broker that has served the other cases."""
+    """Measure the resident memory of the gateway's or toxiproxy's process with `count` idle connections, in MB. The process that has served
+    the other cases is measured, and then a newly started one. Without a proxy, only the broker is measured."""
     values = {MEMORY_AFTER: _resident(site.broker, count)}
     if site.peer.name != NONE:
         with site.fresh("fresh") as broker:
@@ -131,8 +131,8 @@ def missed(results: Results, measured: Sequence[Benchmark]) -> Iterator[str]:
 
 
 def broker_with(kind: str, proxy_port: int, directory: Path) -> tuple[BrokerProcess, int]:
-    """Return a broker, not started, and the port of its second listener. The advertised port of that listener is `proxy_port`, so that
-    clients reconnect through toxiproxy. Raises `KafkaMissing`."""
+    """Return a broker of this `kind` (a name of `BROKERS`), not started, and the port of its second listener. The advertised port of that
+    listener is `proxy_port`, so that clients reconnect through toxiproxy. Raises `KafkaMissing`."""
     port, behind = free_port(), free_port()
     if kind == "kafka":
         reference = ReferenceBroker(directory / "data", jvm=KAFKA_JVM)

@@ -89,7 +89,8 @@ class Peer:
 
 
 class JavaClient(Protocol):
-    """Measures the Java client: its producer, its consumer, and its share consumers. All methods raise `LoadFailed`; times are seconds."""
+    """Measures a broker through the Java client: its producer, its consumer, and its share consumers. All methods raise `LoadFailed`; times
+    are seconds."""
 
     def produce(self, bootstrap: str, topic: str, partitions: int, record_bytes: int, records: int) -> float: ...
 

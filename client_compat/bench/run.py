@@ -90,7 +90,8 @@ def _others(
     stack: ExitStack,
     results: Results,
 ) -> Iterator[Site]:
-    """Yield the sites of a kind of broker that not every peer has.
+    """Start the brokers with TLS, or the clusters, and yield each as a site (a running broker at which cases are measured). `makers` has
+    None for a peer (a broker under comparison) that has no such broker.
 
     A broker that does not start (such as that of an older commit) becomes a failure of the cases, so that earlier results are kept.
     """

@@ -65,7 +65,8 @@ class BadRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error in CONTROL.md's form: `code` is Kafka's name or `CLIENT:…`; a flag is None if the client does not report it."""
+    """An error in CONTROL.md's form. `code` is Kafka's name or `CLIENT:…`. Each of the flags `retriable`, `fatal` and `abortable` is None
+    if the client does not report it."""
 
     code: str
     message: str = ""
@@ -80,8 +81,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Indexing returns a required argument. `options` are the arguments of a `producer.open` or `consumer.open` that are not
-    None, without `handle`, `bootstrap`, `timeout_ms` and `security`."""
+    """One request of the control protocol. Indexing returns a required argument. `options` are the producer's or consumer's settings in a
+    `producer.open` or `consumer.open`: the arguments that are not None, without `handle`, `bootstrap`, `timeout_ms` and `security`."""
 
     id: int
     op: str

@@ -1,4 +1,5 @@
-"""librdkafka's share consumer as a process that answers commands, as `client_compat/kafka/ShareMember.java` does, but without renewal.
+"""librdkafka's share consumer as a process that answers commands, as `client_compat/kafka/ShareMember.java` does, but it cannot renew
+acquisition locks.
 
 Run with bootstrap servers, group, topic, acknowledgement mode, and further settings as name=value.
 """

@@ -84,13 +84,14 @@ ASKED: Final = (*TOPICS, "a1", "b1", "nope", "__consumer_offsets")
 GROUPS: Final = ("g1", "g2", "g3", "")
 TRANSACTIONAL: Final = ("x1", "x2", "y")
 OF_NOBODY: Final[Mapping[str, bytes]] = {"nope": UNKNOWN_ID, "__consumer_offsets": b"\x08" * 16}
-"""For topic names that have no known topic id: the id that a request names instead."""
+"""Topic ids that a request uses for topics whose id is unknown, by topic name. No topic has these ids."""
 NO_ID: Final = bytes(16)
 
 
 @dataclass(slots=True)
 class Side:
-    """The values that differ between the compared brokers: topic ids."""
+    """The topic ids at one of the compared brokers, by topic name. A request that names topics by id therefore differs between the
+    brokers."""
 
     ids: dict[str, bytes] = field(default_factory=dict)
 
@@ -165,8 +166,8 @@ def _produce(random: Random, version: int) -> Any:
 
 
 def _read(name: str) -> k01.FetchPartition:
-    """Return the partition of a Fetch request from the first record, but from offset 99 in coordinator topics, because the brokers write
-    different records to these."""
+    """Return the partition of a Fetch request. It reads from offset 0, or from offset 99 in a coordinator topic, because the brokers write
+    different records to these topics."""
     return k01.FetchPartition(99 if name.startswith("__") else 0, -1, 0, -1, -1, 1 << 20)
 
 

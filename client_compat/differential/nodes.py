@@ -2,7 +2,7 @@
 and restart brokers.
 
 Rules:
-- All probes share one table of names, so that a value has the same name in every broker's responses.
+- All probes share one table of placeholders, so that a value has the same placeholder in every broker's responses.
 - The connection to a broker is closed before the broker stops, and opened again on the next request.
 """
 

@@ -1,4 +1,5 @@
-"""Compare Ottla, like each release of Apache Kafka in turn, with that release, and keep the results in a table of docs/releases.md.
+"""Compare Ottla with each release of Apache Kafka in turn, and keep the results in a table of docs/releases.md. Ottla runs with `--like
+RELEASE`, so that it behaves like that release.
 
 - A release that cannot run on this machine, for instance because its jars cannot be fetched, is left out with the reason.
 - A row is replaced by the next run of its release; rows of other releases stay.
@@ -38,7 +39,7 @@ def versions_of(like: str) -> tuple[str, ...]:
 def differential_of_releases(
     directory: Path, versions: Iterable[str], only: Iterable[str], *, on_scenario: OnScenario, on_missing: Callable[[str, str], None]
 ) -> Iterator[Report]:
-    """Compare Ottla, like each of the versions, with Apache Kafka of that version. Yield each report, which is also written to
+    """Compare Ottla, run with `--like VERSION`, with Apache Kafka of each of the versions. Yield each report, which is also written to
     `directory`/`version`.json. A version that cannot run here is passed to `on_missing`, with the reason."""
     for version in versions:
         try:

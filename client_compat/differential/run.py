@@ -130,8 +130,7 @@ def differential(
     directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None, like: str | None = None
 ) -> Report:
     """Start both brokers over fresh directories under `directory`, compare their responses, and return the report. With `like`, such as
-    `3.7.2`, Ottla is like that version and compared with it. Raises KafkaMissing or BrokerFailed.
-    """
+    `3.7.2`, Ottla behaves like that version of Apache Kafka and is compared with it. Raises KafkaMissing or BrokerFailed."""
     older = like is not None and release_of(like) < TELEMETRY_SINCE
     reporters, classes = telemetry() if not older else ({}, None)
     reference = ReferenceBroker(directory / "kafka", {**reporters, **AT_ONCE}, like or default_version(), classes=classes)
@@ -162,7 +161,7 @@ def play_all(
     on_scenario: Callable[[str, Report], None] | None = None,
 ) -> None:
     """Run each scenario against both brokers, and add the differences of the responses to the report. `ports` has Apache Kafka's port
-    first. `older`: both are of, or like, a release that is older than the scenarios."""
+    first. `older`: the brokers are, or behave like, a release that lacks some APIs of the scenarios."""
     kafka_port, own_port = ports
     for name, scenario in SCENARIOS.items():
         if only and not any(word in name for word in only):

@@ -2,7 +2,8 @@
 
 Rules:
 - A difference is accepted only if two clusters of Apache Kafka also differ in it without a gateway, which changes addresses only.
-- A port is compared by the broker that it belongs to, so a client behind the gateway that gets a broker's own port is a difference.
+- Ports in responses are replaced by the id of their broker. If the gateway forwards a broker's own port instead of its own, this is
+  reported as a difference.
 """
 
 from __future__ import annotations

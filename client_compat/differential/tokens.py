@@ -58,7 +58,8 @@ class Moment:
         return self.sent_ms - CLOCKS_MS <= time_ms <= self.answered_ms + CLOCKS_MS
 
     def until(self, time_ms: int, token_end_ms: int | None = None) -> Plain:
-        """Return a broker's time relative to this moment; values that are not times (0, -1) stay as they are."""
+        """Return a broker's time as text relative to this moment ("in 5 minutes"), or as "at the token's end" if it is `token_end_ms`.
+        Values that are not times (0, -1) stay as they are."""
         if time_ms <= 0 or time_ms == token_end_ms:
             return time_ms if time_ms <= 0 else "at the token's end"
         minutes = round((time_ms - self.sent_ms) / MINUTE_MS, 2)

@@ -36,7 +36,8 @@ TOPIC = "batches"
 
 @dataclass(slots=True)
 class Target:
-    """One attacker's view of the broker, with its ApiVersions: (API key, lowest, highest version)."""
+    """What an attacker knows of the broker: its address, and `apis`, its ApiVersions as (API key, lowest, highest version). `counts` counts
+    what was sent; `loris` has the open connections of `slow_loris`."""
 
     address: tuple[str, int]
     apis: list[tuple[int, int, int]]

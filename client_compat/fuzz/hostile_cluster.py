@@ -59,7 +59,7 @@ class HostileRun:
     wait_limit_s: float
     counts: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, float] = field(default_factory=dict)
-    """For each false response, the longest turn of the gateway's event loop, in milliseconds."""
+    """For each false response, the longest iteration of the gateway's event loop, in milliseconds."""
     complaints: list[str] = field(default_factory=list)
     rss_max: int = 0
     longest_wait_s: float = 0.0

@@ -1,6 +1,7 @@
-"""The false responses of a hostile cluster to requests that a gateway forwards. Each gets the connection and the request's header.
+"""The false responses of a hostile cluster to requests that a gateway forwards. Each is a function of the connection and the request's
+header.
 
-When a function has sent its bytes it returns; its connection is then kept open until the gateway closes it.
+The function sends its bytes and returns. Its connection is then kept open until the gateway closes it.
 """
 
 from __future__ import annotations

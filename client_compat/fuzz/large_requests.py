@@ -1,6 +1,7 @@
 """`python -m client_compat.fuzz.large_requests`: measure the effect of the largest legal request of each API on other clients.
 
-Measures the longest turn of Ottla's event loop, and a bystander's response times with Ottla and with Apache Kafka.
+Measures the longest turn (iteration) of Ottla's event loop, and the response times of a bystander (a normal client) with Ottla and with
+Apache Kafka.
 
 Rules:
 - Each request is sent alone, by a user without permissions (guest) and by a super user (admin). It is repeated for a while on one
@@ -67,7 +68,7 @@ TURN_MAX_MS: Final = 50.0
 P99_MAX_MS: Final = 100.0
 ANSWER_MAX_S: Final = 30.0
 PIPELINED_MAX_S: Final = 10.0
-"""Maximum time, in seconds, for the responses to pipelined requests, which may take long without harm to a bystander.
+"""Maximum time, in seconds, for the responses to pipelined requests, which may take long without harm to a bystander (a normal client).
 
 If they take longer, the broker is killed and restarted, because it would still be busy during the next attack.
 """
@@ -75,10 +76,10 @@ RECONNECTIONS_PER_S: Final = 50
 """How often an attacker reconnects at most, in connections per second. Without this limit, the attack would measure how fast a broker
 accepts connections."""
 THREADS: Final = {"num.network.threads": "3", "num.io.threads": "8"}
-"""Kafka's defaults; with fewer threads, its bystanders would wait much longer."""
+"""Thread counts of the Apache Kafka broker: Kafka's defaults. With fewer threads, other clients would wait much longer."""
 WARM_UP_S: Final = 3.0
-"""How long to wait after Ottla's start, in seconds. Ottla then collects garbage once, in one turn of its event loop, and this turn must not
-be attributed to a request."""
+"""How long to wait after Ottla's start, in seconds. Ottla then collects garbage once, in one iteration of its event loop, and this delay
+must not be attributed to a request."""
 RECORDS: Final = 2_000_000
 PRODUCE_VERSION: Final = 9
 LAST: Final = (
@@ -144,7 +145,8 @@ class Row:
 
 @dataclass(slots=True)
 class Target:
-    """A running broker and its bystander (a normal client whose response times are measured). Turns are measured only with Ottla."""
+    """A running broker and its bystander (a normal client whose response times are measured). Iterations of the event loop are measured
+    only with Ottla."""
 
     name: str
     process: BrokerProcess
@@ -401,7 +403,8 @@ def main(
     table: Annotated[Path | None, typer.Option(help="A file for all rows, in Markdown.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Print all rows, not only those above the goals.")] = False,
 ) -> None:
-    """Exit code 1 when a turn of Ottla's event loop takes more than 50 ms, its bystander's 99th percentile is above 0.1 s, or it dies."""
+    """Measure how the largest legal requests affect other clients. Exit code 1 when an iteration of Ottla's event loop takes more than 50
+    ms, a normal client's 99th percentile is above 0.1 s, or Ottla dies."""
     console, rows = program.new_console(), list[Row]()
     directory = Path(tempfile.mkdtemp())
     try:

@@ -208,7 +208,8 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="How long each attack lasts.")] = 20,
     with_kafka: Annotated[bool, typer.Option("--kafka/--no-kafka", help="Attack Apache Kafka, too.")] = True,
 ) -> None:
-    """Exit code 1 when Ottla dies, or its bystander's 99th percentile is above 0.1 s."""
+    """Measure how long a normal client waits while attackers occupy the broker's request memory. Exit code 1 when Ottla dies, or the
+    client's 99th percentile is above 0.1 s."""
     console = program.new_console()
     table = Table(title=f"A bystander during {seconds:.0f} s of attack")
     for column in ("attack", "broker", "requests", "p50 ms", "p99 ms", "longest ms", "memory MiB", "afterwards"):

@@ -67,9 +67,9 @@ WARM_UP_LOGINS = 3_000
 BUG = b"Traceback (most recent call last)"
 MEBIBYTE = 1024 * 1024
 GROWTH_MAX = 12 * MEBIBYTE
-"""Permitted memory growth after ten thousand failed log-ins, with normal clients.
+"""Permitted memory growth in bytes after ten thousand failed log-ins, with normal clients.
 
-The allocator needs this; leaked log-ins would need more, because of their exceptions alone.
+The memory allocator needs this much. If log-ins leaked, the exceptions alone would need more.
 """
 # Topic creation by Metadata is off, because the fuzzer would then measure the file system.
 BROKER_OPTIONS = ("--set", "auto.create.topics.enable=false", "--set", "num.partitions=1")
@@ -79,8 +79,9 @@ BROKER_OPTIONS = ("--set", "auto.create.topics.enable=false", "--set", "num.part
 class FuzzRun:
     """The parameters and the results of a run.
 
-    A `locked` broker requires authentication. `failed_logins` come first, and the broker grows by `grown` bytes during them. With
-    `through_gateway`, attackers and normal clients are at a gateway before an open broker, and its process is the one that is watched.
+    A `locked` broker requires authentication. `failed_logins` log-ins fail before the attacks, and the broker grows by `grown` bytes during
+    them. With `through_gateway`, attackers and normal clients connect to Ottla's gateway in front of an open broker, and the gateway's
+    process is monitored.
     """
 
     seed: int

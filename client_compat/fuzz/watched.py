@@ -1,4 +1,5 @@
-"""`python -m client_compat.fuzz.watched FILE serve …`: run `ottla serve …` and record the longest turn of its event loop in FILE.
+"""`python -m client_compat.fuzz.watched FILE serve …`: run `ottla serve …` and record the longest turn (iteration) of its event loop in
+FILE.
 
 Rules:
 - A turn is measured in CPU time of the loop's thread, so that a busy machine does not affect it.
@@ -23,7 +24,8 @@ _NUMBER: Final = struct.Struct("=d")
 
 
 class LongestTurn:
-    """The longest turn since the last `reset`, in milliseconds of CPU time, in a file that the measured process writes."""
+    """The longest turn (iteration) of the event loop since the last `reset`, in milliseconds of CPU time. It is in a file that the measured
+    process writes."""
 
     def __init__(self, file: Path) -> None:
         if not file.exists():

@@ -53,9 +53,9 @@ def main(
     page: Annotated[Path | None, typer.Option(help="Write the tables of the chosen cells here, as make compat-security does.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List clients, scenarios and brokers, and run nothing.")] = False,
 ) -> None:
-    """Run real clients' scenarios on this broker, also like older releases, on Apache Kafka and on tansu, and compare. Exit code 1 if a
-    cell fails on this broker but not on Apache Kafka, or if the client's reports on the two differ, unless a known deviation names the
-    cell."""
+    """Run real clients' scenarios on Ottla, also with the behaviour of older releases, on Apache Kafka and on tansu, and compare. Exit code
+    1 if a scenario fails with a client on Ottla but not on Apache Kafka, or if the client's reports on the two differ, unless a known
+    deviation names that scenario and client."""
     console = Console()
     by_title = {one.title: one for one in REGISTRY.values()}
     wanted = [f"{REGISTRY[word].title}$" if word in REGISTRY else word for word in scenario or ()]
@@ -144,7 +144,8 @@ def _noting(display: Progress) -> Callable[[str], None]:
 
 
 def _places(jobs: list[Job]) -> Iterator[tuple[Job, str]]:
-    """Yield every cell in report order: by broker, then by client and scenario."""
+    """Yield each job (a client and a scenario) with each broker on which it runs, in report order: by broker, then by client and
+    scenario."""
     for broker in KINDS:
         yield from ((job, broker) for job in jobs if broker in job.brokers)
 

@@ -41,7 +41,7 @@ CONTEMPORARY_CLIENTS: Mapping[str, tuple[str, ...]] = {
 }
 """For each older Kafka release, clients that were new when it was released, or the oldest of them that can be installed today."""
 OPEN = "PLAINTEXT"
-"""The listener without security."""
+"""The name of the listener without TLS and authentication."""
 FORMATTED = Path(__file__).resolve().parents[2] / ".compat" / "kafka"
 SHARED = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions", "group.initial.rebalance.delay.ms")
 """The names of settings that Ottla gets with the same values as the reference broker, Apache Kafka."""
@@ -205,7 +205,7 @@ def _tansu_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How to find and create a broker of one kind.
+    """A kind of broker in the matrix: `missing` says why it is not available on this machine, and `make` creates a broker.
 
     A `durable` broker keeps acknowledged records across a restart. A `peer` is shown for comparison only; its failures do not count. A kind
     that is `by_name` runs only if `--broker` names it. `clients` limits it to these clients (empty: all). Scenarios of the areas in `lacks`

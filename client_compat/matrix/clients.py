@@ -122,7 +122,7 @@ class Language:
 
 @cache
 def refused(directory: Path, probe: tuple[str, ...]) -> str:
-    """Return the error that the tool prints for this directory, in one line; empty if it succeeds."""
+    """Run the command `probe` in `directory`. Return its error output in one line, or an empty text if it succeeds."""
     done = subprocess.run(
         probe, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
     )

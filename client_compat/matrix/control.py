@@ -53,7 +53,8 @@ class ScenarioTimedOut(ProgramFailed):
 class ClientError(Exception):
     """An error that the client raised or returned.
 
-    `code` is Kafka's error name or `CLIENT:…`. A flag is None if the client does not report it.
+    `code` is Kafka's error name or `CLIENT:…`. Each of the flags `retriable`, `fatal` and `abortable` is None if the client does not report
+    it.
     """
 
     code: str
@@ -73,7 +74,7 @@ class ClientError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A program's first line: client, version and runtime."""
+    """The first line that a client program prints: the client's name, its version and its runtime."""
 
     client: str
     version: str

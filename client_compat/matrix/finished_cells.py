@@ -1,4 +1,4 @@
-"""The finished cells of a run, one line of JSON each, so that a stopped run can be resumed.
+"""The finished cells (each a scenario with a client on a broker) of a run, one line of JSON each, so that a stopped run can be resumed.
 
 Rules:
 - A line is written as soon as its cell is finished.
@@ -16,7 +16,8 @@ from client_compat.matrix.control import Ready
 from client_compat.matrix.outcomes import Cell, Outcome
 
 DONE = (Outcome.PASS, Outcome.UNSUPPORTED)
-"""Outcomes that are not run again. A failure or its cause may have been fixed since, and a missing toolchain installed."""
+"""Outcomes of cells (scenarios with a client on a broker) that a resumed run does not run again. Other outcomes may change: a bug may have
+been fixed, or a toolchain installed."""
 
 
 class FinishedCells:

@@ -22,7 +22,7 @@ COMPARED = (OURS, GATEWAY)
 """The brokers on which a client must report the same as on Apache Kafka. Ottla as an older release is not among them, because the matrix
 runs Apache Kafka only in its newest release."""
 JUDGED = (*COMPARED, *OLDER_RELEASES)
-"""The brokers whose cells can fail a run."""
+"""The brokers on which a failing scenario makes the whole run fail."""
 _VOLATILE = re.compile(
     r"\b[a-z]+-[A-Za-z0-9._-]*-\d+-\d+(-\d+)?|127\.0\.0\.1(:|', )\d+|\b\d{13}\b|\b[0-9A-F]{16}\b"
     r"|\b\d+(\.\d+)? ?(ms|seconds)\b|\b\d{4}-\d\d-\d\dT[\d:.]+Z?"
@@ -59,11 +59,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class KnownFailure:
-    """Cells that fail for a known reason, as full-match patterns of client and scenario.
+    """Cells (each a scenario with a client on a broker) that fail for a known reason, as full-match patterns of client and scenario.
 
     `deviation` is the first column of the row in docs/deviations.md if Ottla differs deliberately; it is empty if the client fails on
-    Apache Kafka as well. `broker` limits the row to one broker; empty means any. Every row also applies to a gateway, because its clients
-    meet Ottla's TLS and the Apache Kafka behind it.
+    Apache Kafka as well. `broker` limits the row to one broker; empty means any. Every row also applies to Ottla's gateway, because its
+    clients meet Ottla's TLS and the Apache Kafka behind it.
     """
 
     client: str
@@ -214,8 +214,8 @@ def plain(text: str) -> str:
 
 
 def differing_reports(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
-    """Return the pairs of cells, one of Ottla or its gateway and one of Apache Kafka, that both passed although the client reported
-    something different."""
+    """Return the pairs of cells (a scenario with a client on a broker) that both passed although the client reported something different.
+    The first cell of a pair is from Ottla or its gateway, the second from Apache Kafka."""
     listed = list(cells)
     theirs = {(cell.client, cell.scenario): cell for cell in listed if cell.broker == KAFKA and cell.outcome is Outcome.PASS}
     ours = [cell for cell in listed if cell.broker in COMPARED and cell.outcome is Outcome.PASS]
@@ -247,7 +247,8 @@ def client_failures(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def unneeded(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> list[KnownFailure]:
-    """Return the rows of `table` whose cells all passed with equal reports on both brokers; these rows are obsolete."""
+    """Return the known failures of `table` that did not occur: all their cells (scenarios with a client on a broker) passed with equal
+    reports. These rows are obsolete."""
     listed = list(cells)
     judged = [cell for cell in listed if cell.broker in {KAFKA, *JUDGED} and cell.outcome in {Outcome.PASS, Outcome.FAIL}]
     bad = {cell.key for cell in judged if cell.outcome is Outcome.FAIL} | {ours.key for ours, _ in differing_reports(listed)}

@@ -1,4 +1,5 @@
-"""Reusable client programs. Without reuse, most of a cell's time would be the start of a JVM or an interpreter.
+"""Reusable client programs. Without reuse, most of the time of a cell (a scenario with a client on a broker) would be the start of a JVM or
+an interpreter.
 
 Rules:
 - A program belongs to one cell at a time.
@@ -49,7 +50,8 @@ class Pool:
             return self._missing[language.name] or None
 
     def take(self, client: str) -> Program:
-        """Return a program for exclusive use. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
+        """Return a running program of the client for exclusive use: an idle one, or a new one. Raises `Skipped`, `BuildFailed` or
+        `ProgramFailed`."""
         if missing := self.missing(client):
             raise Skipped(missing)
         with self._lock:
@@ -98,7 +100,7 @@ class Lease:
         self._deadline = clock() + timeout_s
 
     def take(self, client: str) -> Program:
-        """Return a program for the rest of the cell. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
+        """Return a running program of the client, which the cell uses until its end. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
         began = self._clock()
         self._pool.missing(client)  # build first, or wait for a concurrent build: this time does not count for the client
         self._deadline += self._clock() - began

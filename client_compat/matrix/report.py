@@ -31,7 +31,7 @@ class Versions:
 
 
 def differences(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
-    """Return pairs (Ottla's cell, Apache Kafka's) of one client and scenario with different outcomes."""
+    """Return the scenarios and clients whose outcome differs between Ottla and Apache Kafka, as pairs of cells: Ottla's, Apache Kafka's."""
     listed = list(cells)
     theirs = {(cell.client, cell.scenario): cell for cell in listed if cell.broker == KAFKA}
     pairs = [

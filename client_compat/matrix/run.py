@@ -1,4 +1,5 @@
-"""Run cells. A job is one client's scenario on every broker in turn, so that a difference between brokers shows at once.
+"""Run the matrix. A cell is a scenario with a client on a broker. A job is one client's scenario on every broker in turn, so that a
+difference between brokers shows at once.
 
 Rules:
 - Ordinary scenarios share one long-lived broker for each kind and set of settings; it is replaced if it died.
@@ -31,11 +32,11 @@ REASON_CHARS = 1_200
 PLAIN = (ScenarioFailed, ClientError, ProgramFailed, BuildFailed, TruthFailed, BrokerFailed)
 """Errors whose texts are complete sentences, so that reports show them without the name of the error's type."""
 FAILURES = (*PLAIN, ProtocolError, OSError, LookupError, TypeError, ValueError)
-"""Errors that fail a cell; the last three result from a program's malformed answer."""
+"""Errors that make a scenario fail; the last three result from a client program's malformed answer."""
 
 SLOW_S, SLOW_FAILURES_MAX = 20.0, 3
-"""If SLOW_FAILURES_MAX cells of a client on a peer broker have each failed after more than SLOW_S seconds, the client's remaining cells on
-this broker are skipped."""
+"""If SLOW_FAILURES_MAX scenarios of a client on a peer broker (one that is shown for comparison only) have each failed after more than
+SLOW_S seconds, the client's remaining scenarios on this broker are skipped."""
 
 OnCell = Callable[[Cell], None]
 
@@ -87,7 +88,8 @@ class SharedBrokers:
 
 
 class Matrix:
-    """The state of a run: program pool, shared brokers, and the clients that scenarios may use together with their own."""
+    """The state of a matrix run: the pool of client programs, the shared brokers, and the clients (`peers`) that a scenario may use beside
+    the client under test."""
 
     def __init__(self, directory: Path, pool: Pool, brokers: SharedBrokers, peers: Sequence[str]) -> None:
         self._directory, self._pool, self._brokers, self._peers = directory, pool, brokers, peers
@@ -95,7 +97,8 @@ class Matrix:
         self._busy = threading.Lock()
 
     def run(self, jobs: Sequence[Job], workers: int, on_cell: OnCell) -> list[Cell]:
-        """Run all cells, `workers` jobs at a time, and return them. `on_cell` is called in the caller's thread, job by job."""
+        """Run all jobs (a client's scenario on each broker), `workers` at a time, and return the results. `on_cell` is called in the
+        caller's thread with each result, when its job is done."""
         done: list[Cell] = []
         with ThreadPoolExecutor(workers) as threads:
             futures = [threads.submit(self.run_job, job) for job in jobs]

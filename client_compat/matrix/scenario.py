@@ -112,7 +112,8 @@ class ScenarioContext:
         return Rights(self.broker.process.port)
 
     def note(self, error: ClientError | None, what: str = "") -> None:
-        """Record the error that the client reported (None: no error); it has to be the same on Apache Kafka."""
+        """Record the error that the client reported (None: no error). The matrix fails if the client reports something else on Apache
+        Kafka."""
         text = "no error" if error is None else plain(str(error))
         self.found.append(f"{what}: {text}" if what else text)
 

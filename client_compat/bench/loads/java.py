@@ -66,20 +66,21 @@ class JavaLoad:
         return self._ask("consume", bootstrap, topic, str(partitions), str(records))[0]
 
     def join(self, bootstrap: str, topic: str, group: str, consumers: int) -> None:
-        """Let `consumers` share consumers join a group that begins at the earliest offset, and wait until each has partitions."""
+        """Start `consumers` share consumers in a share group that begins at the earliest offset, and wait until each has partitions."""
         self._ask("join", bootstrap, topic, group, str(consumers))
 
     def share(self, records: int) -> float:
-        """Return the seconds in which the joined share consumers take and acknowledge `records` records."""
+        """Return the seconds that the share consumers started by `join` need to receive and acknowledge `records` records."""
         return self._ask("share", str(records))[0]
 
     def pace(self, bootstrap: str, topic: str, rate: int, records: int) -> tuple[float, float]:
-        """Return the median and the 99th percentile of the seconds from a record's due time to a joined share consumer."""
+        """Send `records` records at `rate` a second, which a share consumer started by `join` receives. Return the median and the 99th
+        percentile of the seconds from a record's scheduled send to its arrival."""
         median, p99 = self._ask("pace", bootstrap, topic, str(rate), str(records))
         return median, p99
 
     def leave(self) -> None:
-        """Close the share consumers."""
+        """Close the share consumers that `join` started."""
         self._ask("leave")
 
     def _ask(self, *words: str) -> list[float]:

@@ -33,7 +33,7 @@ def produce(
     single: bool = False,
     properties: Mapping[str, str] | None = None,
 ) -> float:
-    """Send the records round-robin to the partitions and return the seconds.
+    """Send the records round-robin to the partitions; return the seconds from the first send to the last acknowledgement.
 
     With `single`, each batch has one record. `properties` are further client settings, such as TLS. Raises `LoadFailed`.
     """
@@ -77,7 +77,8 @@ def ready_producer(bootstrap: str, topic: str, partitions: int, settings: Mappin
 
 
 def consume(bootstrap: str, topic: str, partitions: int, records: int, properties: Mapping[str, str] | None = None) -> float:
-    """Read the records from the beginning of every partition and return the seconds. Raises `LoadFailed`."""
+    """Read `records` records from the beginning of the partitions; return the seconds from the assignment to the last record. Raises
+    `LoadFailed`."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

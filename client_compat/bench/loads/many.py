@@ -1,4 +1,4 @@
-"""CPU cost of a request while many objects are idle, and of the idle objects alone.
+"""CPU cost of a request while many connections, groups, partitions and producer ids are idle, and of these idle objects alone.
 
 Rules:
 - Where possible, the idle objects exist before the broker's start, because a partition that was just written still has to be synced.
@@ -68,13 +68,14 @@ SESSION_MS = 1_800_000
 """The session timeout of idle group members, in ms: the maximum that brokers permit, so that the members need no heartbeats."""
 
 Make = Callable[[BrokerProcess, int, ExitStack], None]
-"""A function that creates so many idle objects (int) of one kind at the broker. They exist until the stack is closed."""
+"""A function that creates the given number of idle objects of one kind at the broker. They exist until the stack is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A kind of idle objects, such as connections or groups. `stored` and `held` map the functions that create the objects to a factor: for
-    a case's `count`, `count` times the factor objects are created. Objects of `stored` survive a broker restart, those of `held` do not."""
+    """A kind of idle objects, such as connections or groups. The keys of `stored` and `held` are functions that create such objects. The
+    values are factors: a case with a `count` creates `count` times the factor of them. Objects of `stored` survive a broker restart, those
+    of `held` do not."""
 
     stored: Mapping[Make, float] = field(default_factory=dict)
     held: Mapping[Make, float] = field(default_factory=dict)
@@ -91,9 +92,10 @@ def rest_cpu(percent: int) -> str:
 
 
 def beside(site: Site, *, idle: Idle, count: int, rounds: int, cycles: int) -> Values:
-    """Measure three brokers with different shares of `count` idle objects.
+    """Measure the CPU time per request of three brokers, which have 0 %, 10 % and 100 % of `count` idle objects.
 
-    In each of `rounds`, `cycles` cycles of the load run on each broker in turn. Raises `LoadFailed`.
+    The load runs in `rounds`; in each round it repeats Produce, Fetch and OffsetCommit `cycles` times on each broker in turn. Raises
+    `LoadFailed`.
     """
     with ExitStack() as stack:
         brokers = [stack.enter_context(site.fresh(f"{percent}")) for percent in PERCENTS]

@@ -25,7 +25,7 @@ HEAD_START_S = 0.01
 
 
 def batched(site: Site, *, record_bytes: int, records: int) -> Values:
-    """Measure the maximum throughput with batches of 5 ms. Raises `LoadFailed`."""
+    """Measure the maximum throughput of batched records (linger.ms 5) and the brokers' CPU time per record. Raises `LoadFailed`."""
     with _topic(site, f"replicated-{record_bytes}") as name:
         before = site.broker.usage().cpu_seconds
         seconds = librdkafka.produce(site.broker.bootstrap, name, PARTITIONS, record_bytes, records)

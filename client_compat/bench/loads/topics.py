@@ -47,7 +47,8 @@ def topic(site: Site, name: str, partitions: int) -> Iterator[str]:
 
 
 def create(client: Client, names: Sequence[str], partitions: int, *, by_request: bool) -> None:
-    """Create topics and wait for the leaders of all their partitions. Raises `LoadFailed`."""
+    """Create topics and wait for the leaders of all their partitions. With `by_request`, send CreateTopics; otherwise the broker creates
+    them on a Metadata request. Raises `LoadFailed`."""
     if by_request:
         for name in names:
             wanted = CreatableTopic(name, num_partitions=partitions, replication_factor=1)

@@ -181,7 +181,8 @@ class Consumer:
 
 
 def query(bootstrap: str, place: Partition, at: int, timeout_s: float) -> int:
-    """Return the offset for a timestamp, -1 (end) or -2 (beginning), from `kcat -Q`; negative if there is none."""
+    """Ask the broker with `kcat -Q` for the first offset at or after the timestamp `at` (-1: the end, -2: the beginning) and return it.
+    Returns a negative number if there is none."""
     done = checked(kcat("-Q", "-b", bootstrap, "-t", f"{place[0]}:{place[1]}:{at}", timeout_s=timeout_s))
     match: Any = _ANSWER.search(done.stdout.decode())
     if match is None:

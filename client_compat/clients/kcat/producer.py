@@ -1,4 +1,5 @@
-"""Producer with `kcat -P`: records with equal partition, key and headers share a run, each as a file; all others run alone."""
+"""Producer with `kcat -P`: records with equal partition, key and headers are sent by one kcat process, each from a file; each other record
+by a process of its own."""
 
 from __future__ import annotations
 

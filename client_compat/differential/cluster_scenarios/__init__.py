@@ -1,4 +1,5 @@
-"""The cluster scenarios by name. Each takes the nodes of one cluster and sends every cluster the same requests."""
+"""The cluster scenarios by name. A scenario is a function that sends a fixed sequence of requests to the brokers of one cluster; it runs
+against each cluster that is compared."""
 
 from __future__ import annotations
 

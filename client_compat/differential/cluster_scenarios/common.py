@@ -55,10 +55,10 @@ def create(nodes: Nodes, name: str, placement: Placement = FIRST, configs: Mappi
 
 
 def wait_until_in_sync(nodes: Nodes, name: str, partitions: int = 0) -> None:
-    """Wait until all running brokers report and apply the same state of each partition.
+    """Wait until every running broker reports and applies the same state of each partition of the topic `name`.
 
-    The leader is the first running replica, and every running replica is in sync. If `partitions` is given, the topic has to have that
-    many.
+    In this state, the leader is the first running replica, and every running replica is in sync. If `partitions` is given, the topic also
+    has to have that many.
     """
     for _ in until(f"{name} is in sync"):
         if all(_is_in_sync(nodes, node_id, name, partitions) for node_id in nodes.living):
@@ -123,7 +123,7 @@ def _high_watermark(nodes: Nodes, node_id: int, name: str, partition: int, end: 
 
 
 def wait_until_known(nodes: Nodes, living: Collection[int]) -> None:
-    """Wait until every running broker reports exactly these live brokers."""
+    """Wait until the Metadata response of every running broker has exactly the brokers `living`."""
     for _ in until(f"the brokers that live are {living}"):
         seen = [nodes.at(node_id).ask_unrecorded(MetadataRequest([], False), 12).brokers for node_id in nodes.living]
         if all({broker.node_id for broker in brokers} == set(living) for brokers in seen):

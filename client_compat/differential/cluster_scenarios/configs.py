@@ -31,7 +31,8 @@ def _wait_until_applied(nodes: Nodes) -> None:
 
 
 def change(kind: int, name: str, key: str, value: str | None, how: int = SET) -> k44.IncrementalAlterConfigsRequest:
-    """Return an IncrementalAlterConfigs request that changes one setting of one resource."""
+    """Return an IncrementalAlterConfigs request that changes one setting of one resource. `kind` is the resource type, `how` the operation
+    (SET by default)."""
     return k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(kind, name, [k44.AlterableConfig(key, how, value)])])
 
 
@@ -101,7 +102,7 @@ def of_brokers(nodes: Nodes) -> None:
 
 
 def of_loggers(nodes: Nodes) -> None:
-    """Describe and alter loggers, which only the broker that has them supports."""
+    """Describe and alter loggers through every broker. A broker accepts this only for its own loggers."""
     for name in ("1", "2", "", "9", "one"):
         nodes.everywhere(f"loggers of {name!r}", look(LOGGER, name, "no.such.logger"))
         nodes.everywhere(f"a level of {name!r}", change(LOGGER, name, "no.such.logger", "DEBUG"))

@@ -79,7 +79,7 @@ def moves(nodes: Nodes) -> None:
 
 
 def wait_until_moved(nodes: Nodes, to: Sequence[int]) -> None:
-    """Wait until every broker reports these replicas and all of them are in sync."""
+    """Wait until every broker reports that the topic `moved` has the replicas `to`, and all of them are in sync."""
     for node_id in nodes.living:
         for _ in until(f"moved to {to}"):
             (found,) = partitions_at(nodes, node_id, "moved")

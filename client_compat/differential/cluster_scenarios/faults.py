@@ -78,7 +78,8 @@ def wait_until_settled(nodes: Nodes, topics: Iterable[str]) -> None:
 
 
 def send_while_down(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
-    """Send requests to the remaining brokers while broker 3 is down: repeated batches, leader epochs, and partitions without a leader."""
+    """Send requests to the remaining brokers while broker 3 is down, also about partitions without a leader: Produce with the batches
+    `sent` again and with `following`, the next batch, Fetch and ListOffsets with each leader epoch."""
     for node_id in nodes.living:
         for acks in (-1, 1):
             write(nodes, node_id, f"the newest again, acks {acks}", topic, topic_id, sent[1], acks=acks)
@@ -114,7 +115,8 @@ def send_rejected_requests(nodes: Nodes, name: str, alone: str) -> None:
 
 
 def send_after_restart(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
-    """Send requests after the restart of broker 3, when it leads its partitions again and has replicated the records that it missed."""
+    """Send requests after the restart of broker 3, when it leads its partitions again and has replicated the records that it missed. `sent`
+    are the batches from before, `following` is the next batch."""
     for node_id in nodes.living:
         write(nodes, node_id, "the newest of before again", topic, topic_id, sent[1])
         write(nodes, node_id, "more", topic, topic_id, following)

@@ -115,9 +115,9 @@ def leaders(nodes: Nodes) -> None:
 
 
 def moved(nodes: Nodes) -> None:
-    """Stop the leader of a share partition after some of its records were accepted, released and not acknowledged.
+    """Stop the leader of a share partition when some of its records are accepted, some released, and some not acknowledged.
 
-    The next leader delivers the last two again; then the first leader is back and continues.
+    The next leader delivers the released and the unacknowledged records again. Then the first leader is restarted and continues.
     """
     topic_id = create(nodes, "share-moved")
     group = group_at(nodes, "moved", topic_id, 2)

@@ -100,9 +100,9 @@ def producers(nodes: Nodes) -> None:
 
 
 def producer_ids(nodes: Nodes) -> None:
-    """Get producer ids. Each broker has its own block, and no id is given twice.
+    """Get producer ids from every broker. Each broker has its own block of ids, and no id is given twice.
 
-    Apache Kafka rejects the first request of all while the broker fetches its block, so that one is not recorded.
+    Each broker first gets a request that is not recorded, because Apache Kafka rejects it while the broker fetches its block.
     """
     for node_id in nodes.living:
         producer_id(nodes.at(node_id))
@@ -112,7 +112,7 @@ def producer_ids(nodes: Nodes) -> None:
 
 
 def standing_still(nodes: Nodes) -> None:
-    """Pause the followers for less than their session: acks=all times out, and uncommitted records are not readable."""
+    """Pause the followers for less than the broker session timeout: acks=all times out, and uncommitted records are not readable."""
     topic_id = create(nodes, "still")
     write(nodes, 1, "before", "still", topic_id, batch(b"a"))
     wait_until_replicated(nodes, "still")

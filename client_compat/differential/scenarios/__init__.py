@@ -1,4 +1,5 @@
-"""The standalone scenarios by name. Each takes a probe and sends every broker the same requests."""
+"""The standalone scenarios by name. A scenario is a function that sends a fixed sequence of requests with a probe (a client that records
+the responses); it runs against each broker that is compared."""
 
 from __future__ import annotations
 

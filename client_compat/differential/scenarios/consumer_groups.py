@@ -223,9 +223,9 @@ def _wait_for_new_assignment(probe: Probe, group: str, epoch: int) -> int:
 
 
 def lost_answers(probe: Probe) -> None:
-    """Repeat a full heartbeat before reporting partitions, as clients do after a lost response.
+    """Let a member repeat a full heartbeat before it reports partitions, as clients do after a lost response.
 
-    Partitions that the member does not report go to another member at once. Then it sends its previous epoch, with and without the
+    Partitions that the member does not report go to another member at once. Then the member sends its previous epoch, with and without the
     partitions that it lost.
     """
     topic_id = new_topic(probe, "cg-lost", 2)

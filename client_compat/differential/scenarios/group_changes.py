@@ -79,7 +79,7 @@ def subscribed(topic: str) -> list[JoinGroupRequestProtocol]:
 
 
 def stable(probe: Probe, group: str, topic: str, handed: bytes) -> Any:
-    """Create a classic group with one member and this assignment; return the response to its join."""
+    """Create a classic group with one member whose assignment is `handed`; return the response to the member's join."""
     member = join(probe, group, 9, protocols=subscribed(topic))
     share = [SyncGroupRequestAssignment(member.member_id, handed)]
     probe.ask("sync", SyncGroupRequest(group, member.generation_id, member.member_id, None, "consumer", "range", share), 5)

@@ -23,7 +23,7 @@ def resealed(data: bytes | bytearray) -> bytes:
 
 
 def changed(data: bytes, at: int, layout: str, value: int, *, seal: bool = True) -> bytes:
-    """Return the batch with one header field changed."""
+    """Return the batch with `value` written at byte `at`, in the struct format `layout`. With `seal`, the batch gets a valid checksum."""
     raw = bytearray(data)
     struct.pack_into(layout, raw, at, value)
     return resealed(raw) if seal else bytes(raw)

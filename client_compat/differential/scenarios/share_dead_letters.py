@@ -93,7 +93,7 @@ def unusable(probe: Probe) -> None:
 
 
 def created(probe: Probe) -> None:
-    """Let the broker create queues, with a prefix of its own, and one whose name no topic can have."""
+    """Let the broker create dead letter queues: with a configured name prefix, without it, and with names that no topic can have."""
     if not _altered(probe, GROUP_RESOURCE, "dc", {NAME: "dlq.dc"}):
         return
     for name, value in ((AUTO_CREATE, "true"), (PREFIX, "dead.")):

@@ -104,8 +104,8 @@ class ShareMember:
     epoch: int = OPEN
 
     def topics(self, *given: Given, partition: int = 0) -> list[ShareTopic]:
-        """Return the topics of the session's next request. With acknowledgements (`given`): these, for `partition`. Otherwise: in a new
-        session, the partitions to add to it, and later none."""
+        """Return the topics field of the session's next request. It has the acknowledgements `given` for `partition`. Without any, it has
+        the partitions to add if the session is new, and otherwise nothing."""
         if given:
             return [ShareTopic(self.topic_id, [SharePartition(partition, [AcknowledgementBatch(*one) for one in given])])]
         return [ShareTopic(self.topic_id, [SharePartition(index) for index in self.partitions])] if self.epoch == OPEN else []

@@ -18,7 +18,7 @@ STEP_MS = 1_000
 
 
 def _word(state: object) -> str:
-    """Return only the letters of a state or type, because clients spell PreparingRebalance differently."""
+    """Return the letters of a group's state or type in lower case, because clients spell PreparingRebalance differently."""
     return "".join(char for char in str(state or "") if char.isalpha()).lower()
 
 

@@ -102,7 +102,8 @@ def group_of_ones_own(context: ScenarioContext) -> None:
 
 
 def _two_topics(context: ScenarioContext, assignor: str, sizes: list[int]) -> tuple[set[Partition], list[set[Partition]], list[str]]:
-    """Let two members share two topics of three partitions; return all partitions, the assignments, and the topics in order."""
+    """Let two members share two topics of three partitions with the given assignor. `sizes` are the expected numbers of partitions of the
+    members. Return all partitions, the assignments, and the topic names in order."""
     topics = sorted(_filled(context, 3, 2) for _ in range(2))
     group, every = context.name("group"), partitions_of(*topics, count=3)
     members = Members([_member(context, group, *topics, assignor=assignor) for _ in range(2)])

@@ -9,8 +9,8 @@ from client_compat.matrix.scenario import ScenarioContext, expect, same, scenari
 from ottla.protocol.api_keys import ApiKey
 
 COUNT, ROUND, SIZE = 600, 50, 100
-"""COUNT records of SIZE bytes are sent in rounds of ROUND records: a client might put all records into one request, but the batches of a
-round are in flight together."""
+"""The load has COUNT records of SIZE bytes. They are sent in rounds of ROUND records, because a client might put all of them into one
+request, and then few responses could get lost."""
 BATCH_BYTES = 2_000
 
 
