@@ -39,8 +39,8 @@ class AtOffset(NamedTuple):
 def truncate_at_moment(directory: Path, moment: int | AtOffset, now_ms: int, *, files: Files = FILES) -> int:
     """Truncate all logs in one node's directory to `moment`: a Unix time in ms, or the end offset of one log. Return the moment in ms.
 
-    No broker may be using the directory. Raises ForkRefused if the directory does not have the moment's data, LogDirRefused, OSError,
-    RecordsError.
+    No broker may be using the directory. Raises ForkRefused if the directory has no data of that moment, and LogDirRefused, OSError or
+    RecordsError if the directory cannot be opened or read.
     """
     meta = decode_meta((directory / META_PROPERTIES).read_bytes())
     log_dir = LogDir.open(directory, BrokerSettings(node_id=meta.node_id), now_ms, files=files)

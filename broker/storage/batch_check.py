@@ -128,10 +128,10 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _check_count(count: int, size: int, config: LogConfig) -> None:
-    """Reject a batch with too many records before its records are read; `size` is their uncompressed size in bytes.
+    """Reject a batch whose record count is above the limit, before its records are read; `size` is the records' uncompressed size in bytes.
 
-    The error is MESSAGE_TOO_LARGE, because a Java producer then splits the batch and sends the parts; it is INVALID_RECORD if so many
-    records do not fit into `size`.
+    The error is MESSAGE_TOO_LARGE, because a Java producer then splits the batch and sends the parts. It is INVALID_RECORD if `size` bytes
+    cannot contain that many records.
     """
     maximum = max(limits.BATCH_RECORDS_MAX, config.max_message_bytes // walk.MIN_RECORD_BYTES)
     if count <= maximum:
@@ -172,7 +172,9 @@ def _check_sizes(records: Buffer, header: BatchHeader, maximum: int) -> None:
 
 
 def _check_records(records: Buffer, header: BatchHeader, scan: walk.Scan, config: LogConfig, now_ms: int) -> None:
-    """Reject a batch with a missing key or a timestamp out of range. Records are read one by one only if `scan` shows an invalid one."""
+    """Reject a batch with a missing key (in a compacted topic) or a timestamp out of range. `scan` has the records' extreme timestamps and
+    first missing key. Only if these are invalid, the records are read again one by one, to report the errors.
+    """
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
     newest_ms = now_ms + config.message_timestamp_after_max_ms
     if header.attributes & LOG_APPEND_TIME:
@@ -223,7 +225,8 @@ def _rewrite(
     data: memoryview, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int, at_once: bool
 ) -> Checked:
     """Return the batch unchanged, with another header, or with recompressed or renumbered records, as the topic's configuration requires
-    (LogValidator.validateMessagesAndAssignOffsets…). Raises `Rejected`, and `TooLongForEventLoop` with `at_once`."""
+    (LogValidator.validateMessagesAndAssignOffsets…). `scan` is the result of the first pass over `records`. Raises `Rejected`, and
+    `TooLongForEventLoop` with `at_once`."""
     attributes, max_timestamp = header.attributes, scan.max_timestamp
     if config.log_append_time:
         attributes |= LOG_APPEND_TIME

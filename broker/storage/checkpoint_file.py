@@ -1,4 +1,6 @@
-"""Kafka's text checkpoints (CheckpointFile): a line `0`, a line with the count, then one line per entry. Always replaced atomically."""
+"""Kafka's text checkpoints (CheckpointFile): a line with the format's version, `0`, a line with the number of entries, then one line per
+entry. A file is always replaced atomically.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def key_digest(key: bytes) -> bytes:
 
 
 class CleanedTransactions:
-    """Tracks which batches belong to aborted transactions, and which transactions have no data left when their marker is reached.
+    """Tracks which batches belong to aborted transactions, and for which markers no data of their transaction is left in the log.
 
     Its methods must be called for the log's batches in order (Kafka's CleanedTransactionMetadata).
     """
@@ -74,7 +74,7 @@ class CleanedTransactions:
         return True
 
     def marker_is_empty(self, header: BatchHeader, batch: Buffer) -> bool:
-        """Process a control batch. Return whether it ends a transaction without data left. Raises `RecordsError`."""
+        """Process a control batch. Return whether it ends a transaction of which no data is left in the log. Raises `RecordsError`."""
         self._advance(header.last_offset)
         kind = parse_marker(batch).type
         if kind is ControlType.ABORT:
@@ -189,7 +189,10 @@ class BatchCleaner:
         return self._without_records(header) if gone else self._clean_data(batch, header)
 
     def _clean_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """Return the replacement of a marker whose transaction has no data left: with a delete horizon, or removed after its horizon."""
+        """Return the replacement of a transaction marker whose transaction has no data left. The first pass gives the marker a delete
+        horizon, the time from which it can be removed. A pass after the horizon removes it (None), or keeps its header alone if
+        `_must_stay`.
+        """
         if self._horizon_passed(header):
             return self._without_records(header)
         return batch if header.has_delete_horizon else self._with_horizon(header, memoryview(batch)[HEADER_BYTES:], None)
@@ -210,7 +213,11 @@ class BatchCleaner:
         return _packed(header._replace(record_count=len(kept), max_timestamp=newest), survivors)
 
     def _survivors(self, section: memoryview, found: walk.Columns, *, drops_tombstones: bool) -> tuple[list[int], bool]:
-        """Return the indexes of the records to keep, and whether one of them is a tombstone."""
+        """Return the indexes of the records to keep, and whether one of them is a tombstone.
+
+        `section` has the batch's uncompressed records, `found` the position and lengths of each. A record is removed if it has no key, if a
+        later record has the same key, or, with `drops_tombstones`, if it is a tombstone.
+        """
         latest = self._rules.latest
         kept: list[int] = []
         has_tombstone = False

@@ -19,7 +19,9 @@ LOCK_FILE: Final = ".lock"
 
 
 class DirLock:
-    """A file lock held from the constructor to `release`, or to the end of the process. Raises `LogDirLocked`, `LogDirRefused`."""
+    """The lock on a data directory's `.lock` file, held from the constructor to `release`, or to the end of the process. The constructor
+    raises `LogDirLocked` if another broker holds the lock, and `LogDirRefused` if the file cannot be written.
+    """
 
     __slots__ = ("_fd",)
 

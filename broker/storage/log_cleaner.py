@@ -31,7 +31,7 @@ from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.wire import Buffer
 
 INDEX_ENTRY_BYTES_MAX: Final = 12
-"""The size of a time index entry; one of the offset index has 8 bytes."""
+"""The size in bytes of an entry of the time index. An entry of the offset index is smaller: 8 bytes."""
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class Dirtiness(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The dirty ratio (dirty bytes among all that compaction considers), which is compared with min.cleanable.dirty.ratio."""
+        """The dirty ratio: the dirty bytes divided by the dirty and clean bytes. A log is cleaned if it exceeds min.cleanable.dirty.ratio."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
 
@@ -193,7 +193,9 @@ def _still_has_segment(log: PartitionLog, segment: Segment) -> bool:
 
 
 def _groups(log: PartitionLog, end: int) -> list[list[Segment]]:
-    """Return the inactive segments below `end`, in groups; each group is compacted into one segment (Cleaner.groupSegmentsBySize)."""
+    """Return the inactive segments below offset `end`, in groups of neighbours. Each group is compacted into one segment, so its segments
+    together fit into segment.bytes and its index entries into segment.index.bytes (Cleaner.groupSegmentsBySize).
+    """
     config = log.config
     groups: list[list[Segment]] = []
     size = indexes = 0

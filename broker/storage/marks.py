@@ -45,8 +45,8 @@ class Mark:
     directory: Path
     now_ms: int
     histories: Sequence[tuple[int, int, int]]
-    """How much each broker had recorded at the mark of what its clients did: the numbers of sends, reads and transaction ends
-    (`testing.history.History.length`). A rewind drops what was recorded later. Empty if nothing is recorded."""
+    """For each broker, how many sends, reads and transaction ends of its clients had been recorded at the mark
+    (`testing.history.History.length`). A rewind drops those recorded later. Empty if no history is recorded."""
     incarnations: Mapping[int, bytes]
     """The incarnation id of each cluster broker, by node id."""
 
@@ -64,8 +64,8 @@ class Marks(Generic[T]):
         self._lock = DirLock(self._root)
         self._copies: dict[Mark, Future[Path]] = {}
         self._discarded: dict[Mark, Path] = {}
-        """The directory that was the data directory before a rewind, by the mark of the rewind. `copy_again` removes it and makes the
-        mark's next copy."""
+        """By mark, the former data directory, which `restore` has replaced by the mark's copy. `copy_again` removes this directory and
+        makes the mark's next copy."""
         self._opened: dict[Mark, T] = {}
         self._made = 0
         self._pool = ThreadPoolExecutor(1, "ottla-marks")

@@ -291,8 +291,8 @@ class PartitionLog:
         return AppendInfo(first, last, -1, self.log_start_offset)
 
     def _restart_at_first_batch(self, header: BatchHeader, now_ms: int) -> None:
-        """Restart an empty log at its first batch's base offset, if its start lies inside that batch: the leader's log starts there after
-        DeleteRecords. Raises `Rejected` (CORRUPT_MESSAGE) for any other batch below the log's end."""
+        """Restart a follower's empty log at this batch's base offset if the log start lies inside the batch, as after DeleteRecords on the
+        leader. Raises `Rejected` (CORRUPT_MESSAGE) for any other batch below the log's end."""
         if not self.log_start_offset == self.log_end_offset <= header.last_offset:
             message = f"batch at offset {header.base_offset} where the log ends at {self.log_end_offset}"
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, message)
@@ -452,7 +452,7 @@ class PartitionLog:
     # --- the log's beginning -----------------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
-        """Raise a lower log start to `offset` (-1: the high watermark), for DeleteRecords. Return the log start. Raises `Rejected`."""
+        """Raise the log start to `offset` (-1: the high watermark) unless it is higher; return it (DeleteRecords). Raises `Rejected`."""
         self._check_online()
         target = self.high_watermark if offset == -1 else offset
         if not 0 <= target <= self.high_watermark:
@@ -553,7 +553,7 @@ class PartitionLog:
         self._apply_truncation([], offset)
 
     def _apply_truncation(self, gone: list[Segment], end: int) -> None:
-        """Remove the segments `gone`, and update all state in memory for the log end `end`. The caller has truncated the last kept one."""
+        """Remove the segments `gone`, and update the state in memory for the log end `end`. The caller has truncated the last segment kept."""
         self._generation += 1
         self.on_change()
         for segment in gone:

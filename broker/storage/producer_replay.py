@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 BATCHES_SEARCHED: Final = 2048
 """The maximum number of batches that `recall_window` reads, backwards from a producer's newest batch, to find the producer's earlier
-batches. It is about what 400 producers have in flight. Reading so many takes 2 ms, or 50 ms if batches are large and none is the
-producer's. A batch before these is not recognized as a duplicate, as in Kafka."""
+batches. About 400 producers have that many in flight. Reading them takes 2 ms, or 50 ms if batches are large and none belongs to the
+producer. A batch before these is not recognized as a duplicate, as in Kafka."""
 
 
 def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
@@ -141,7 +141,9 @@ def _back_from(segments: SegmentList, offset: int) -> Iterator[BatchHeader]:
 
 
 def _headers_below(end: int, segment: Segment, position: int) -> deque[BatchHeader]:
-    """Return the last headers from `position` to `end`, at most a fixed number: millions may lie between two index entries."""
+    """Return the headers of the last batches from byte `position` of the segment up to offset `end` (excluded): at most BATCHES_SEARCHED,
+    because millions of batches may lie between two index entries.
+    """
     headers: deque[BatchHeader] = deque(maxlen=BATCHES_SEARCHED)
     for _, header in segment.batches(position):
         if header.base_offset >= end:

@@ -371,9 +371,10 @@ class ProducerState:
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Remove producers inactive for `expiration_ms` by their records' timestamps, except those with an open transaction.
+        """Remove producers inactive for `expiration_ms` by their records' timestamps, except those with an open transaction. Return the
+        number of removed producers.
 
-        Guards older than `expiration_ms` are removed, too. Return the number of removed producers.
+        Guards of pending transaction verifications (KIP-890) that are older than `expiration_ms` are removed, too.
         """
         self._guards = {producer_id: guard for producer_id, guard in self._guards.items() if now_ms - guard.started_ms < expiration_ms}
         gone = [
@@ -386,8 +387,8 @@ class ProducerState:
         return len(gone)
 
     def load(self, entries: Iterable[ProducerStateEntry], end_offset: int) -> None:
-        """Replace the state of all producers by that of a snapshot, taken at `end_offset`. Guards are kept, because they are not part of
-        the log, as in Kafka's ProducerStateManager."""
+        """Replace the state of all producers by that of a snapshot, taken at `end_offset`. The guards of pending transaction verifications
+        (KIP-890) are kept, because they are not part of the log, as in Kafka's ProducerStateManager."""
         self._entries = {entry.producer_id: entry for entry in entries}
         open_txns = [(e.current_txn_first_offset, e.producer_id) for e in self._entries.values() if e.current_txn_first_offset != NO_OFFSET]
         self._ongoing = dict(sorted(open_txns))

@@ -61,7 +61,8 @@ class OpenRequest:
     verifies_transactions: bool = True
     with_files_to_delete: set[tuple[str, int]] = field(default_factory=set)
     of_cluster_broker: bool = False
-    """Whether a directory without a topic id counts as a stray (Kafka's `LogManager.isStrayReplica`), as in a cluster."""
+    """Whether the node is a broker of a cluster. There, a partition directory without a topic id counts as a stray, which belongs to no
+    topic (Kafka's `LogManager.isStrayReplica`)."""
 
 
 @dataclass(slots=True)

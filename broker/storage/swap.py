@@ -1,8 +1,8 @@
 """Completes or undoes cleaning and deletion in a partition's directory after a crash (Kafka's LogLoader).
 
-A `.deleted` file is removed. A `.cleaned` file, incomplete output of compaction, is removed. A `.swap` file, complete output, replaces the
-segments whose offsets it covers, unless a `.cleaned` file with the same or a lower base offset exists: then several outputs were to replace
-segments together, and not all were complete.
+Files with these suffixes are removed: `.deleted` (removed from the log), `.cleaned` (incomplete output of compaction) and `.tmp`. A `.swap`
+file is complete output of compaction, and replaces the segments whose offsets it covers. It is removed instead if a `.cleaned` file with
+the same or a lower base offset exists: compaction was then replacing segments by several files, of which not all were complete.
 """
 
 from __future__ import annotations
