@@ -31,7 +31,7 @@ _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset({Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
 }
-"""For an operation, the other operations whose ALLOW permits it, too; the set also has the operation itself. ALL, which permits every
+"""For each operation, the operations whose ALLOW permits it: the operation itself and those that imply it. ALL, which permits every
 operation, is not in the table."""
 
 

@@ -61,7 +61,9 @@ class Catalog:
         return len(self.image.topics)
 
     def colliding(self, name: str) -> str | None:
-        """Return an existing topic whose metrics would collide with those of `name`, or None."""
+        """Return an existing topic whose metrics would collide with those of a topic `name`, because the two names differ only in `.` and
+        `_`. Return None if there is none.
+        """
         if not has_collision_chars(name):
             return None
         return min(self._collisions.get(collision_key(name), ()), default=None)

@@ -37,8 +37,8 @@ DIRECTORIES: Final = 17
 ELIGIBLE_LEADER_REPLICAS: Final = 23
 CORDONED_DIRECTORIES: Final = 30
 CONTROLLER_UNREGISTRATION: Final = 33
-"""The first metadata.version at which an UnregisterControllerRecord can be written. Each constant above is the same for another record, or
-field of a record."""
+"""The first metadata.version at which an UnregisterControllerRecord can be written. The constants above this one are the first
+metadata.version for other record types, or for fields that were added to a record type."""
 
 _PARTITION: Final = ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1), (0, 0))
 

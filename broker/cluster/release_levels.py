@@ -35,7 +35,8 @@ _ON_FROM: Final[Mapping[str, Mapping[int, int]]] = {
     "streams.version": {29: 1},
     "transaction.version": {24: 2},
 }
-"""For each feature, its level in a new cluster by the first metadata.version (lowest first) at which a new cluster has this level."""
+"""The levels of features in a new cluster: for each feature, a mapping from a metadata.version (lowest first) to the level that the feature
+has from this metadata.version on."""
 _ELR_NEEDS: Final = 23
 
 

@@ -98,8 +98,8 @@ class BrokerSessions:
     # --- reported states ----------------------------------------------------------------------------------------------------------
 
     def register(self, broker_id: int, *, fenced: bool) -> None:
-        """Record that the broker has registered, or that its registration has changed. If it is fenced as before, its metadata offset
-        becomes unknown (-1).
+        """Record that the broker has registered, or that its registration has changed. If `fenced` is the same as before, the broker's
+        metadata offset becomes unknown (-1) until its next heartbeat, as in Kafka.
         """
         report = self._reports.get(broker_id, _Report(fenced))
         self.report(broker_id, fenced=fenced, offset=report.metadata_offset if report.fenced != fenced else UNKNOWN_OFFSET)

@@ -138,8 +138,8 @@ def _lies_in(directory: bytes) -> Holds:
 
 
 def _changes(state: ControllerState, holds: Holds, affected: _AffectedBrokers) -> list[MetadataRecord]:
-    """Return the change records of the partitions for which `holds` returns true and which `affected` changes
-    (`generateLeaderAndIsrUpdates`).
+    """Return the records that change the leader or ISR of partitions because of the `affected` brokers (`generateLeaderAndIsrUpdates`).
+    Only partitions for which `holds` returns true are examined, for instance those with a replica on the broker.
     """
     records: list[MetadataRecord] = []
     for topic in state.image.topics.values():

@@ -122,9 +122,10 @@ def _reassigned(lists: _ReplicaLists) -> _ReplicaLists:
 
 
 def _with_elr(lists: _ReplicaLists, before: PartitionRegistration, lost: Collection[int], rules: PartitionRules) -> _ReplicaLists:
-    """Return the replica lists after the update of the eligible leader replicas (ELR). While the ISR is smaller than min.insync.replicas,
-    the replicas that leave it join the ELR, unless they are in `lost`: the high watermark does not advance then, so they have every
-    committed record. Otherwise the ELR is empty. Without `rules.has_elr` nothing changes.
+    """Return the replica lists after the update of the eligible leader replicas (ELR). Without `rules.has_elr` nothing changes.
+
+    While the ISR is smaller than min.insync.replicas, the high watermark does not advance. A replica that leaves the ISR then still has
+    every committed record, so it joins the ELR, except if it is in `lost` (its broker may have lost records). Otherwise the ELR is empty.
     """
     if not rules.has_elr:
         return lists

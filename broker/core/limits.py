@@ -33,30 +33,33 @@ that it does not switch back and forth.
 """
 
 REQUESTS_PER_TURN = 64
-"""The most requests of one connection that are handled in one turn of the event loop. One read may contain 20,000 minimal requests, which
-take a second.
+"""The maximum number of requests of one connection that are handled in one turn of the event loop. One read of the socket may contain
+20,000 minimal requests, which take a second.
 """
 
 # --- all connections --------------------------------------------------------------------------------------------------------
 TOTAL_BUFFERED_BYTES = 512 * MIB
 """The memory budget for the partly read frames and unsent responses of all connections: five of Kafka's largest requests (100 MiB) at once.
-Requests that were already begun may exceed it by the size of one largest request.
+Requests that were already begun may exceed it by the size of one largest request. The setting queued.max.request.bytes replaces it.
 """
 
 SLOW_CHECK_MS = 500
-"""While memory is short (TOTAL_BUFFERED_BYTES is used up), the interval of the checks for slow connections to close."""
+"""The interval in ms of the checks for slow connections, which may be closed. They are made only while memory is short: the budget
+TOTAL_BUFFERED_BYTES is used up."""
 MOVED_PART = 16
-"""While memory is short, a connection is slow, and may be closed, if the bytes it holds changed by less than 1/MOVED_PART within
-SLOW_CHECK_MS. A 100 MiB request whose sender stays just above that rate is complete within half a minute.
+"""While the memory budget TOTAL_BUFFERED_BYTES is used up, a connection counts as slow, and may be closed, if the number of bytes that it
+holds changed by less than 1/MOVED_PART within SLOW_CHECK_MS. A 100 MiB request whose sender stays just above that rate is complete within
+half a minute.
 """
 
 FREED_PART = 8
-"""When memory is short, slow connections are closed until 1/FREED_PART of the budget (64 MiB) is free, so that the next shortage does not
-follow at once.
+"""When the memory budget TOTAL_BUFFERED_BYTES is used up, slow connections are closed until 1/FREED_PART of the budget (64 MiB) is free, so
+that it is not used up again at once.
 """
 
 ACCEPT_BACKLOG = 1024
-"""Connections that the kernel queues until a gateway accepts them. A broker has the setting socket.listen.backlog.size instead."""
+"""The number of new connections that the kernel queues until a gateway (`ottla gateway`, a proxy in front of a cluster) accepts them. A
+broker has the setting socket.listen.backlog.size instead."""
 
 # --- one request ------------------------------------------------------------------------------------------------------------
 FETCH_PARTITION_READ_BYTES = 64 * MIB
@@ -95,8 +98,8 @@ elements (REQUEST_ELEMENTS), because the smallest elements take thirty times the
 """
 
 SPLIT_REQUEST_BYTES = 2 * KIB
-"""A longer request may be split into parts, between which other connections are served. A shorter one has at most 1,000 elements: 20 ms at
-20 us each.
+"""A request of more bytes than this may be handled in parts, between which other connections are served. A shorter one has at most 1,000
+elements: 20 ms at 20 us each.
 """
 
 LISTED_AT_ONCE = 100
@@ -105,24 +108,25 @@ at 15 us each.
 """
 
 DECODED_AT_ONCE_BYTES = 16 * KIB
-"""A longer request of any API but Produce is decoded, and its response is encoded, on a thread: the 8,000 minimal elements of a shorter one
-take 4 ms."""
+"""A request of more bytes than this, of any API but Produce, is decoded on a thread, and its response is encoded on a thread. A shorter one
+has at most 8,000 minimal elements, which take 4 ms."""
 PRODUCE_DECODED_AT_ONCE_BYTES = 256 * KIB
-"""A longer Produce request is decoded, and its response is encoded, on a thread. The limit is higher than that of other requests
-(DECODED_AT_ONCE_BYTES), because a partition takes at least six bytes and usually thousands; 43,000 minimal partitions take 20 ms.
+"""A Produce request of more bytes than this is decoded on a thread, and its response is encoded on a thread. The limit is higher than that
+of other requests (DECODED_AT_ONCE_BYTES), because a partition takes at least six bytes and usually thousands; 43,000 minimal partitions
+take 20 ms.
 """
 
 SLICE_MS = 5
 """The longest time that one large request keeps the event loop before other connections are served."""
 
 LARGE_REQUESTS_BYTES = 16 * MIB
-"""The total size of the requests that are decoded on threads at the same time: two of the largest (STRUCTURED_REQUEST_BYTES). In memory,
-decoded requests take up to thirty times as much: 480 MiB.
+"""The maximum total size of the requests that are decoded on threads at the same time: two of the largest (STRUCTURED_REQUEST_BYTES).
+Decoded requests take up to thirty times as much memory: 480 MiB.
 """
 
 LARGE_RESPONSE_BYTES = 100 * MIB
-"""The largest response to a request that is handled in parts; if it would be larger, the connection is closed. It is librdkafka's default
-of receive.message.max.bytes. The settings of 30,000 topics are smaller.
+"""The maximum size of the response to a request that is handled in parts. If the response would be larger, the connection is closed. The
+value is librdkafka's default of receive.message.max.bytes; the settings of 30,000 topics are smaller.
 """
 
 ENVELOPE_BYTES = 128 * KIB
@@ -201,9 +205,11 @@ STREAMS_TOPIC_FAILURES = 1_000
 
 # --- quotas -----------------------------------------------------------------------------------------------------------------
 MEASURED_BYTES = 64 * MIB
-"""The most memory for the measured usage of all clients that share a quota of one kind: enough for 65,000 clients with short names."""
+"""The maximum size in bytes of a cache of clients' measured usage. Each kind of quota has such a cache. It has room for 65,000 clients with
+short names; then the clients that were silent longest are removed."""
 MEASURED_BYTES_EACH = 1 * KIB
-"""The memory that counts for the measured usage of one client, besides its name: samples of twelve quota windows."""
+"""The bytes that count for one client in the cache of clients' measured usage (MEASURED_BYTES), besides its name: the samples of twelve
+quota windows."""
 
 ACCEPT_WAIT_MS = 30_000
 """The longest time that a connection above max.connection.creation.rate waits: a client's usual timeout of its first request
@@ -296,28 +302,28 @@ no response.
 """
 
 WARM_UP_AFTER_MS = 1_000
-"""How long after the start the handlers of requests that no client has sent yet are imported. Clients that waited for the broker have their
-first responses by then."""
+"""The time from the broker's start to its warm-up, which imports the handlers of the requests that no client has sent yet. By then, clients
+that waited for the broker have received their first responses."""
 
 LINGER_MS = 500
 """How long a connection that the broker closes stays half open, so that the peer receives the last responses: far more than a round trip.
 """
 
 FETCH_SESSION_IDLE_MS = 120_000
-"""A fetch session that was not used for longer than this may be evicted by any new session; one that was used when it was older than this
-may be evicted by a larger session (KIP-227)."""
+"""The time in ms after which a fetch session may be evicted (KIP-227). A session that was not used for longer than this may be evicted by
+any new session. A session that is still used when it is older than this may be evicted by a new session with more partitions."""
 
 FETCH_SESSION_PARTITIONS = 1_000_000
 """The most partitions of all fetch sessions together: 300 MB at 300 bytes each. When they are reached, further clients fetch without a
 session."""
 
 SHARE_SESSION_BYTES_MAX = 256 * MIB
-"""The most memory of all share sessions together. A client may name any partitions, so their number must be limited: to 890,000 (for fetch
-sessions, FETCH_SESSION_PARTITIONS). Kafka limits only the number of sessions."""
+"""The maximum estimated memory of all share sessions together (KIP-932). A client may name any number of partitions in its session, so
+their number must be limited: here to 890,000. Kafka limits only the number of sessions."""
 SHARE_SESSION_BYTES = 600
-"""The memory that counts for one share session, without its group's name and its partitions."""
+"""The bytes that count for one share session, besides its group's name and its partitions."""
 SHARE_SESSION_PARTITION_BYTES = 300
-"""The memory that counts for one partition of a share session."""
+"""The bytes that count for one partition of a share session."""
 
 # --- connections to other nodes -----------------------------------------------------------------------------------------------
 NODE_RESPONSE_BYTES = 128 * MIB
@@ -330,12 +336,13 @@ LINK_BACKOFF_MS_MAX = 1_000
 """The longest pause before a connection to another node is tried again (Kafka's reconnect.backoff.max.ms)."""
 
 LATE_TURN_MS = 100
-"""If the event loop runs a callback later than this after it was due, the loop is overloaded: five times the 20 ms that one turn may take.
+"""If a timer runs more than this after its deadline, the event loop is overloaded, because one turn of it should take at most 20 ms. A
+timeout for a response then waits longer, because the response may have arrived without having been read.
 """
 
 CONTROLLER_DISCOVERY_MS = 100
-"""The pause between attempts to find the active controller, while it is unknown, or the only known one is the one that was just
-disconnected."""
+"""The pause before a node looks for the active controller again, because no controller is known, or the connection to the only known one
+was just closed."""
 
 CONTROLLER_SOCKET_MS = 30_000
 """The longest time that the controller may take for one response: the default of Kafka's controller.socket.timeout.ms."""
@@ -384,42 +391,46 @@ of a few MB, pass any network within it.
 """
 
 WIRE_LOG_LEASE_MS = 10_000
-"""How long the console's log of requests continues after a page has last read it. A page reads every second."""
+"""The time for which the admin console continues to log requests after one of its pages has read the log lines. A page reads them every
+second."""
 
 WIRE_LOG_READERS = 16
-"""The most filters with which the console logs requests at the same time; each serves one or more pages. A further filter replaces the one
-that was read longest ago, which is added again when its page reads the next time.
+"""The maximum number of filters with which the admin console logs requests at the same time. Pages with the same filter share it. A further
+filter replaces the one that was read longest ago; that one is added again when its page reads the next time.
 """
 
 WIRE_LOG_BYTES = 4 * MIB
-"""The memory of the lines that the console's log of requests keeps: 2,000 to 4,000 requests with few partitions, or 40 of the largest."""
+"""The maximum memory of the request log lines that the admin console keeps: 2,000 to 4,000 requests with few partitions, or 40 of the
+largest."""
 
 WIRE_LOG_MESSAGE_CHARS = 8 * KIB
-"""The most characters of one request's or response's decoded fields in a log line; then lists are cut: 50 to 100 partitions, in less than a
-millisecond.
+"""The maximum length, in characters, of the decoded fields of a request or response in a line of the request log. Longer lists are cut: 50
+to 100 partitions fit, and take less than a millisecond.
 """
 
 WIRE_LOG_MEASURED = 4
-"""The most long responses whose encoded sizes are computed on threads at the same time, for the console's log of requests: one with 10,000
-partitions takes 20 ms. Further long responses get no line, so that waiting messages take no memory.
+"""The admin console's request log has the size of each response. That of a long response is computed on a thread (20 ms for 10,000
+partitions), for at most this many responses at the same time. Further long responses get no line, so that no queue of them takes memory.
 """
 
 WIRE_LOG_WAITING = 16
-"""The most long messages whose lines in a log file wait for the thread that writes them: a message with 10,000 partitions takes 20 ms, or
-0.4 s and 5 MB as JSON. Further long messages get shorter lines at once.
+"""The maximum number of long messages that wait for the thread that writes their lines to a request log file. A message with 10,000
+partitions takes 20 ms, or 0.4 s and 5 MB as JSON. Further long messages get shorter lines, which are written at once.
 """
 
 WIRE_LOG_WAITING_BYTES = 4 * MIB
-"""The most encoded bytes of the long messages whose lines in a log file wait for a thread; one message may have more. A broker's own
-responses do not count, because they are not encoded yet. The smallest elements take 15 times as much when decoded: 60 MiB.
+"""The maximum encoded size of the long messages that wait for the thread that writes their lines to a request log file; a single message
+may be larger. A broker's own responses do not count, because they are not encoded yet. Decoded messages take up to 15 times as much: 60
+MiB.
 """
 
 WIRE_LOG_NAMES = 100
-"""The most transactional ids, groups and partitions that the console stores with the log line of one request, so that a later filter finds
-it."""
+"""The maximum number of transactional ids, groups and partitions that the admin console stores with one line of its request log, so that a
+later filter finds the line by them."""
 
 WIRE_LOG_RESPONSE_BYTES = MIB
-"""The most bytes of log lines in one response of the console. A page that reads every second can follow 1,000 requests a second."""
+"""The maximum size of the request log lines in one response of the admin console. A page that reads every second can follow 1,000 requests
+a second."""
 
 # --- clients' telemetry -----------------------------------------------------------------------------------------------------
 TELEMETRY_INSTANCES = 16_384
@@ -447,47 +458,56 @@ TELEMETRY_IDLE_MS = 60_000
 
 # --- the gateway ------------------------------------------------------------------------------------------------------------------
 GATEWAY_NODES_MAX = 1_000
-"""The most brokers in the cluster behind a gateway, which opens a port for each: ten times the largest clusters in use."""
+"""The maximum number of brokers in a cluster behind a gateway (a proxy), which opens a port for each: ten times the largest clusters in
+use."""
 
 GATEWAY_ELEMENTS = 50_000
-"""The most elements in all arrays of a response that a gateway decodes to replace the brokers' addresses: a Fetch of 25,000 partitions,
-each in its own topic, takes a thread 0.1 s. Without a limit, 100 MB of the smallest elements took 28 s and 3 GB.
+"""A gateway (a proxy in front of a cluster) decodes responses to replace the brokers' addresses. This is the maximum number of elements in
+all arrays of such a response: a Fetch of 25,000 partitions, each in its own topic, takes a thread 0.1 s. Without a limit, 100 MB of the
+smallest elements took 28 s and 3 GB.
 """
 
 GATEWAY_LOGGED_ELEMENTS = 250_000
-"""The most elements in all arrays of a response that a gateway decodes for fault rules or observers: Metadata of 35,000 partitions with
-three replicas."""
+"""The maximum number of elements in all arrays of a response that a gateway (a proxy) decodes because rules inject faults into it, or
+because it is logged: Metadata of 35,000 partitions with three replicas."""
 
 GATEWAY_HOST_CHARS = 255
-"""The longest host name of a broker: DNS allows 253 characters."""
+"""The maximum length of a broker's host name in characters, for a gateway (a proxy): DNS allows 253."""
 
 GATEWAY_WRITE_HIGH_BYTES = 256 * KIB
-"""While one side of a gateway's connection (client or cluster) has more unsent bytes than this, the gateway does not read the other side.
-One connection holds at most this and a read of READ_CHUNK_BYTES in each direction: 1 MiB, besides collected responses."""
+"""While one side of a gateway's connection (client or cluster) has more unsent bytes than this, the gateway, a proxy, does not read the
+other side. One connection holds at most this and a read of READ_CHUNK_BYTES in each direction: 1 MiB. Responses that are changed need more.
+"""
 GATEWAY_WRITE_LOW_BYTES = 64 * KIB
-"""When one side of a gateway's connection has fewer unsent bytes than this, the gateway reads the other side again."""
+"""When one side of a gateway's connection (client or cluster) has fewer unsent bytes than this, the gateway, a proxy, reads the other side
+again."""
 
 GATEWAY_IN_FLIGHT = 1_000
-"""The most requests of one connection that wait for responses of the cluster; then the gateway reads no further request from the client.
-Clients have 5 by default, and librdkafka 1,000,000 at most, which brokers do not handle at the same time either.
+"""The maximum number of requests of one client connection through a gateway (a proxy) that wait for the cluster's responses. At this number
+the gateway stops reading from the client. Clients have 5 by default, and librdkafka 1,000,000 at most, which brokers do not handle at the
+same time either.
 """
 
 GATEWAY_HEAD_BYTES = 128 * KIB
-"""The most bytes before the field `acks` in a Produce request: a client id and a transactional id of at most 32 KiB each."""
+"""The maximum number of bytes before the field `acks` in a Produce request: a client id and a transactional id of at most 32 KiB each. A
+gateway (a proxy) looks for the field only so far: acks=0 means that no response follows."""
 
 GATEWAY_DIAL_MS = 10_000
-"""The longest time that a gateway takes to connect to a broker, with the TLS handshake: Kafka's socket.connection.setup.timeout.ms."""
+"""The maximum time in which a gateway (a proxy) connects to a broker, with the TLS handshake: Kafka's socket.connection.setup.timeout.ms.
+"""
 
 GATEWAY_STILL_MS = 10_000
-"""A gateway aborts a connection that it is closing if the peer accepts no unsent byte for this long; a peer that does not read would
-otherwise keep it open for ever."""
+"""A gateway (a proxy) aborts a connection that it is closing if the peer accepts no unsent byte for this long. A peer that does not read
+would otherwise keep the connection open for ever."""
 
 GATEWAY_STEPS = 250
-"""The most topics and partitions of a Metadata response that a gateway processes in one turn of the event loop: less than a millisecond."""
+"""The maximum number of topics and partitions of a Metadata response that a gateway (a proxy) processes in one turn of the event loop: less
+than a millisecond."""
 
 GATEWAY_REQUEST_BYTES = 100 * MIB
-"""The largest request that a gateway decodes, which it does while fault rules or observers are loaded: Kafka's socket.request.max.bytes."""
+"""The maximum size of a request that a gateway (a proxy) decodes: Kafka's socket.request.max.bytes. It decodes requests only while rules
+for fault injection are loaded, or requests are logged."""
 
 GATEWAY_TOPICS_MAX = 100_000
-"""The most topics whose ids and names a gateway remembers, so that fault rules can name topics: 35 MB at most, with names of 249
-characters."""
+"""The maximum number of topics whose ids and names a gateway (a proxy) remembers, because fault injection rules name topics and some
+requests have only their ids: 35 MB at most, with names of 249 characters."""

@@ -60,8 +60,9 @@ class Progress:
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> None:
         """Record a fetch at `fetch.offset`. `leader_end` is the leader's log end offset before the read for this fetch.
 
-        While the leader keeps appending, a replica may never reach the log end exactly. If it has reached the leader's end at its previous
-        fetch, it counts as caught up at the time of that fetch.
+        While the leader keeps appending, a replica may never reach the log end exactly. So it also counts as caught up if `fetch.offset`
+        has reached the log end that the leader had at the replica's previous fetch. It was then caught up at the time of that previous
+        fetch.
         """
         self.refresh()
         if fetch.offset >= leader_end:

@@ -95,7 +95,7 @@ class Dirtiness(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The dirty ratio: the dirty bytes divided by the dirty and clean bytes. A log is cleaned if it exceeds min.cleanable.dirty.ratio."""
+        """The dirty ratio: dirty bytes divided by dirty and clean bytes. A log is cleaned if it exceeds min.cleanable.dirty.ratio."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
 

@@ -553,7 +553,7 @@ class PartitionLog:
         self._apply_truncation([], offset)
 
     def _apply_truncation(self, gone: list[Segment], end: int) -> None:
-        """Remove the segments `gone`, and update the state in memory for the log end `end`. The caller has truncated the last segment kept."""
+        """Remove the segments `gone`, and update the state in memory for the log end `end`. The last segment kept is truncated already."""
         self._generation += 1
         self.on_change()
         for segment in gone:
