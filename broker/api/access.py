@@ -122,8 +122,8 @@ def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) 
 def rejecting_response(
     version: int, request: Message, response: type[ResponseT], error: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 ) -> ResponseT:
-    """Return the response of class `response` that rejects the whole `request`, of this version, with `error` (KAFKA
-    AbstractRequest.getErrorResponse).
+    """Return a response of class `response` that rejects the whole `request` with `error` (KAFKA AbstractRequest.getErrorResponse).
+    `version` is the version of the request and of its response.
     """
     from ottla.broker.api.error_response import error_response  # noqa: PLC0415 # only for denied requests
 

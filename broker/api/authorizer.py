@@ -34,7 +34,9 @@ READS: Final = frozenset({Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE
 both."""
 _NO_ACLS: Final[Mapping[bytes, AccessControlEntryRecord]] = {}
 _ANY_NAME: Final = "hardcode"
-"""The resource name with which Kafka first checks whether the principal is a super user."""
+"""The resource name that `allowed_somewhere` checks first, as Kafka does. It stands for any name: the check succeeds for super users, and
+if an ACL allows the operation on every name.
+"""
 
 logger = logging.getLogger(AUDIT)
 
@@ -134,7 +136,7 @@ class Authorizer:
         return self._verdict(_Check(peer.principal, peer.host, operation, resource, name)).allowed
 
     def allowed_somewhere(self, request: AuthorizableRequest, operation: Operation, resource: Resource) -> bool:
-        """Return whether the client may perform the operation on any resource of the type."""
+        """Return whether the client may perform the operation on at least one resource of the type."""
         peer = request.peer
         if self._verdict(_Check(peer.principal, peer.host, operation, resource, _ANY_NAME)).allowed:
             return True
@@ -171,7 +173,7 @@ class ReadOnlyAuthorizer(Authorizer):
         return False
 
     def allowed_somewhere(self, request: AuthorizableRequest, operation: Operation, resource: Resource) -> bool:
-        """Return whether the operation is a read that the client may perform on any resource of the type."""
+        """Return whether the operation is a read, and the client may perform it on at least one resource of the type."""
         return operation in READS and super().allowed_somewhere(request, operation, resource)
 
     def _judged(self, check: _Check) -> AclVerdict:
@@ -188,7 +190,9 @@ class DenialLines:
         self._suppressed = 0
 
     def record(self, check: _Check, api_key: int, count: int, verdict: AclVerdict) -> None:
-        """Log a denial in the audit log, or count it as suppressed."""
+        """Write a denial to the audit log. If the line would repeat one of the current window of time, or the window has its maximum of
+        lines, only count the denial as suppressed.
+        """
         window_ms = limits.DENIAL_LINES_WINDOW_MS
         window = self._clock.mono_ms() // window_ms
         if window != self._window_ms:

@@ -1,4 +1,4 @@
-"""The interface through which fault rules and request observers use a broker. Imported only while rules or observers are loaded."""
+"""Gives scripted faults (fault rules) and observers of requests access to a broker. This module is imported only while there are any."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from ottla.broker.core.timers import Timers
 
 
 class BrokerCarrier:
-    """The parts of a broker that fault rules and request observers need; it implements `ottla.broker.api.pipeline.Carrier`."""
+    """The parts of a broker that scripted faults and observers of requests use: clock, timers, topic names and producer state. It
+    implements `ottla.broker.api.pipeline.Carrier`.
+    """
 
     __slots__ = ("_services",)
 

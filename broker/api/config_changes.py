@@ -42,11 +42,11 @@ each resource.
 async def decide_changes(
     ctx: Context[ControllerServices], request: Request, changes: Sequence[AlterResource]
 ) -> list[AlterConfigsResourceResponse]:
-    """Decide the `changes` that `request` asks a controller for. Return their results, in order, once the changes are durable: one for each
-    resource (a resource that is named twice is rejected with one result, KAFKA ControllerApis), and one for each change of loggers.
+    """Apply the changes of settings in `request`, on a controller. Return the results, in order, once the changes are durable.
 
-    Every change is authorized. Nevertheless the result of a malformed change, such as one of an unknown resource type, is the error about
-    its form, because Kafka checks the form first.
+    There is one result for each resource, and one for each change of loggers. A resource that is named twice is rejected with one result
+    (KAFKA ControllerApis). Every change is authorized; but if a change is malformed, such as one of an unknown resource type, the result is
+    the error about its form, because Kafka checks the form first.
     """
     denials = {index: denial for index, change in enumerate(changes) if (denial := _denial(ctx, change)) is not None}
     settled = _with_levels(ctx, request, changes, {**denials, **cluster_configs.form_errors(changes)})
@@ -143,7 +143,9 @@ def _change_levels(ctx: Context[NodeServices], change: AlterResource, *, validat
 async def _forwarded(
     ctx: Context[ClusterServices], request: Request, settled: Container[int]
 ) -> Mapping[tuple[int, str], AlterConfigsResourceResponse]:
-    """Forward the request's resources whose positions are not in `settled`. Return the controller's results by resource type and name."""
+    """Forward the request to the controller, without the resources that this broker has decided itself: `settled` has their positions in
+    the request. Return the controller's results by resource type and name.
+    """
     answers: Sequence[AlterConfigsResourceResponse]
     if isinstance(request, AlterConfigsRequest):
         whole = [each for index, each in enumerate(request.resources) if index not in settled]

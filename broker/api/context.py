@@ -58,11 +58,10 @@ class Peer:
     number: int = 0
     """The number of the client's connection, counted from 1 since the broker's start."""
     port: int = 0
-    """The client's port."""
     client_software_name: str = ""
     client_software_version: str = ""
     principal: Principal = ANONYMOUS
-    """The authenticated principal."""
+    """The authenticated principal; anonymous until the client has authenticated."""
     throttle: Callable[[int], object] = _no_throttle
     """Pauses reading of the connection for a number of milliseconds (KIP-219)."""
     token_authenticated: bool = False
@@ -97,8 +96,9 @@ class Peer:
 
 
 class Forwarding(Protocol):
-    """Forwards clients' requests to the controller: by Envelopes (`ottla.broker.runtime.nodes.envelopes`) or by calls
-    (`ottla.broker.api.local_forwarding`)."""
+    """Forwards clients' requests to the controller. A cluster broker sends Envelopes (`ottla.broker.runtime.nodes.envelopes`); a standalone
+    node calls the controller in its own process (`ottla.broker.api.local_forwarding`).
+    """
 
     @property
     def versions(self) -> Callable[[int], tuple[int, int] | None]:
@@ -125,7 +125,7 @@ class Sent:
         return self.of_deleted + sum(self.by_topic.values())
 
     def forget(self, topic: TopicImage) -> None:
-        """Move a deleted topic's count from `by_topic` to `of_deleted`."""
+        """Move a deleted topic's count from `by_topic` to `of_deleted`, the sum of the bytes sent for all deleted topics."""
         self.of_deleted += self.by_topic.pop(topic.name, 0) + self.by_topic.pop(topic.topic_id, 0)
 
 

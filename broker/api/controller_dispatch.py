@@ -1,4 +1,4 @@
-"""The dispatcher of a controller's listener."""
+"""Decodes the requests that arrive at a controller's listener, calls their handlers and encodes the responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENVELOPE: Final = ApiKey.ENVELOPE.to_bytes(2, "big")
 
 
 class ControllerDispatcher(Dispatcher):
-    """The dispatcher of the requests that arrive at a controller's listener."""
+    """The dispatcher of a controller's listener: it decodes requests, calls handlers and encodes responses."""
 
     def __init__(self, services: ControllerServices, compute: Compute[Any] | None = None) -> None:
         super().__init__(services, Faults(), controller_routes(), compute)
@@ -30,4 +30,4 @@ class ControllerDispatcher(Dispatcher):
         return bytes(frame[:2]) == _ENVELOPE and len(frame) <= limits.STRUCTURED_REQUEST_BYTES + limits.ENVELOPE_BYTES
 
     def try_fast_path(self, peer: Peer, data: bytes, at: int) -> None:
-        """Return None: a controller has no fast path, because it serves no Produce."""
+        """Return None, so that `handle` is used: a controller serves no Produce, and only Produce has a fast path."""

@@ -10,8 +10,8 @@ the services that it needs (`ottla.broker.api.services`), and mypy checks that t
 
 Every other list of APIs follows from the declarations: the routes of both listeners, ApiVersions, the forwarded and the throttled APIs, how
 large requests are split, and the table in docs/apis.md. `make apis` writes the declarations to `api_table`, because ApiVersions is answered
-before all handlers are imported. A broker's routes and ApiVersions leave out what the table of its release (`broker/releases/tables`) does
-not have: an API that is declared, but missing there, is not served.
+before all handlers are imported. A broker imitates a Kafka release: a declared API that is not in this release's table
+(`broker/releases/tables`) is neither served nor listed in ApiVersions.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class Api(Generic[RequestT]):
     def _denial(self, requires: Operation, version: int, request: Message) -> Message:
         """Return the response to a client that may not perform `requires` on the cluster.
 
-        As in Kafka, an API that requires CLUSTER_ACTION (only other nodes use it), and DescribeQuorum, returns just the top-level error
-        code if its response has one. Any other response repeats the request's elements, each with the error.
+        For DescribeQuorum, and for APIs that require CLUSTER_ACTION (only other nodes use them), the response has just the top-level error
+        code if it has such a field, as in Kafka. Any other response repeats the request's elements, each with the error.
         """
         response = response_class(self.key)()
         is_brief = requires is Operation.CLUSTER_ACTION or self.key is ApiKey.DESCRIBE_QUORUM

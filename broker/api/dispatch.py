@@ -51,8 +51,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 def _dismiss(coroutine: object) -> None:
-    """If `coroutine` has not started, close the coroutines that are its arguments, and their arguments. Otherwise Python warns that they
-    were never awaited.
+    """If `coroutine` has not started, close the coroutines among its arguments, and those among their arguments. Otherwise Python warns
+    that they were never awaited.
     """
     if not isinstance(coroutine, CoroutineType) or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
         return
@@ -139,7 +139,9 @@ class Dispatcher:
         return decode_request(frame)
 
     def _begin(self, peer: Peer, header: RequestHeader) -> tuple[Context[NodeServices], Route]:
-        """Return the handler's context and the route of a request. Raises UnsupportedVersion."""
+        """Count the request and return its route, and the context for its handler. Raises UnsupportedVersion if this listener does not
+        serve the API in the request's version.
+        """
         route = self._route(header)
         counts, kind = self._counts, header.api_key << 8 | header.api_version
         counts[kind] = counts.get(kind, 0) + 1

@@ -99,14 +99,17 @@ _VALUES: Final[Sequence[tuple[ApiKey, int, str, object]]] = (
     (ApiKey.STREAMS_GROUP_HEARTBEAT, 0, "warmup_tasks", None),
     (ApiKey.STREAMS_GROUP_HEARTBEAT, 0, "partitions_by_user_endpoint", None),
 )
-"""Fields with a fixed value in a rejecting response, as (API, first version of the rule, path of the field, value). If the path leads
-through arrays, every element gets the value. The lists here are shared by all responses and must not be changed."""
+"""Fields with a fixed value in a rejecting response, as (API, lowest response version in which the field gets the value, path of the field,
+value). If the path leads through arrays, every element gets the value. The lists among the values are shared by all responses and must not
+be changed.
+"""
 
 
 def error_response(api_key: int, version: int, request: Any, error: ErrorCode, text: str | None = None) -> Any:
-    """Return the response that rejects `request`, in this version, with an error code. If responses of this API have a message, it is
-    `text` for the APIs that report an exception's own message. For the others it is Kafka's default message of the code (`TEXTS`), or
-    `text` if that is not known here.
+    """Return the response of API `api_key` that rejects `request` with the code `error`, in the format of `version`.
+
+    If the response has an error message, it is Kafka's default message of the code (`TEXTS`). `text` replaces it in the APIs in which Kafka
+    reports an exception's own message, and for codes that are not in `TEXTS`.
     """
     key = ApiKey(api_key)
     response = refusal(key, request, error)

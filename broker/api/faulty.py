@@ -200,8 +200,8 @@ def _stale(call: Call) -> Message | None:
 
 
 def _store_for_stale(call: Call, response: Message) -> None:
-    """Store a copy of the response in each fault rule with action STALE_METADATA that matches the request but was not applied, so that
-    `_stale` can return it later.
+    """Store a copy of the response for `_stale`, which returns it to a later identical request. It is stored in each fault rule with action
+    STALE_METADATA that matches this request, except a rule that was just applied to it.
     """
     for rule in call.candidates:
         if rule.action is FaultAction.STALE_METADATA and rule not in call.rules:

@@ -53,9 +53,10 @@ def describe_groups(
 ) -> list[D]:
     """Return one result for each distinct group id of the request, in order.
 
-    `kind` is the group protocol's name in messages. If `enabled` is false, every group is UNSUPPORTED_VERSION. `describe` returns None for
-    a group of another protocol. `refuse` makes a failed group's result from error code, message and group id; `text_of` returns a
-    rejection's message. A group gets an error if the client may not describe all of its `topics`.
+    `kind` is the group protocol's name in messages. If `enabled` is false, every group is UNSUPPORTED_VERSION. `describe` returns a group's
+    result, or None for a group of another protocol. `refuse` makes a failed group's result from error code, message and group id; `text_of`
+    returns a rejection's message. `topics` yields the topics in a result; the group gets an error, with `hidden_text` as its message, if
+    the client may not describe all of them.
     """
 
     def of_id(group_id: str) -> D:

@@ -1,8 +1,8 @@
 """Produce (key 0), versions 3-13: appends one batch to each partition, in the order of the request.
 
 Promises:
-* Each partition succeeds or fails by itself, unless the first batch of one of them has an impossible size or magic: then nothing of the
-  request is written, as in Kafka.
+* Each partition succeeds or fails by itself. There is one exception, as in Kafka: if the first batch of a partition has an impossible size
+  or magic, nothing of the request is written.
 * With acks=1 the response is sent when this broker's replica has the batch (and has synced it, if flush.messages requires that); with
   acks=all when every in-sync replica has it. With acks=0 there is no response; an error closes the connection, because it cannot be
   reported otherwise.
@@ -144,8 +144,8 @@ def handle(ctx: Context[PartitionServices], request: ProduceRequest) -> ProduceR
 
 
 def _may_write_transactions(ctx: Context[PartitionServices], request: ProduceRequest) -> bool:
-    """Return whether the client may write with the request's transactional id; False if there is none. As in Kafka, this is checked before
-    `_drop_repeated`, so that it also applies to a transactional batch which a later entry of its partition replaces.
+    """Return whether the client may write with the request's transactional id; False if the request has none. As in Kafka, this is checked
+    before `_drop_repeated` drops repeated entries of a partition, so the check covers the batches in dropped entries, too.
     """
     transactional_id = request.transactional_id
     return transactional_id is not None and allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
@@ -265,8 +265,9 @@ def _refused_topic(topic: TopicProduceData, refusal: Rejected) -> TopicProduceRe
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
-    """Return whether the first batch of any partition is transactional. Raises `CorruptBatch` if a partition before that has a first batch
-    of impossible size or magic, which in Kafka rejects the whole request (RequestUtils.hasTransactionalRecords)."""
+    """Return whether the request has a partition with a transactional first batch. Raises `CorruptBatch` if an earlier partition's first
+    batch has an impossible size or magic; in Kafka, too, that rejects the whole request (RequestUtils.hasTransactionalRecords).
+    """
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
@@ -306,8 +307,8 @@ async def _append_verified(
 
 
 def _transactional(ctx: Context[PartitionServices], request: ProduceRequest) -> tuple[list[tuple[Partition, int]], set[tuple[int, int]]]:
-    """Return the partitions of valid transactional batches with the batches' base sequences, and the (producer id, epoch) pairs
-    of all of them.
+    """Find the request's transactional batches; invalid batches are ignored. Return the partition and base sequence of each batch, and the
+    (producer id, epoch) pairs of their producers.
     """
     batches: list[tuple[Partition, int]] = []
     producers: set[tuple[int, int]] = set()
@@ -435,8 +436,8 @@ def _one_batch(records: Buffer | None, version: int) -> Buffer:
 
 
 def is_whole(records: Buffer) -> bool:
-    """Return whether `records` is exactly one batch of magic 2, judging by its size, magic and length field. This saves the walk through
-    the batches for nearly every request.
+    """Return whether `records` is exactly one batch of magic 2, judging only by its size, magic and length field. For nearly every request
+    this replaces parsing `records` batch by batch.
     """
     size = len(records)
     if size < HEADER_BYTES or records[_MAGIC_AT] != MAGIC_V2:

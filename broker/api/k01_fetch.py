@@ -85,7 +85,8 @@ _LIST_BATCH: Final = 2_000
 
 
 class _Requester(NamedTuple):
-    """The sender of a fetch. `node` is the follower's node id, or -1 for a consumer; `broker_epoch` is -1 if the request carries none."""
+    """The sender of a fetch: a follower (`follows`, `node` is its id) or a consumer (`node` is -1). `broker_epoch` is -1 if the request has
+    none. If `only_leader` is true, only the partition's leader may respond."""
 
     node: int
     broker_epoch: int
@@ -109,8 +110,8 @@ class _Read:
     def __init__(self) -> None:
         self.results: list[tuple[CachedPartition, PartitionData]] = []
         self.unwatched: list[tuple[CachedPartition, Partition]] = []
-        """Partitions that are not watched for changes yet, because the next read may differ without a change, or there is no session. They
-        will be watched if the fetch waits, or before other requests run while a very large fetch is read in several turns."""
+        """The partitions that do not report their changes to this fetch yet, because the next read may differ without a change, or there is
+        no session. They are watched when the fetch waits, or when a very large fetch lets other requests run."""
         self.for_followers: list[tuple[Partition, int]] = []
         self.bytes = 0
         self.must_answer = False
@@ -185,11 +186,9 @@ def _requester(ctx: Context[PartitionServices], request: FetchRequest) -> _Reque
 
 
 def _result_inputs(ctx: Context[PartitionServices], request: FetchRequest, requester: _Requester) -> Hashable:
-    """Return all inputs of a partition's result other than the partition itself: the requester, its authorization, and the request's
-    options.
-
-    The fetch session compares them with those of its last request: while they are equal, an unchanged partition is not read again.
-    """
+    """Return all inputs of a partition's result other than the partition: the requester, its authorization, and fields of the request such
+    as isolation level and rack. The fetch session compares them with those of its last request: while they are equal, an unchanged
+    partition is not read again."""
     authorizer, cluster = ctx.services.authorizer, ctx.services.partitions.cluster_context
     rights = None if authorizer is None else (ctx.peer.principal, ctx.peer.host, authorizer.version)
     replaced = requester.follows and cluster is not None and cluster.brokers.has_replaced(requester.node, requester.broker_epoch)
@@ -274,8 +273,8 @@ async def _read_slowly(
 ) -> FetchResponse:
     """Read very many partitions, yield to other requests between batches, and return the response.
 
-    The wait starts before the read, so that appends during the read end it too. Only bytes that become readable from then on count towards
-    `min_bytes`.
+    The fetch enters the purgatory before it reads, so that an append during the read completes it, too. Only bytes that become readable
+    from then on count towards `min_bytes`.
     """
     waiting = _enter_purgatory(ctx, request, fetch, _Read(), ctx.services.clock.mono_ms() + request.max_wait_ms)
     try:
@@ -310,10 +309,8 @@ def _batches(items: Sequence[_ItemT], size: int) -> Iterator[Sequence[_ItemT]]:
 
 
 def _unchanged(read: _Read) -> dict[CachedPartition, PartitionData]:
-    """Return the results of the last pass that are still valid, because their partitions have not changed since.
-
-    A pass that read records has none: its other partitions may have returned nothing only because max_bytes was exhausted.
-    """
+    """Return the results of the previous pass that are still valid, because their partitions have not changed since. If that pass has read
+    records, return none: other partitions may have returned nothing only because max_bytes was exhausted."""
     return {} if read.bytes else {cached: data for cached, data in read.results if cached.watched is not None}
 
 
@@ -326,10 +323,8 @@ def _read_some(
     *,
     unchanged: Mapping[CachedPartition, PartitionData] | None = None,
 ) -> None:
-    """Read these partitions and add the results to `read`.
-
-    Without `unchanged`, this is the first pass of the request. Only the first pass records the follower's log end offset.
-    """
+    """Read these partitions and add the results to `read`. `unchanged` has results of the request's previous pass that are still valid:
+    their partitions are not read again. It is None in the first pass, and only that pass records the follower's log end offset."""
     first = unchanged is None
     hidden = _hidden(ctx, partitions, requester) if first and ctx.services.authorizer is not None else _NOTHING
     left = max(0, min(request.max_bytes, ctx.services.settings.fetch_max_bytes) - read.bytes)
@@ -374,11 +369,11 @@ def _read_some(
 
 
 def _is_quiet(partition: Partition, requested: FetchPartition, data: PartitionData, requester: _Requester, rack: str) -> bool:
-    """Return whether the next read of the partition can differ only after a change of which its watchers are notified.
+    """Return whether the partition is quiet: until it reports a change, the next read by this requester would return nothing new.
 
-    A partition is never quiet if a follower outside the ISR fetches it, because a metadata change may let the follower join; if a consumer
-    does whose nearer replica may catch up and serve it; or if a follower's fetch has just advanced the high watermark.
-    """
+    It is not quiet if this read returned records or an error, and in three further cases: a follower outside the ISR fetches it, because a
+    metadata change may let the follower join the ISR; a consumer with a rack fetches it, because a nearer replica may catch up and serve
+    the consumer; a follower's fetch has just advanced the high watermark."""
     if data.records or _must_be_reported(data):
         return False
     log, replica = partition.log, partition.replica
@@ -432,12 +427,11 @@ def _redirected(partition: Partition, requested: FetchPartition, rack: str) -> P
 
 
 def _diverging(partition: Partition, requested: FetchPartition) -> PartitionData | None:
-    """Return the diverging epoch if the client's log differs from this one (KIP-595), otherwise None.
+    """Return a result with the diverging epoch (KIP-595) if the client's log differs from this replica's log; otherwise None.
 
     The logs diverge if `last_fetched_epoch` does not exist here, or ends here at a lower offset than the client's fetch offset. Raises
     Rejected with OFFSET_OUT_OF_RANGE if the fetch offset is below the log start offset, or this log has no epoch up to
-    `last_fetched_epoch`.
-    """
+    `last_fetched_epoch`."""
     log = partition.log
     if requested.last_fetched_epoch < 0 or (
         requested.last_fetched_epoch == log.epochs.latest and requested.fetch_offset == log.log_end_offset
@@ -460,9 +454,9 @@ def _without_records(partition: Partition, requested: FetchPartition, **outcome:
 def _read_one(
     partition: Partition, requested: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool
 ) -> tuple[PartitionData, bool]:
-    """Return the partition's result, and whether the fetch must respond without waiting for appends (KAFKA DelayedFetch). That is so if the
-    read ended at a segment boundary with more records after it, or was shortened because of very many aborted transactions.
-    """
+    """Return the result of reading one partition (`left` is the rest of the request's max_bytes), and whether the fetch must respond
+    without waiting for appends (KAFKA DelayedFetch): the read ended at a segment boundary with more records after it, or was shortened
+    because of very many aborted transactions."""
     log = partition.log
     if isolation is Isolation.LOG_END and requested.fetch_offset == log.log_end_offset and log.failure is None:
         return _without_records(partition, requested), False

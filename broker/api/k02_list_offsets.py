@@ -61,8 +61,10 @@ NOT_AVAILABLE_SINCE = 5
 
 T = TypeVar("T")
 Steps = Generator[Work, Work, T]
-"""A generator that returns a T. When a batch is too large to be searched on the event loop, it yields the search as a function, which the
-caller runs on a thread, and it is sent a function that returns the search's result."""
+"""A generator that computes a T, with the slow parts done by its caller. For a batch that is too large to be searched on the event loop, it
+yields a function that searches the batch. The caller runs it on a thread, and sends back a function that returns its result or raises its
+error.
+"""
 
 
 @API.on_broker()
@@ -77,7 +79,9 @@ def handle(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> List
 
 
 async def _on_thread(ctx: Context[PartitionServices], steps: Steps[ListOffsetsResponse], work: Work) -> ListOffsetsResponse:
-    """Search large batches on a thread, one after the other; `work` is the search of the first one."""
+    """Run `steps`, whose searches of large batches are done on a thread, one after the other. `work` is its first search. Return the
+    response.
+    """
     try:
         while True:
             async with ctx.services.partitions.search_lock:
@@ -135,9 +139,9 @@ def _check_replica(partition: Partition, request: ListOffsetsRequest, requested:
 
 
 def _special(ctx: Context[PartitionServices], timestamp: int) -> int:
-    """Return the timestamp to look up in place of `timestamp`, a special (negative) one. Raises Rejected(UNSUPPORTED_VERSION) if the
-    request's version does not have it. If the broker imitates a Kafka release before 3.9, an unknown special timestamp is not rejected but
-    looked up as the timestamp 0.
+    """Return the timestamp to look up in place of `timestamp`, a special (negative) one such as -1 for latest. Raises
+    Rejected(UNSUPPORTED_VERSION) if the request's version does not have it. A broker that imitates a Kafka release before 3.9 does not
+    reject an unknown special timestamp, but looks up the timestamp 0.
     """
     like, since = ctx.services.settings.release_behaviour, _SINCE_VERSION.get(timestamp, NEVER)
     if like.checks_special_timestamps:

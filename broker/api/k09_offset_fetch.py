@@ -65,8 +65,8 @@ def _one(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> Off
 
 
 def _visible(ctx: Context[CoordinationServices], topics: Topics | None) -> tuple[Topics | None, Fetched]:
-    """Return the topics whose offsets are to be fetched (None: all), and the results of the topics that the client may not describe. If all
-    are requested, `_shown` filters them later.
+    """Return the topics whose offsets are to be fetched (None: all), and the error results of the topics that the client may not describe.
+    If all topics are requested, `_shown` filters them after the fetch.
     """
     if topics is None or ctx.services.authorizer is None:
         return topics, []
@@ -81,7 +81,9 @@ def _visible(ctx: Context[CoordinationServices], topics: Topics | None) -> tuple
 
 
 def _shown(ctx: Context[CoordinationServices], topics: Topics | None, fetched: Fetched) -> Fetched:
-    """Return the fetched topics; if all were requested, only those that the client may describe."""
+    """Return `fetched` without the topics that the client may not describe. Only a request for all topics is filtered here; `_visible` has
+    filtered `topics` that were requested by name.
+    """
     if topics is not None or ctx.services.authorizer is None:
         return fetched
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [name for name, _ in fetched])

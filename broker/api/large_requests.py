@@ -80,7 +80,7 @@ class LargeRequests:
                 admitted.set_result(None)
 
     async def handle_in_parts(self, ctx: Context[NodeServices], handle: Handler, request: Message, split: Split) -> Message | None:
-        """Split a request into parts as `split` says, handle them one after the other, and return the joined response (None for acks=0).
+        """Handle a large request in parts, one after the other, split as `split` says. Return the joined response (None for acks=0).
         Between parts, other connections are served. The split array of `request` is empty afterwards.
 
         `ctx.spent_ns` counts the time that the parts take on the loop. Raises CloseConnection if the client disconnects, or if the response

@@ -34,7 +34,9 @@ class LocalForwarding:
         return await answer if isawaitable(answer) else answer
 
     def _services(self) -> ControllerServices:
-        """Return the services of the controller in this process, which authorizes and charges clients as the broker does."""
+        """Return the services of the controller in this process. It has the broker's authorizer and quotas, so a forwarded request is
+        authorized and throttled as on the broker.
+        """
         broker, metadata = self._broker(), self._metadata
         return ControllerServices(
             settings=broker.settings,

@@ -48,7 +48,8 @@ _HEAD: Final = struct.Struct(">ihhih")
 _ID_AT: Final = _HEAD.size
 _BODY: Final = struct.Struct(">BBhiB")
 """The fields of a Produce request between client id and topic: the header's tagged fields (none), the length of the transactional id, acks,
-timeout in ms, and the number of topics. If there is a transactional id, the fields after it are read again, behind the id.
+timeout in ms, and the number of topics. This is the layout without a transactional id; with one, acks and the following fields come after
+the id.
 """
 _SHORT: Final = 0x7F
 """The largest value of an unsigned varint that takes one byte."""

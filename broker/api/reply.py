@@ -1,4 +1,4 @@
-"""The result of the dispatcher for one frame."""
+"""The reply of the dispatcher to one request: bytes to send, nothing, or an instruction to close the connection."""
 
 from __future__ import annotations
 

@@ -128,7 +128,9 @@ class ControllerServices(NodeServices):
     listener_type = ListenerType.CONTROLLER
     controller: QuorumController
     compute: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
-    """A function that runs a long computation on a thread. None on a standalone node, whose controller gets no Envelopes."""
+    """A function that runs a long computation, such as decoding a large forwarded request, on a thread. None on a standalone node, whose
+    controller gets no Envelopes.
+    """
 
     @property
     def active(self) -> ActiveController:

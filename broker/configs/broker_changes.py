@@ -79,7 +79,10 @@ def is_of_kafka(name: str, like: ReleaseBehaviour) -> bool:
 
 
 def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mapping[str, str], like: ReleaseBehaviour) -> None:
-    """Raise `Rejected(INVALID_REQUEST)` if one of the `named` settings cannot change to its value in `wanted`."""
+    """Raise `Rejected(INVALID_REQUEST)` if one of the settings `named` in a request cannot be set to its value in `wanted`, the dynamic
+    settings of the BROKER resource after the change. Settings that `wanted` lacks are deleted, which is always allowed here.
+    `resource_name` is a broker id, or CLUSTER_DEFAULT.
+    """
     changed = [name for name in named if name in wanted]
     fixed = [name for name in changed if not _can_change(name, like)]
     if fixed:
@@ -107,7 +110,9 @@ def parse_setting(name: str, text: str, like: ReleaseBehaviour) -> Value:
 
 
 def check_cordoned(wanted: Mapping[str, str], settings: BrokerSettings) -> None:
-    """Raise `Rejected(INVALID_REQUEST)` if a directory in cordoned.log.dirs does not belong to this broker (KIP-1066)."""
+    """Raise `Rejected(INVALID_REQUEST)` if `wanted`, the dynamic settings of a BROKER resource after a change, has a directory in
+    cordoned.log.dirs that does not belong to this broker (KIP-1066).
+    """
     if settings.release_behaviour.lacks(CORDONED):
         return
     cordoned = parse_setting(CORDONED, wanted.get(CORDONED, ""), settings.release_behaviour)
@@ -119,8 +124,8 @@ def check_cordoned(wanted: Mapping[str, str], settings: BrokerSettings) -> None:
 
 
 def check_threads(now: Mapping[str, str], then: Mapping[str, str], settings: BrokerSettings) -> None:
-    """Raise `Rejected(INVALID_REQUEST)` if a change of the overrides from `now` to `then` changes a thread count to less than half or more
-    than double, or leaves a log cleaner thread 1 MiB of buffer or less.
+    """Raise `Rejected(INVALID_REQUEST)` if a thread count changes to less than half or more than double, or a log cleaner thread has 1 MiB
+    of buffer or less. `now` and `then` are the broker's dynamic settings before and after the change.
     """
     for name in THREADS:
         before, after = _number(name, now, settings), _number(name, then, settings)
@@ -132,8 +137,10 @@ def check_threads(now: Mapping[str, str], then: Mapping[str, str], settings: Bro
 
 
 def check_values(then: Mapping[str, str], named: Iterable[str], settings: BrokerSettings) -> None:
-    """Raise `Rejected(INVALID_REQUEST)` if one of the `named` settings gets a value in `then` that Kafka accepts in a file only, or that
-    contradicts another setting (ConnectionQuotas, KafkaConfig.validateValues, GroupCoordinatorConfig.validate)."""
+    """Raise `Rejected(INVALID_REQUEST)` if one of the settings `named` in a request has a forbidden value in `then`, the broker's dynamic
+    settings after the change: one that Kafka accepts only in the properties file, or that contradicts another setting (ConnectionQuotas,
+    KafkaConfig.validateValues, GroupCoordinatorConfig.validate).
+    """
     for name in sorted(name for name in named if name in then and not settings.release_behaviour.lacks(name)):
         base, interval = base_name(name) or name, _ASSIGNMENT_INTERVAL.fullmatch(name)
         if base in _ABOVE_ZERO and _number(name, then, settings) <= 0:

@@ -174,7 +174,9 @@ def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
 
 
 def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
-    """Return the entry of a setting whose type is unknown. Its value is hidden, because it may be a password."""
+    """Return the entry of a setting whose type is unknown. Its value is hidden, because it may be a password. `chain` has the layers that
+    set it, the one in force first.
+    """
     synonyms = tuple((name, None, origin) for name, _, origin in chain)
     return ConfigEntry(name, None, chain[0][2], UNKNOWN_TYPE, read_only=True, sensitive=True, synonyms=synonyms, documentation=None)
 

@@ -118,7 +118,7 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """Whether the group only stores offsets: it never had a member."""
+        """Whether the group is a simple group in Kafka's sense: it only stores offsets, because it never had a member."""
         return self.protocol_type is None and self.is_empty and not self.pending
 
     @property
@@ -203,8 +203,9 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, leaving: list[LeavingMember], now: Now) -> tuple[list[ErrorCode], ClassicOutcome]:
-        """Remove the members that `leaving` names. Return one error code for each, in order, and the outcome. If one was removed, the
-        others rebalance."""
+        """Remove the members that `leaving` names; if any was removed, the others rebalance. Return one error code for each, in order, and
+        the record and replies that result (`ClassicOutcome`).
+        """
         outcome = ClassicOutcome()
         if self.state is ClassicState.DEAD:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(leaving), outcome
@@ -218,7 +219,8 @@ class ClassicGroup:
 
     def check_offset_commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> ErrorCode:
         """Return NONE if a client with these ids and this generation may commit offsets, otherwise the error (Kafka's
-        ClassicGroup.validateOffsetCommit)."""
+        ClassicGroup.validateOffsetCommit). `transactional` is true for TxnOffsetCommit, whose client may send neither ids nor a generation.
+        """
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.is_empty:
@@ -259,10 +261,10 @@ class ClassicGroup:
         return outcome
 
     def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
-        """Return the start of an offset's retention, in wall clock ms; None while it cannot expire.
+        """Return the time in wall clock ms from which an offset's retention is counted, or None while the offset cannot expire.
 
-        It is the commit's time for a simple group, and for a topic to which a stable group of consumers no longer subscribes. For a group
-        without members it is the time at which the last member left, or the commit's time if that is unknown.
+        It is the commit's time for a group that only stores offsets, and for a topic to which a stable group of consumers no longer
+        subscribes. For a group without members it is the time at which the last member left, or the commit's time if that is unknown.
         """
         if self.protocol_type is None:
             return commit_timestamp_ms
@@ -286,10 +288,10 @@ class ClassicGroup:
         return self._record_of(members, leader, {m.member_id: m.assignment for m in members}, now)
 
     def apply(self, value: GroupMetadataValue) -> None:
-        """Replace the group's state by that of a record, live or while loading. Known members keep their unpersisted state, such as session
-        deadlines.
+        """Replace the group's state by that of a record, live or while the log is loaded. Known members keep the state that is not in
+        records, such as session deadlines.
 
-        A record without generation and members, which marks a new group, is ignored if a member has joined before it was applied.
+        A record without generation and members, which only shows that a new group exists, is ignored if a member has joined meanwhile.
         """
         if not value.generation and not value.members and (self.generation or len(self.members)):
             return
@@ -321,7 +323,9 @@ class ClassicGroup:
         return outcome
 
     def fail_all_pending_requests(self, error: ErrorCode) -> ClassicOutcome:
-        """Complete all pending JoinGroup and SyncGroup requests with an error: the group moves to another broker, ends or is converted."""
+        """Complete all pending JoinGroup and SyncGroup requests with an error, because another broker becomes the group's coordinator, or
+        the group is deleted or converted to another type.
+        """
         outcome = ClassicOutcome()
         for member in self.members:
             self.fail_pending_requests(member, error, member.member_id, outcome)
@@ -338,7 +342,7 @@ class ClassicGroup:
         member.session_deadline_ms = now.mono_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def prepare_or_complete(self, now: Now, outcome: ClassicOutcome) -> None:
-        """After a change of membership, start a rebalance; if one is running, end its join phase if all members have joined."""
+        """Start a rebalance after a change of membership. If a rebalance is running, end its join phase if all members have joined."""
         if ClassicState.PREPARING_REBALANCE in VALID_TRANSITIONS[self.state]:
             self.prepare_rebalance(now, outcome)
         else:

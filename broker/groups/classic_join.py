@@ -115,8 +115,9 @@ class _Join:
         group.prepare_or_complete(self.now, self.outcome)
 
     def _rejoin(self, member: Member) -> None:
-        """Process the rejoin of a member. Without a change, repeat the last response, which may be lost. A change of its protocols, or a
-        rejoin of a stable group's leader, starts a rebalance."""
+        """Process the rejoin of a member. If nothing has changed, repeat the last response, because it may have been lost. A change of the
+        member's protocols, or a rejoin of a stable group's leader, starts a rebalance.
+        """
         group, request = self.group, self.request
         repeats = request.protocols == member.protocols and (
             group.state is ClassicState.COMPLETING_REBALANCE or (group.state is ClassicState.STABLE and member.member_id != group.leader_id)

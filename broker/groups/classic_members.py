@@ -66,9 +66,11 @@ class Member:
         return next(offered.name for offered in self.protocols if offered.name in candidates)
 
     def must_not_expire(self) -> bool:
-        """Return whether the member's session must not expire now: its JoinGroup or SyncGroup is pending, so its client cannot send
-        heartbeats. Return False during the first join of a new member: if its client disconnects, it does not know the member id and never
-        returns.
+        """Return whether the member's session must not expire now, because its JoinGroup or SyncGroup is pending and its client cannot send
+        heartbeats meanwhile.
+
+        During the first join of a new member the session may expire: a client that disconnects then never learns its member id, so it
+        cannot return as this member.
         """
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 

@@ -62,8 +62,8 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         return self._holders.get((topic_id, partition))
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
-        """Return whether a partition of the member's target assignment that is not yet assigned to this member is still held by a member
-        (another one, or this one until it confirms the revocation).
+        """Return whether the member waits for a partition: its target assignment has the partition, it is not assigned to the member yet,
+        and a member still holds it (another one, or this one until it confirms the revocation).
         """
         return any(
             not self.is_free(topic_id, partition)

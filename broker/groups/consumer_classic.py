@@ -74,8 +74,8 @@ def join(update: ConsumerGroupUpdate, request: JoinRequest) -> JoinGroupResult:
 
 
 def _downgrade(update: ConsumerGroupUpdate, member_id: str, owned: Assignment | None, *, subscription_changed: bool) -> ConsumerMember:
-    """Convert the group to a classic group, because its last consumer protocol member, a static one, now joins in the classic protocol.
-    Return this member. If the target assignment is not older than the group epoch, the member first takes one step towards it.
+    """Convert the group to a classic group, because its last consumer protocol member, a static one, rejoins with the classic protocol.
+    Return this member. If the target assignment is up to date with the group epoch, the member first takes one step towards it.
     """
     is_stale = update.group.assignment_epoch < update.group.epoch
     if not is_stale:

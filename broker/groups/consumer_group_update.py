@@ -1,5 +1,5 @@
-"""Decides the changes of a consumer group, on a copy of it (`group_update`). This module adds to the rules for all kinds of groups those
-for regular expressions, reconciliation and classic protocol members.
+"""Decides the changes of a consumer group, on a copy of the group, before they are written. `group_update` has the rules for all kinds of
+groups; this module adds those for regular expressions, reconciliation and classic protocol members.
 
 Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat and the methods that it calls.
 """

@@ -418,7 +418,9 @@ class GroupCoordinator:
         self.offsets.end_transaction(producer_id, commit=commit)
 
     def on_loaded(self, now: Now) -> None:
-        """Start the members' sessions after loading, when no request is pending."""
+        """Start the sessions of all members, after the groups were loaded from the log. Requests are served only afterwards, so no
+        JoinGroup or SyncGroup is pending.
+        """
         for group in self.groups.values():
             if isinstance(group, ModernGroup):
                 self._kinds[type(group)].on_loaded(group, now)

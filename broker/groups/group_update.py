@@ -27,8 +27,9 @@ from ottla.broker.groups.topics_view import TopicInfo, TopicsView, hash_of
 
 
 class RecordClasses(NamedTuple):
-    """The record keys and values that consumer, share and streams groups all have, for one of these kinds of groups. Each field is a class,
-    or a function, that makes a key or a value; `target` makes the value of a member's target assignment.
+    """The keys and values of the records that consumer, share and streams groups all have, for one of these kinds of groups. Each field is
+    a function (or class) that makes such a key or value from its fields, for example `epoch_key` from a group id; `target` makes the value
+    of a member's target assignment.
     """
 
     epoch_key: Callable[[str], Key]
@@ -49,8 +50,8 @@ class ModernConfig(Protocol):
     def assignment_interval_ms(self) -> int: ...
     @property
     def delays_assignments(self) -> bool:
-        """Whether the imitated Kafka release has assignment intervals (4.3 and later). In such a release a group's epochs begin at 1,
-        before at 0.
+        """Whether the imitated Kafka release is 4.3 or later, which waits for an interval between two target assignments of a group. In
+        such a release a new group begins with epoch 1; before, with 0 (a streams group always with 1).
         """
         ...
 
@@ -140,8 +141,8 @@ class GroupUpdate(ABC, Generic[GroupT, ConfigT]):
 
     @property
     def next_epoch(self) -> int:
-        """The epoch that the target assignment will have after `maybe_compute_target`: the group epoch, or the target assignment's present
-        epoch while the assignment interval since its last computation has not passed.
+        """The epoch that the target assignment will have after `maybe_compute_target`. It is the group epoch if the assignment interval
+        since the last computation has passed; otherwise it stays as it is.
         """
         group, interval_ms = self.group, self.config.assignment_interval_ms
         computed_ms = group.assignment_timestamp_ms
@@ -149,8 +150,9 @@ class GroupUpdate(ABC, Generic[GroupT, ConfigT]):
         return group.assignment_epoch if waits else max(group.epoch, group.assignment_epoch)
 
     def maybe_compute_target(self) -> None:
-        """Compute the target assignment for the group epoch, if the present one is for an older epoch and the assignment interval has
-        passed. A member's target is written only if it has changed."""
+        """Compute the target assignment for the group epoch, if the present target is for an older epoch and the assignment interval since
+        its computation has passed. A member's target is written only if it has changed.
+        """
         if self.next_epoch == self.group.assignment_epoch:
             return
         epoch = self.group.epoch

@@ -221,8 +221,8 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
             del self._static[member.instance_id]
 
     def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
-        """Return the start of an offset's retention, in wall clock ms: the commit's time. The caller must not expire offsets of subscribed
-        topics.
+        """Return the time in wall clock ms from which an offset's retention is counted: the commit's time. The caller must not expire
+        offsets of subscribed topics.
         """
         return commit_timestamp_ms
 

@@ -39,14 +39,14 @@ class ShareMember:
 
 
 class SharedTopic(NamedTuple):
-    """The name of a topic and some of its partitions."""
+    """A topic's name, with a set of its partitions, for example those whose share state is being initialized."""
 
     name: str
     partitions: frozenset[int]
 
 
 SharedTopics = Mapping[bytes, SharedTopic]
-"""By topic id, the topic's name and some of its partitions."""
+"""A set of share partitions: by topic id, the topic's name and the partition numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def record_of(partitions: StatePartitions) -> records.ShareGroupStatePartitionMe
 
 
 def united(one: SharedTopics, other: SharedTopics) -> SharedTopics:
-    """Return the union of the partitions. A topic in both has the name that it has in `one`."""
+    """Return the union of two sets of share partitions. A topic in both has the name that it has in `one`."""
     found = dict(one)
     for topic_id, topic in other.items():
         known = found.get(topic_id)
@@ -184,7 +184,7 @@ def united(one: SharedTopics, other: SharedTopics) -> SharedTopics:
 
 
 def subtracted(one: SharedTopics, other: Mapping[bytes, Iterable[int]]) -> SharedTopics:
-    """Return the partitions of `one` that are not in `other`; topics without partitions are omitted."""
+    """Return the share partitions of `one` that are not in `other`; topics without remaining partitions are omitted."""
     left = {topic_id: topic._replace(partitions=topic.partitions - frozenset(other.get(topic_id, ()))) for topic_id, topic in one.items()}
     return {topic_id: topic for topic_id, topic in left.items() if topic.partitions}
 

@@ -1,5 +1,5 @@
-"""Decides the changes of a share group, on a copy of it (`group_update`). This module adds to the rules for all kinds of groups those for
-the initialization of share partitions.
+"""Decides the changes of a share group, on a copy of the group, before they are written. `group_update` has the rules for all kinds of
+groups; this module adds those for the initialization of share partitions.
 
 Source: Kafka's GroupMetadataManager.shareGroupHeartbeat and the methods that it calls, ShareGroupAssignmentBuilder.
 """

@@ -126,8 +126,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareGroupUpdate]):
         return self._effects(update, None)
 
     def alter_offsets(self, group_id: str, offsets: Mapping[tuple[bytes, int], int], now: Now) -> Effects[GroupRecord, Initialization]:
-        """Return the record that marks share partitions as being initialized, and their new start offsets, `offsets`, by (topic id,
-        partition).
+        """Reset share partitions to new start offsets: `offsets` has them by (topic id, partition). Return the record that marks these
+        share partitions as being initialized, and the initialization that the share coordinator has to perform.
 
         Raises Rejected: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND if the group is of another type.
         """

@@ -37,8 +37,8 @@ _Task = tuple[str, int]
 
 
 class OffsetReport(NamedTuple):
-    """What one member reported of its tasks, by (subtopology id, partition): `offsets` has the sum of the changelog offsets that the
-    member's state of the task has reached, `end_offsets` the sum of the changelogs' end offsets.
+    """The changelog offsets that one member reported for its tasks, by (subtopology id, partition). A task may have several changelogs:
+    `offsets` has the sum of the offsets up to which the member's state has them, `end_offsets` the sum of their end offsets.
     """
 
     offsets: Mapping[_Task, int] = {}
@@ -56,7 +56,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         self.topology: Topology | None = None
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}
-        """The assignor's settings, by name, for which the present group epoch was written; other settings lead to a new epoch."""
+        """The assignor's settings, by name, when the group epoch was last bumped. If the settings change, the epoch is bumped again."""
         self.configured: ConfiguredTopology | None = None
         """The result of the last check of the topology against the existing topics; None: not checked since the group was loaded."""
         self.shutdown_requested_by: str | None = None

@@ -1,5 +1,5 @@
-"""Decides the changes of a streams group, on a copy of it (`group_update`). This module adds to the rules for all kinds of groups those for
-the topology, the tasks and their reconciliation.
+"""Decides the changes of a streams group, on a copy of the group, before they are written. `group_update` has the rules for all kinds of
+groups; this module adds those for the topology, the tasks and their reconciliation.
 
 Source: Kafka's GroupMetadataManager.streamsGroupHeartbeat and the methods that it calls, TargetAssignmentBuilder (streams).
 """
@@ -163,8 +163,9 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
             raise Rejected(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
 
     def check_topology(self) -> int:
-        """Configure the topology with the present topics, if either may have changed since the last check. Return the topics' hash.
-        Raises Rejected(UNKNOWN_SERVER_ERROR) if the group has no topology."""
+        """Configure the group's topology with the existing topics, if the topology or the topics may have changed since the last call.
+        Return the hash of the topics' metadata. Raises Rejected(UNKNOWN_SERVER_ERROR) if the group has no topology.
+        """
         group, original = self.group, self.original_group
         if group.topology is None:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "The topology is null and the group topology is also null.")

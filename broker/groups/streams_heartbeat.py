@@ -342,8 +342,9 @@ def _by_task(update: StreamsGroupUpdate, offsets: Sequence[TaskOffset]) -> dict[
 
 
 def _assign(update: StreamsGroupUpdate, status: list[tuple[int, str]]) -> None:
-    """Compute the target assignment if it is older than the group epoch. If a delay or the assignment interval forbids that, add the
-    reason to `status`."""
+    """Compute the target assignment if it is older than the group epoch. If it must wait, for the initial rebalance delay or the assignment
+    interval, add the reason to `status`.
+    """
     if update.delays_first_assignment:
         status.append((Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."))
         return

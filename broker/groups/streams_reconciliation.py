@@ -152,7 +152,9 @@ def _difference(had: set[_Task], wanted: set[_Task], is_free: Callable[[_Task], 
 
 
 def _change_kinds(differences: Sequence[_Difference], target: TaskTarget, has_to_revoke: Callable[[], TaskSet]) -> None:
-    """Let the member's own tasks change their kinds in place, without a revocation (Kafka 4.4)."""
+    """Change `differences`, one each for active, standby and warm-up tasks, so that tasks which the member already has in another kind
+    change their kind without a revocation (Kafka 4.4). `has_to_revoke` returns the tasks that the member must revoke first.
+    """
     active, standby, warmup = differences
     for before, after in ((active, standby), (standby, warmup), (warmup, standby)):
         changed = after.assigned & before.had

@@ -1,8 +1,8 @@
 """The usage of each client under one kind of quota, and the throttle time of a client that exceeds it.
 
 Rules:
-* All connections that share a quota share one rate. If no quota of a kind is configured, nothing is measured. `LruCache` removes
-  idle entries.
+* All connections that share a quota share one rate. If no quota of a kind is configured, nothing is measured. The measurements of idle
+  clients are removed (`LruCache`).
 * A changed quota applies immediately, also to usage that was measured before the change.
 
 Source: KAFKA ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager.
@@ -25,7 +25,7 @@ MeterT = TypeVar("MeterT", Rate, TokenBucket)
 
 
 class Meters(Generic[MeterT]):
-    """The measurements of one kind of quota: a meter for each set of connections that share a quota."""
+    """The measured usage under one kind of quota. Connections that share a quota share a meter (a `Rate` or a `TokenBucket`)."""
 
     def __init__(self, key: str, make: Callable[[], MeterT]) -> None:
         self.key = key
@@ -68,7 +68,7 @@ def _name_bytes(sharers: Sharers) -> int:
 
 
 class UsageQuota(Meters[Rate]):
-    """A quota on bytes or on request time, as a rate per second. A throttle time is at most `wait_ms_max`."""
+    """A quota on bytes per second or on request time (in percent of the event loop's time). A throttle time is at most `wait_ms_max`."""
 
     def __init__(self, key: str, windows: Windows, wait_ms_max: int = INT32_MAX) -> None:
         super().__init__(key, lambda: Rate(windows))
@@ -123,7 +123,9 @@ class Mutations:
         self._since_ms = 0
 
     def charge(self, partitions: float) -> None:
-        """Charge a number of partitions. Raises Rejected(THROTTLING_QUOTA_EXCEEDED) for a strict request, without charging it."""
+        """Take tokens for this number of partitions from the client's bucket. If the request is strict and the bucket is negative, take
+        none and raise Rejected(THROTTLING_QUOTA_EXCEEDED).
+        """
         now_ms = self._mono_ms()
         if self._strict and (wait_ms := self._bucket.wait_ms(self._limit, now_ms)):
             self._wait_ms, self._since_ms = wait_ms, now_ms

@@ -1,10 +1,11 @@
 """Decides what each request does to a transactional id (Kafka's `TransactionCoordinator`). Pure code.
 
-Each function gets the stored `Transaction` (None: unknown id) and returns a `Decision`: a response, and the value to append, if any.
-Errors are the newest ones (PRODUCER_FENCED); handlers translate them for older versions. A decision is appended at once, so
-CONCURRENT_TRANSACTIONS only means that markers are not written yet. This is checked before producer id and epoch. The reason is rotation,
-the change to a new producer id when the epochs are exhausted: the producer already uses the new id, which takes effect here only when the
-transaction is complete (KAFKA-18660).
+Each function gets the stored `Transaction` (None: unknown id) and returns a `Decision`: a response, and the value to append, if any. Errors
+are the newest ones (PRODUCER_FENCED); handlers translate them for older versions.
+
+CONCURRENT_TRANSACTIONS means that the markers of the last transaction are not all written yet. It is checked before producer id and epoch,
+because of rotation, the change to a new producer id when the epochs are exhausted: a producer that ends a transaction gets its new id at
+once, but the stored id changes only when all markers are written (KAFKA-18660).
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ def init_producer_id(
 
 
 def _may_hold(txn: Transaction, expected: Expected) -> bool:
-    """Return whether the client's producer id is the stored one, or the previous one if that was replaced because its epochs were
-    exhausted. `_next_epoch` checks the epoch."""
+    """Return whether the client's producer id is acceptable: it is the stored one, or the previous one that was replaced because its epochs
+    were exhausted, or no epoch was assigned yet. `_next_epoch` checks the client's epoch.
+    """
     if txn.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == txn.producer_id:
         return True
     return expected.producer_id == txn.prev_producer_id and epoch_exhausted(expected.producer_epoch)

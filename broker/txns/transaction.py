@@ -65,7 +65,9 @@ class Transaction(NamedTuple):
         return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]  # the callers below name real fields
 
     def initialised(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """Return the state after InitProducerId: the same producer id, and no open transaction."""
+        """Return the state after InitProducerId: the same producer id with `epoch`, and no open transaction. `last_epoch` is the epoch that
+        the producer had before, by which a retry is recognized; -1 if unknown.
+        """
         return self._moved(
             TxnState.EMPTY,
             now_ms,
@@ -78,7 +80,9 @@ class Transaction(NamedTuple):
         )
 
     def rotated(self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """Return the state with a new producer id and epoch 0, because the old id's epochs are exhausted."""
+        """Return the state after InitProducerId with the new `producer_id` and epoch 0, because the old id's epochs are exhausted.
+        `last_epoch` is the epoch that the producer had before, by which a retry is recognized; -1 if unknown.
+        """
         assert self.producer_id != producer_id, "a producer id is never given twice"
         return self.initialised(0, last_epoch, timeout_ms, now_ms)._replace(producer_id=producer_id)
 
