@@ -1,1 +1,2 @@
-"""Kafka's wire protocol and record batches: bytes to typed values and back. Imports nothing of the broker; only `client` does I/O."""
+"""Kafka's wire protocol and record batches: converts bytes to typed values and back. Imports nothing of the broker. Only `client` uses
+sockets."""

@@ -62,7 +62,8 @@ def decode_request(frame: Buffer) -> Request:
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, msg: Message) -> list[Buffer]:
-    """Encode a response, with its size. Raises EncodeError for a value that its field cannot hold, ValueError for an unknown version."""
+    """Return the buffers of a response: 4-byte size, header and body. Raises EncodeError for a value that its field cannot hold, ValueError
+    for an unknown version."""
     known = _response_encoders.get((api_key, version))
     encode, flexible = known or _response_encoder(api_key, version)
     head = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
@@ -77,8 +78,8 @@ def encode_response(api_key: int, version: int, correlation_id: int, msg: Messag
 
 
 def encode_response_head(version: int, correlation_id: int, msg: Message, last: str, rest: Buffer) -> list[Buffer]:
-    """Encode a response: encode `msg` up to and including the field `last`, and append `rest`, the remaining fields in encoded form. Raises
-    EncodeError for a value that its field cannot hold."""
+    """Return the buffers of a response whose last fields are encoded already: `msg` is encoded up to and including the field `last`, and
+    `rest` is appended. Raises EncodeError for a value that its field cannot hold."""
     message = type(msg)
     head = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
     if _has_flexible_header(message, version):
@@ -89,7 +90,8 @@ def encode_response_head(version: int, correlation_id: int, msg: Message, last: 
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, msg: Message) -> list[Buffer]:
-    """Encode a request, with its size. Raises EncodeError for a value that its field cannot hold, ValueError for an unknown version."""
+    """Return the buffers of a request: 4-byte size, header and body. Raises EncodeError for a value that its field cannot hold, ValueError
+    for an unknown version."""
     flexible = version >= type(msg).FLEXIBLE_SINCE
     header = RequestHeader(api_key, version, correlation_id, client_id)
     head = bytearray(_SIZE_BYTES) + request_header(header, flexible)
@@ -98,9 +100,8 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def decode_response(api_key: int, version: int, frame: Buffer, elements: int | None = None) -> tuple[int, Any]:
-    """Decode the response to a request of this version; return its correlation id and message. Raises ProtocolError for invalid bytes, and
-    if the response's arrays have more than `elements` elements in total (None: no limit), before they are allocated.
-    """
+    """Decode a response to a request of this version; return its correlation id and message. Raises ProtocolError for invalid bytes. It
+    also raises ProtocolError, before it allocates the arrays, if they have more than `elements` elements in total (None: no limit)."""
     buf = memoryview(frame)
     message = response_class(api_key)
     correlation_id, pos = read_response_header(buf, _has_flexible_header(message, version))
@@ -119,8 +120,8 @@ def decode_response_head(api_key: int, version: int, frame: Buffer, last: str, e
 
 
 def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer]:
-    """Fill in the 4-byte size at the beginning of a frame, and return the frame's buffers: `parts` (of which `head` is the first) and,
-    unless it is empty, `last`; only `head` if there are no parts."""
+    """Write the frame's 4-byte size to the beginning of `head`, and return the frame's buffers in order. Without `parts`, `head` is the
+    whole frame. Otherwise `parts` begins with `head`, and `last` is appended to it unless it is empty."""
     if not parts:
         _SIZE.pack_into(head, 0, len(head) - _SIZE_BYTES)
         return [head]
@@ -131,7 +132,8 @@ def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer
 
 
 def _request_decoder(header: RequestHeader) -> tuple[Decode, bool]:
-    """Return the decoder of a request, compiled once. Only existing versions are cached, so that a peer cannot fill the memory."""
+    """Return the decoder of a request, and whether its version is flexible. The result is cached. Raises UnsupportedVersion for an unknown
+    API or version, which is not cached, so that a peer cannot fill the memory."""
     api_key, version = header.api_key, header.api_version
     try:
         message = request_class(api_key)

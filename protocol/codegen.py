@@ -44,7 +44,8 @@ class Source:
         return name
 
     def compile(self, errors: str, handler: str, globals_: dict[str, Any]) -> Callable[..., Any]:
-        """Close the try block with `except errors`, and return the compiled function; `handler` is the line that raises."""
+        """Close the try block with `except errors` and the statement `handler`, which raises the final error; return the compiled function.
+        `globals_` are the global variables of the generated code, beside those of `name`."""
         self.lines += [f"    except {errors} as exc:", f"        {handler}"]
         text = "\n".join(self.lines) + "\n"
         filename = f"<{self.title}>"
@@ -55,7 +56,7 @@ class Source:
         return function
 
     def fields_of_failed_line(self, exc: BaseException) -> list[tuple[str, int]]:
-        """Return the (field path, size in bytes) pairs that the generated line which raised `exc` handles."""
+        """Return the (field path, size in bytes) pairs of the generated line that raised `exc`."""
         traceback = exc.__traceback__
         line = traceback.tb_lineno if traceback is not None else 0
         return self.paths[line - 1] or [(self.title, 0)]
@@ -80,7 +81,8 @@ def up_to(ordered: list[WireField], last: str | None) -> tuple[list[WireField], 
 
 
 def minimal_size(type_: Any, version: int, flexible: bool, *, nullable: bool = False) -> int:
-    """Return the fewest bytes that a value of this type takes. A decoder checks an array's length with it before it allocates a list."""
+    """Return the fewest bytes that a value of this type takes. A decoder uses it to reject an array whose count is too large for the
+    remaining bytes, before it allocates the list."""
     if isinstance(type_, Kind):
         if type_.fmt:
             return FIXED_SIZES[type_.fmt]

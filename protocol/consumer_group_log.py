@@ -178,7 +178,7 @@ class OwnedTopic:
 @wire_struct
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
     """A member's current assignment, and the partitions that the member must revoke before it advances to the next member epoch. `state` is
-    a `MemberState`."""
+    the number of Kafka's `MemberState`: 0 stable, 1 partitions to revoke, 2 waiting for partitions of other members."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

@@ -26,9 +26,8 @@ from ottla.protocol.fields import ArrayOf, Kind, WireField, bytes_
 from ottla.protocol.wire import Bad, read_string_length, read_uvarint, skip_tags
 
 REQUEST_ELEMENTS = 250_000
-"""Limit for the elements in all arrays of one request: enough for one with 100,000 partitions, each in its own topic. Without a limit, 8
-MiB of the smallest elements take five seconds to decode, and thirty times their bytes.
-"""
+"""The most elements that all arrays of one request may have in total: enough for 100,000 partitions, each in its own topic. Without a
+limit, a request of 8 MiB could take five seconds to decode, and thirty times as much memory."""
 
 _READS = (Bad, IndexError, struct.error, UnicodeDecodeError)
 
@@ -46,9 +45,11 @@ _GLOBALS: dict[str, Any] = {
 def compile_decoder(
     message: type, version: int, flexible: bool, *, exact: bool = True, last: str | None = None, elements: int | None = None
 ) -> Callable[[memoryview, int, int], Any]:
-    """Generate the decoder of `message` at `version`. The caller caches it. With `last`, the decoder reads only the fields up to and
-    including `last`; it returns (message, position of the next byte), and the message's other fields have their defaults. `elements` limits
-    the total number of elements of all arrays; without `exact`, the limit is always REQUEST_ELEMENTS.
+    """Generate the decoder of `message` at `version`. The caller caches it.
+
+    With `exact`, bytes after the message are an error, and `elements` limits the total number of elements of all arrays (None: no limit).
+    Without `exact`, such bytes are ignored, and the limit is REQUEST_ELEMENTS. With `last`, the decoder reads only the fields up to and
+    including `last`, leaves the others at their defaults, and returns (message, position of the next byte).
     """
     return _DecoderCompiler(message, version, flexible, exact=exact, last=last, elements=elements).compile()
 
@@ -98,11 +99,11 @@ class _DecoderCompiler:
         return f"{stem}{self.locals}"
 
     def later(self, fmt: str, target: str) -> None:
-        """Add a read of a fixed-size value to the pending run, which `flush` emits as one call."""
+        """Queue the read of a fixed-size value into `target`. `flush` emits all queued reads as one `struct` call."""
         self.run.append((fmt, target, self.source.path))
 
     def flush(self) -> None:
-        """Emit the pending run of fixed-size reads."""
+        """Emit the queued reads of fixed-size values as one `struct` call."""
         run, self.run = self.run, []
         if not run:
             return
@@ -191,8 +192,9 @@ class _DecoderCompiler:
             self.source.line(f"{target} = {var}")
 
     def length(self, target: str, nullable: bool, fmt: str) -> None:
-        """Generate the code that reads a length into the local variable `n` and, if it is null, sets `target` to None or rejects it; open
-        the branch for a length that is not null."""
+        """Generate the code that reads a length into the local variable `n`. A null length sets `target` to None or, unless `nullable`, is
+        rejected. Code that is generated next belongs to the branch for other lengths. `fmt` is the length's `struct` format in versions
+        that are not flexible."""
         source = self.source
         null = f"{target} = None" if nullable else "raise Bad('null where null is not allowed')"
         self.later("B" if self.flexible else fmt, "n")
@@ -222,8 +224,8 @@ class _DecoderCompiler:
         self.source.depth -= 1
 
     def nullable_struct(self, type_: type, target: str, is_null: str) -> None:
-        """Generate the code that reads a nullable struct, which begins with an int8. Null is a negative int8; in a tagged field, it is
-        0."""
+        """Generate the code that reads a nullable struct, which begins with an int8. `is_null` is the condition for null on that int8, `n`:
+        "n < 0", or "n <= 0" in a tagged field."""
         source = self.source
         self.later("b", "n")
         self.flush()

@@ -72,12 +72,12 @@ class _EncoderCompiler:
         return f"{stem}{self.locals}"
 
     def later(self, fmt: str, value: str) -> None:
-        """Add a fixed-size value to the pending run, which `flush` emits as one call. With the format "x", add a zero byte; `value` is
-        ignored."""
+        """Queue a fixed-size value, where `value` is its Python expression. `flush` emits all queued values as one `struct` call. The
+        format "x" queues a zero byte and ignores `value`."""
         self.run.append((fmt, value, self.source.path))
 
     def flush(self) -> None:
-        """Emit the pending run of fixed-size values."""
+        """Emit the queued fixed-size values as one `struct` call."""
         run, self.run = self.run, []
         if not run:
             return
@@ -168,8 +168,8 @@ class _EncoderCompiler:
             self.struct(type_, var)
 
     def open_nullable(self, value: str, null: bytes) -> str:
-        """Generate code that assigns the value to a local variable and writes `null` if it is None, and open the branch for other
-        values."""
+        """Generate the code that assigns `value` to a local variable and, if it is None, writes the bytes `null`. Return the variable's
+        name. Code that is generated next belongs to the branch for other values, until `close_nullable`."""
         var = self.local("v")
         self.flush()
         self.source.line(f"{var} = {value}")
@@ -183,8 +183,8 @@ class _EncoderCompiler:
         self.source.depth -= 1
 
     def length(self, size: str, fmt: str) -> None:
-        """Generate the code that writes a length: as an int16 or int32 (`fmt`) in the pending run, or as a varint of the length plus
-        one."""
+        """Generate the code that writes the length `size`, a Python expression. Flexible versions have an unsigned varint of the length
+        plus one; older versions have an int16 or int32 (`fmt`)."""
         if not self.flexible:
             self.later(fmt, size)
             return
@@ -222,8 +222,7 @@ class _EncoderCompiler:
             self.close_nullable()
 
     def nullable_struct(self, type_: type, value: str, *, tagged: bool) -> None:
-        """Generate the code that writes a nullable struct, which begins with an int8: 1 if a struct follows; for null -1, or 0 in a tagged
-        field."""
+        """Generate the code that writes a nullable struct. It begins with an int8: 1 before a struct; -1 for null, or 0 in a tagged field."""
         var = self.open_nullable(value, b"\0" if tagged else b"\xff")
         self.source.line(f"{self.out}.append(1)")
         self.struct(type_, var)

@@ -14,8 +14,8 @@ from types import ModuleType
 
 
 def module_of(package: str, name: str) -> ModuleType:
-    """Return the module `package.name`, imported without the package's `__init__`. Its relative imports work.
-    Raises ImportError."""
+    """Import the module `package.name` without running the package's `__init__`, and return it. Relative imports in the module work. Raises
+    ImportError."""
     alias = f"{__name__}.{package}"
     if alias not in sys.modules:
         spec = find_spec(package)

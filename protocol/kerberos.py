@@ -42,7 +42,8 @@ class Initiator:
             self._store = {b"ccache": cache.encode()}
 
     def check_key(self) -> None:
-        """Check that the keytab has a key of the principal; the KDC is not asked whether the key is valid. Raises NoKey."""
+        """Check that the keytab has a key of the principal or, without a keytab, that there are tickets. The KDC is not asked whether the
+        key is valid. Raises NoKey."""
         try:
             if self._keytab is None:
                 self._credentials()
@@ -53,7 +54,8 @@ class Initiator:
             raise NoKey(error_text(error)) from error
 
     def tokens(self, host: str) -> Tokens:
-        """Generate the tokens of one authentication to a host. The first token may wait for a KDC. Raises NotTrusted."""
+        """Generate the GSSAPI tokens that authenticate this client to the service on `host`. The first token may wait for a KDC. Raises
+        NotTrusted."""
         try:
             yield from self._tokens(host)
         except GSSError as error:

@@ -1,8 +1,8 @@
 """The client side of SASL: makes the tokens to send, and verifies the server's responses.
 
-It is used by tools, the audit, and nodes that connect to others. Tests have their own implementation, so that an error here is not hidden
-by the same error there. Names and passwords are used as UTF-8, without SASLprep. Sources: RFC 4616, RFC 5802, RFC 7628; KAFKA
-ScramSaslClient.
+It is used by the command-line tools, by `ottla audit`, and by nodes that connect to other nodes. Tests have their own implementation, so
+that an error here is not hidden by the same error there. Names and passwords are used as UTF-8, without SASLprep. Sources: RFC 4616, RFC
+5802, RFC 7628; KAFKA ScramSaslClient.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class NotTrusted(Exception):
 
 
 def log_in(mechanism: str, user: str, password: str, ask: Ask, random_bytes: Callable[[int], bytes], *, by_token: bool = False) -> None:
-    """Authenticate by exchanging tokens: `ask` sends a token and returns the server's response.
+    """Authenticate with PLAIN or SCRAM: `ask` sends a token to the server and returns its response. With `by_token`, `user` and `password`
+    are the id and HMAC (base64) of a delegation token (KIP-48).
 
     Raises NotTrusted, any error of `ask`, and ValueError for an unknown mechanism or for PLAIN with `by_token`.
     """
@@ -44,8 +45,8 @@ def log_in(mechanism: str, user: str, password: str, ask: Ask, random_bytes: Cal
 
 
 def send_all(tokens: Tokens, ask: Ask) -> None:
-    """Send all tokens of one authentication with `ask`, which sends a token and returns the server's response. Raises NotTrusted and any
-    error of `ask`."""
+    """Run one authentication: send each of `tokens` with `ask`, which sends a token and returns the server's response. Raises NotTrusted
+    and any error of `ask`."""
     with suppress(StopIteration):
         token = next(tokens)
         while True:
@@ -53,7 +54,8 @@ def send_all(tokens: Tokens, ask: Ask) -> None:
 
 
 def tokens_of(mechanism: str, user: str, password: str, random_bytes: Callable[[int], bytes], *, by_token: bool = False) -> Tokens:
-    """Return the tokens for a user's name and password or, with `by_token`, for a delegation token's id and HMAC in base64 (KIP-48).
+    """Return a generator of the SASL tokens for PLAIN or SCRAM. With `by_token`, `user` and `password` are the id and HMAC (base64) of a
+    delegation token (KIP-48). `random_bytes` makes the nonce.
 
     Raises ValueError for another mechanism, and for PLAIN with `by_token`.
     """
@@ -120,6 +122,6 @@ def _items(message: str) -> dict[str, str]:
 
 
 def _iterations(items: Mapping[str, str]) -> int:
-    """Parse the iteration count; return 0, which is rejected, if it is not a number."""
+    """Parse the iteration count of a SCRAM message; return 0, which the callers reject, if it is not a number."""
     text = items.get("i", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_ITERATIONS_MAX)) else 0

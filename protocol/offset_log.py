@@ -1,4 +1,5 @@
-"""Kafka's format of committed offsets in `__consumer_offsets`, for the coordinator, which writes them, and the audit, which reads them.
+"""Kafka's format of committed offsets in `__consumer_offsets`. The group coordinator writes them, and `ottla audit` reads them from the
+log.
 
 A key is a type (int16; 0 or 1 for an offset) and the fields of that type, never flexible. A value is a version (int16) and the body of that
 version; a null value is a tombstone. Source: KAFKA group-coordinator message schemas (OffsetCommitKey, OffsetCommitValue).

@@ -19,12 +19,12 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape the unsafe characters of a text; newlines are kept."""
+    """Replace control characters (except tab and newline) and other characters that are unsafe in a terminal or report by `\\uXXXX`."""
     return _UNSAFE.sub(_escaped, text)
 
 
 def printable_name(name: str) -> str:
-    """Escape the unsafe characters of a name, and its newlines, because a name with a newline would look like two names."""
+    """Escape a name as `printable` does, and its tabs and newlines, because a name with a newline would look like two names."""
     return printable(name).replace("\n", "\\n").replace("\t", "\\t")
 
 

@@ -83,7 +83,8 @@ _PREFIX = _struct.Struct(">h")
 
 
 class Message:
-    """Base class of requests, responses and records. `FLEXIBLE_SINCE` is greater than every version if no version is flexible."""
+    """Base class of requests, responses and records. `FLEXIBLE_SINCE` is the first flexible version; if no version is flexible, it is
+    greater than every version."""
 
     __slots__ = ()
 
@@ -156,7 +157,8 @@ def decode(cls: type[M], data: Buffer, version: int) -> M:
 
 
 def encode_prefixed(msg: Message, version: int, prefix: int | None = None) -> bytes:
-    """Return the encoded body after an int16: `prefix`, the record type of a key, or by default the version of a value."""
+    """Return an int16 and the encoded body, as in the records of internal topics. The int16 is `prefix`, the record type of a key; None
+    stands for `version`, which precedes a value."""
     return _PREFIX.pack(version if prefix is None else prefix) + encode(msg, version)
 
 

@@ -1,4 +1,5 @@
-"""The records of `__share_group_state` as Kafka declares them: for the share coordinator, which writes them, and for the audit.
+"""The records of `__share_group_state` as Kafka declares them. The share coordinator writes them, and `ottla audit` reads them from the
+log.
 
 A key is a type (int16) and the share partition, never flexible; a value is a version (int16, always 0) and a flexible body. A snapshot
 record with a null value is a tombstone. Source: KAFKA share-coordinator message schemas (ShareSnapshotKey, ShareSnapshotValue,
@@ -15,7 +16,7 @@ SHARE_UPDATE = 1
 
 @wire_struct
 class ShareSnapshotKey(Message, versions="0"):
-    """The key of a share partition's snapshot."""
+    """The key of the record in `__share_group_state` with the whole state of a share partition."""
 
     group_id: str = string()
     topic_id: bytes = uuid()
@@ -24,7 +25,7 @@ class ShareSnapshotKey(Message, versions="0"):
 
 @wire_struct
 class ShareUpdateKey(Message, versions="1"):
-    """The key of an update since a share partition's snapshot."""
+    """The key of the record in `__share_group_state` with changes of a share partition's state since its last snapshot record."""
 
     group_id: str = string()
     topic_id: bytes = uuid()

@@ -72,8 +72,8 @@ class StreamsGroupTopologyKey(Message, versions="23"):
 
 @wire_struct
 class StreamsGroupMetadataValue(Message, versions="0", flexible="0+"):
-    """A group's epoch; the metadata hash of its topics and the assignor's settings in that epoch; and the topology's epoch, or -1 while
-    its topics are missing or have wrong partition counts."""
+    """A streams group's epoch, with the metadata hash of the topics and the assignor's settings in that epoch. `validated_topology_epoch`
+    is -1 while topics of the topology are missing or have wrong partition counts."""
 
     epoch: int = int32()
     metadata_hash: int = int64()

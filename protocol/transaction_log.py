@@ -1,4 +1,5 @@
-"""The records of `__transaction_state` as Kafka declares them: for the coordinator, which writes them, and for the audit, which reads them.
+"""The records of `__transaction_state` as Kafka declares them. The transaction coordinator writes them, and `ottla audit` reads them from
+the log.
 
 A key is a type (int16, always 0) and the transactional id, never flexible; a value is a version (int16) and the body of that version; a
 null value is a tombstone. Source: KAFKA transaction-coordinator message schemas (TransactionLogKey, TransactionLogValue).

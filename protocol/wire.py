@@ -12,7 +12,8 @@ from typing import TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 STRING_BYTES_MAX = 0x7FFF
-"""A string's length is an i16 before flexible versions, and Kafka holds compact strings to the same limit."""
+"""The longest string, in bytes: its length is an int16 in versions that are not flexible, and Kafka limits compact strings to the same
+size."""
 
 _UVARINT_MAX = 0x7FFFFFFF
 _UVARINT_SHIFT_MAX = 28
@@ -67,7 +68,7 @@ def string_length(value: int) -> bytes:
 
 
 def skip_tags(buf: Buffer, pos: int, end: int) -> int:
-    """Skip a section of tagged fields, all of which are unknown. Return the position after it."""
+    """Skip a section of tagged fields, all of which are unknown. Return the position after it. Raises Bad if a field reaches beyond `end`."""
     count, pos = read_uvarint(buf, pos)
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)

@@ -15,7 +15,8 @@ from typing import Final
 from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, wire_struct
 
 OPENING_VERSION: Final = 4
-"""The version with which this project's own clients begin: every release since 3.8 serves it, and later ones add nothing they need."""
+"""The version of the first ApiVersions request that Ottla's own clients send. Every Kafka release since 3.8 serves it, and later versions
+add nothing that these clients need."""
 
 
 @wire_struct

@@ -18,15 +18,15 @@ from ottla.protocol.wire import Buffer
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12
-"""The length of the base offset and the batch length, which batch_length does not include (Kafka's Records.LOG_OVERHEAD)."""
+"""The bytes at the start of a batch that its `batch_length` does not count: base offset and batch length (Kafka's Records.LOG_OVERHEAD)."""
 STAMPED_BYTES: Final = 16
-"""Length of base offset, batch length and leader epoch, which a broker rewrites when it appends a batch."""
+"""The bytes at the start of a batch that a broker rewrites when it appends the batch: base offset, batch length and leader epoch."""
 CRC_START: Final = 21
-"""The position of the first byte that the CRC covers, in the attributes."""
+"""The position of the attributes in a batch. The batch's CRC covers all bytes from there on."""
 MAGIC_END: Final = 17
 MAGIC_V2: Final = 2
 LEGACY_MIN_LENGTH: Final = 14
-"""The smallest batch length of any magic: crc, magic, attributes and two empty fields of a v0 message."""
+"""The smallest valid batch length: that of a magic-0 message with a null key and value (crc, magic, attributes, two lengths)."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08

@@ -7,7 +7,7 @@ Plain Python is too slow for a log of small batches, so `setup.py` compiles this
 * The input is never trusted: a length is compared with the remaining bytes before it is used. Only the headers' numbers are copied.
 * Results are arrays with one entry a batch, which Arrow and numpy wrap without a copy; their length is counted first, never taken from the
   input.
-* The reason for the end of the walk is a value (`Headers.stop`), not an exception. CRCs are not checked.
+* The reason why decoding ended is a value (`Headers.stop`), not an exception. CRCs are not checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PEEK_BYTES = 17
 MORE = 0
 """A value of `Headers.stop`: the data, or the requested number of rows, ends here; another batch may follow."""
 CUT = 1
-"""A value of `Headers.stop`: the bytes between the last batch and `limit` are not a whole batch."""
+"""A value of `Headers.stop`: the file ends inside the next batch."""
 BAD_LENGTH = 2
 BAD_MAGIC = 3
 TOO_LARGE = 4
@@ -51,13 +51,13 @@ class Headers(NamedTuple):
     next_position: int
     """Position after the last batch; beyond the data if only its header was in the data."""
     stop: int
-    """Why the walk ended at `next_position`: MORE, CUT, or the error in the bytes there (BAD_LENGTH, BAD_MAGIC, TOO_LARGE)."""
+    """Why decoding ended at `next_position`: MORE, CUT, or the error in the bytes there (BAD_LENGTH, BAD_MAGIC, TOO_LARGE)."""
     next_length: int
     """The batch length at `next_position`, -1 if the data ends before it."""
 
 
 class _Bytes:
-    """Reads big-endian numbers from a buffer. Only `step` checks positions against the buffer's size."""
+    """Reads big-endian numbers from a buffer. Only `step` checks that the bytes to be read are in the buffer."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.data = data
@@ -80,10 +80,10 @@ class _Bytes:
         return value if value < 0x8000 else value - 0x10000
 
     def step(self, at: int, limit: int, max_length: int, whole: bool) -> int:
-        """Check the header of the batch at `at`; return its length field (the batch's size in bytes less 12). With `whole`, all bytes of
-        the batch must be in the data, otherwise its header is enough.
+        """Check the header of the batch at `at`; return its length field (the batch's size in bytes less 12). `limit` is the position at
+        which the file ends. With `whole`, all bytes of the batch must be in the data, otherwise its header is enough.
 
-        If the walk must end here, return -1 - v, where v is
+        If decoding must end here, return -1 - v, where v is
 
         - MORE: the data ends before the required bytes, but not at `limit`, so that reading can continue with more data;
         - CUT: `limit` lies inside the batch;
@@ -119,7 +119,7 @@ def walk_headers(  # noqa: PLR0917 # the first three arguments are one place; ca
     """Decode the headers of at most `rows_max` batches from `start` on.
 
     `limit` is the position at which the file, or the part of it to read, ends; the data may end before it. With `whole` only batches whose
-    bytes are all in the data are returned. A batch whose length field is above `max_length` ends the walk. The reason for the end is in
+    bytes are all in the data are returned. Decoding ends at a batch whose length field is above `max_length`. The reason for the end is in
     `Headers.stop`.
     """
     source = _Bytes(data)

@@ -37,7 +37,8 @@ LEVEL_DEFAULT: Final = {Codec.NONE: 0, Codec.GZIP: -1, Codec.SNAPPY: 0, Codec.LZ
 _CODECS = tuple(Codec)
 
 _GZIP_MEMBERS: Final = 100
-"""The maximum number of members of a gzip stream; writers make one. A megabyte of empty members, of 20 bytes each, would take a second."""
+"""The maximum number of members of a gzip stream that is decompressed; compressors make one. A megabyte of empty members, of 20 bytes each,
+would take a second."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2

@@ -96,7 +96,7 @@ def end_txn_marker(
 
 
 class MarkerBatch(NamedTuple):
-    """A marker batch to append: the header, the bytes from the magic on (those before are set by the log), and the decoded marker."""
+    """A transaction marker as a batch to append. `bytes_from_magic` are its bytes from the magic on; the log writes the bytes before them."""
 
     header: BatchHeader
     bytes_from_magic: tuple[Buffer, ...]

@@ -45,7 +45,8 @@ __all__ = [
 ]
 
 Header = tuple[str, bytes | None]
-"""Name and value. Bytes of a name that are not UTF-8 are decoded as lone surrogates, so that encoding the record again restores them."""
+"""A record header: name and value. Bytes of a name that are not UTF-8 are decoded as lone surrogates, so that encoding the record again
+restores them."""
 
 DECOMPRESSED_MAX_BYTES: Final = 64 << 20
 """Default limit for the decompressed records of one batch: 64 times Kafka's default message.max.bytes."""
@@ -61,8 +62,8 @@ class SimpleRecord(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A decoded record. `offset_delta` and `timestamp_delta` are as stored; `offset` and `timestamp` are what a consumer sees (the
-    timestamp is the batch's append time, if it has one)."""
+    """A decoded record. `offset_delta` and `timestamp_delta` are as stored; `offset` and `timestamp` are what a consumer sees: in a batch
+    with LogAppendTime, `timestamp` is the append time of the batch."""
 
     offset_delta: int
     timestamp_delta: int
@@ -74,8 +75,8 @@ class Record(NamedTuple):
 
 
 def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Buffer:
-    """Return the uncompressed records of the batch; a view if they are not compressed. Raises `BatchTooLarge` if they exceed `max_bytes`,
-    `CorruptBatch`, `UnknownCodec`."""
+    """Return the uncompressed records of the batch as bytes; a view if the batch is not compressed. Raises `BatchTooLarge` if they exceed
+    `max_bytes`, `CorruptBatch`, `UnknownCodec`."""
     section = memoryview(batch)[HEADER_BYTES : header.size_bytes]
     codec = header.codec
     return section if codec is Codec.NONE else decompress(codec, section, max_bytes)
@@ -84,11 +85,12 @@ def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPR
 def iter_records(
     batch: Buffer, max_bytes: int = DECOMPRESSED_MAX_BYTES, *, from_offset: int | None = None, headers_max: int | None = None
 ) -> Iterator[Record]:
-    """Yield the records of one whole batch v2, control records included, from `from_offset` on, each with its first `headers_max` headers.
+    """Yield the records of one whole batch v2, control records included, from `from_offset` on (None: all), each with its first
+    `headers_max` headers (None: all).
 
-    The CRC is not checked (`crc_ok` does that), and offsets may be negative, as in Kafka's DefaultRecordBatch. Raises `CorruptBatch` for
-    damage, `BatchTooLarge` if the records decompress to more than `max_bytes`, `InvalidRecord` for an invalid record; all before the first
-    record is yielded.
+    The CRC is not checked (`crc_ok` does that), and offsets may be negative, as in Kafka's DefaultRecordBatch. All errors are raised before
+    the first record is yielded: `CorruptBatch` for damage, `BatchTooLarge` if the records decompress to more than `max_bytes`,
+    `InvalidRecord` for an invalid record.
     """
     header = read_header(batch)
     if not HEADER_BYTES <= header.size_bytes <= len(batch):
@@ -99,8 +101,8 @@ def iter_records(
 def iter_section(
     section: Buffer, header: BatchHeader, *, from_offset: int | None = None, headers_max: int | None = None
 ) -> Iterator[Record]:
-    """Yield the records of an uncompressed records section of `header` from `from_offset` on (None: all), each with its first
-    `headers_max` headers (None: all). The whole section is checked first: `InvalidRecord` is raised before any record is yielded."""
+    """Yield the records in the uncompressed records section of the batch with this header, from `from_offset` on (None: all), each with its
+    first `headers_max` headers (None: all). The whole section is checked first: `InvalidRecord` is raised before any record is yielded."""
     data = memoryview(section)
     found = walk.columns(data, header.record_count, header.base_offset, header.base_timestamp)
     append_time = header.max_timestamp if header.is_log_append_time else None

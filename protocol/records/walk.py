@@ -5,10 +5,10 @@ Plain Python is too slow here for every produced record, so `setup.py` compiles 
 are in `walk.pxd`, and without a compiler the source runs as it is. Rules that hold here:
 
 * The input is never trusted: every length is compared with the remaining bytes before it is used, and a record must end where it says.
-* Only `Filler` and `renumber` copy bytes: other results are numbers and positions in the input. Output arrays take 8 bytes a record
-  and column, and the record count is compared with the size of the input first (a record takes at least seven bytes).
+* Only `Filler` and `renumber` copy bytes: other results are numbers and positions in the input. Output arrays take 8 bytes a record and
+  column, and the record count is compared with the size of the input first (a record takes at least seven bytes).
 * Integers are 64 bits wide in the compiled form: values outside that range are rejected, so that both forms agree.
-* Invalid input is reported as a value; only `columns`, `find_timestamp` and `renumber` raise.
+* `scan` and `Filler` report an invalid record as a value; `columns`, `find_timestamp` and `renumber` raise `InvalidRecord`.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ _REASONS = (
 
 
 class Scan(NamedTuple):
-    """The result of one pass over all records.
+    """The result of one pass over all records of a batch.
 
-    `first_bad_index` is the index of the first invalid record (the record count, if too many bytes follow), else -1. If it is not -1, the
-    other fields describe the records before it. Timestamps of -1 (none) count for `max_timestamp`, not for `min_timestamp`.
+    `first_bad_index` is the index of the first invalid record, the record count if bytes follow the last record, or -1 if all is valid. If
+    there is an invalid record, the other fields describe the records before it. Timestamps of -1 (none) count for `max_timestamp`, not for
+    `min_timestamp`.
     """
 
     max_timestamp: int
@@ -108,7 +109,8 @@ class _Cursor:
         self.header_count = 0
 
     def varint(self, last_shift: int) -> int:
-        """Decode a zigzag varint whose last byte is shifted by `last_shift`: 28 for 32 bits, 63 for 64. Returns 0 if it is invalid."""
+        """Decode a zigzag varint; `last_shift` is 28 for a value of 32 bits, 63 for 64 bits. For an invalid varint return 0 and set the
+        position beyond `end`."""
         pos = self.pos
         end = self.end
         if pos < end:
@@ -235,7 +237,7 @@ def columns(data: bytes | bytearray | memoryview, record_count: int, base_offset
     """Decode all records of a decompressed records section into arrays: offsets and timestamps as 64-bit numbers, positions and lengths as
     32-bit numbers. Arrow and numpy can wrap the arrays without a copy.
 
-    Raises `InvalidRecord` if `scan` would report an invalid record.
+    Raises `InvalidRecord` for an impossible record count and for an invalid record.
     """
     if record_count < 0 or record_count > len(data) // MIN_RECORD_BYTES:
         raise InvalidRecord(f"{record_count} records cannot be in {len(data)} bytes")
@@ -297,7 +299,7 @@ def find_timestamp(  # noqa: PLR0917 # the first three arguments are those of `s
 def renumber(data: bytes | bytearray | memoryview, record_count: int) -> memoryview:
     """Return the records of a section with offset deltas 0, 1, 2, … and attributes of 0; the other fields keep their bytes.
 
-    Raises `InvalidRecord` for an impossible record count, and if `scan` would report an invalid record.
+    Raises `InvalidRecord` for an impossible record count and for an invalid record.
     """
     size = len(data)
     if record_count < 0 or record_count > size // MIN_RECORD_BYTES:
@@ -322,7 +324,7 @@ def renumber(data: bytes | bytearray | memoryview, record_count: int) -> memoryv
 
 
 class _Maker:
-    """Writes renumbered records one after the other into a buffer of `room` bytes, which the caller chose large enough."""
+    """Writes renumbered records one after the other into a buffer of `room` bytes. The caller ensures that they fit."""
 
     def __init__(self, room: int) -> None:
         self.out = bytearray(room)
@@ -367,11 +369,13 @@ class _Maker:
 
 
 class Filler:
-    """Writes the records of many batches into buffers of the caller, which become Arrow columns.
+    """Copies the records of many batches into buffers of the caller, which become Arrow columns.
 
-    The caller provides writable buffers, large enough for all calls of `add`: each column with an item per record (n bytes of records are
-    at most n // MIN_RECORD_BYTES records), `keys` and `values` with as many bytes as the records of all batches have. `key_ends` and
-    `value_ends` have one item more, the first of them 0. Pass empty buffers for `keys` or `values` and their ends if they are not needed.
+    The buffers must be large enough for all calls of `add`:
+
+    - `offsets`, `timestamps`, `key_present`, `value_present`: an item per record (n bytes are at most n // MIN_RECORD_BYTES records).
+    - `keys`, `values`: as many bytes as all decompressed records have. Pass empty buffers if keys or values are not needed.
+    - `key_ends`, `value_ends`: an item more than there are records, the first of them 0; empty if keys or values are not needed.
     """
 
     def __init__(  # noqa: PLR0917 # eight columns, named by the caller
@@ -436,7 +440,7 @@ class Filler:
         return _REASONS[bad]
 
     def check_room(self, record_count: int, size: int) -> None:
-        """Raise ValueError if a section of this size might not fit in the buffers."""
+        """Raise ValueError if `record_count` more records, of `size` bytes in total, might not fit in the buffers."""
         rows = self.rows + record_count
         if rows > len(self.offsets) or rows > len(self.timestamps):
             raise ValueError(f"no room for {rows} records")
