@@ -222,7 +222,8 @@ class _EncoderCompiler:
             self.close_nullable()
 
     def nullable_struct(self, type_: type, value: str, *, tagged: bool) -> None:
-        """Generate the code that writes a nullable struct. It begins with an int8: 1 before a struct; -1 for null, or 0 in a tagged field."""
+        """Generate the code that writes a nullable struct. It begins with an int8: 1 before a struct, -1 for null, or 0 for null in a
+        tagged field."""
         var = self.open_nullable(value, b"\0" if tagged else b"\xff")
         self.source.line(f"{self.out}.append(1)")
         self.struct(type_, var)

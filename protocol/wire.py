@@ -68,7 +68,8 @@ def string_length(value: int) -> bytes:
 
 
 def skip_tags(buf: Buffer, pos: int, end: int) -> int:
-    """Skip a section of tagged fields, all of which are unknown. Return the position after it. Raises Bad if a field reaches beyond `end`."""
+    """Skip a section of tagged fields, all of which are unknown. Return the position after it. Raises Bad if a field extends beyond the
+    position `end`."""
     count, pos = read_uvarint(buf, pos)
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)

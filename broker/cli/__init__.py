@@ -53,8 +53,8 @@ EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command `ottla` with this process's arguments, or the Kafka tool after which a link to `ottla` is named. Ends with exit code
-    130 after Ctrl-C."""
+    """Run the command `ottla` with this process's arguments. If the program was started by a link with the name of a Kafka tool, such as
+    `kafka-topics`, run that tool instead. Ends with exit code 130 after Ctrl-C."""
     try:
         tool = named(sys.argv[0])
         _run(sys.argv[1:] if tool is None else [tool, *sys.argv[1:]])

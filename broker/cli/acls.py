@@ -113,7 +113,8 @@ def remove(
     operation: Annotated[str, typer.Option("--operation", metavar="OPERATION", help="Only ACLs for this operation.")] = "ANY",
     yes: Yes = False,
 ) -> None:
-    """Remove the ACLs for exactly this resource name, or of all resources without one; --principal and --operation narrow the choice."""
+    """Remove the ACLs whose resource has exactly this name; without a resource, the ACLs of all resources. Filter: --principal,
+    --operation."""
     resource, name = _at_most_one(topic, group, transactional_id, cluster=cluster) or (Resource.ANY, None)
     pattern = Pattern.PREFIXED if prefixed else Pattern.ANY if name is None else Pattern.LITERAL
     wanted = (resource, name, pattern, principal, None, _operation(operation), Permission.ANY)
@@ -169,8 +170,8 @@ def explain(
 
 
 def _check_request(request: AccessRequest, supers: Sequence[str]) -> None:
-    """Reject an access request (principal, operation and resource) that no broker would send to its authorizer, because the answer would
-    mean nothing. Raises CliError."""
+    """Reject an access request that no broker could receive: a malformed principal, the operation ANY, or a host that is not an IP address.
+    Raises CliError."""
     for principal in (request.principal, *supers):
         if not all(principal.partition(":")[::2]):
             raise CliError(f"{principal!r} is not a principal: use TYPE:NAME, such as User:ann", 2)
@@ -185,7 +186,8 @@ def _check_request(request: AccessRequest, supers: Sequence[str]) -> None:
 def _explained(
     request: AccessRequest, acls: Sequence[AccessControlEntryRecord], is_super: bool, *, is_open: bool
 ) -> tuple[bool, str, list[AccessControlEntryRecord]]:
-    """Return whether the operation is allowed, the rule that decides, and the ACLs that apply to the resource."""
+    """Return whether the operation is allowed, the rule that decides, and the ACLs that apply to the resource. `is_open` is the broker's
+    setting allow.everyone.if.no.acl.found."""
     index = AclIndex(acls)
     about = list(index.about(request.resource, request.name))
     if is_super:

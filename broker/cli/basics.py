@@ -10,7 +10,8 @@ from typing import Final, TypeVar
 
 DEFAULT_PORT: Final = 9092
 EXIT_NO_RESULT: Final = 2
-"""Exit code "no verdict", of commands whose exit code 1 is a verdict: audit, explain, dedup, verify, acls explain, find-hanging."""
+"""The exit code for a failure in commands that use exit code 1 for a negative verdict, such as "denied": audit, explain, dedup, verify,
+acls explain, find-hanging."""
 _PORT_MAX = 65_535
 NumberT = TypeVar("NumberT", int, float)
 
@@ -34,7 +35,7 @@ def host_port(address: str) -> tuple[str, int]:
 
 
 def pairs(settings: Iterable[str]) -> dict[str, str]:
-    """Return the names and values of `name=value` arguments. Raises `CliError` for an argument of another form."""
+    """Return the values of `name=value` arguments by name. Raises `CliError` for an argument without `=`."""
     read = {}
     for setting in settings:
         name, equals, value = setting.partition("=")

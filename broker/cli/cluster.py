@@ -53,7 +53,8 @@ def name_of(error_code: int) -> str:
 
 
 def check(error_code: int, what: str, message: str | None = None) -> None:
-    """Raise `CliError` for any code but NONE; `what` names the request or its object."""
+    """Raise `CliError` for any error code but NONE. `what` names the request or its object in the error's text; `message` is the broker's
+    own message."""
     if error_code != ErrorCode.NONE:
         raise ErrorResponse(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}", error_code, message)
 
@@ -118,15 +119,15 @@ class AdminClient:
         return self.node(metadata.controller_id, request) if metadata.controller_id >= 0 else self.any(request)
 
     def every_broker(self, request: Message, min_version: int = 0) -> list[Any]:
-        """Send a request to all brokers; return their responses. Raises CliError if a broker does not support `min_version`, the first
-        version that can express the request."""
+        """Send a request to all brokers; return their responses. `min_version` is the first version with all fields that the request uses.
+        Raises CliError if a broker does not support it."""
         return [self.node(broker.node_id, request, min_version) for broker in self.metadata().brokers]
 
     def coordinator(self, key: str, request: Message, kind: int = GROUP, *, max_version: int | None = None) -> Any:
-        """Send a request to the coordinator of the group or transactional id `key`, and return the response; wait while the cluster elects
-        a coordinator.
+        """Send a request to the coordinator of the group or transactional id `key`, and return the response. Wait if the cluster has not
+        elected a coordinator yet.
 
-        `max_version` is the last version that can express the request.
+        `kind` is GROUP or TRANSACTION. `max_version` is the last version with all fields that the request uses.
         """
         what = "group" if kind == GROUP else "transactional id"
         for _ in range(COORDINATOR_TRIES):

@@ -82,7 +82,8 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def judging(function: Callable[P, None]) -> Callable[P, None]:
-    """Wrap a command whose exit code 1 is a verdict, such as "access denied": a `CliError` ends it with `EXIT_NO_RESULT` (2) instead."""
+    """Wrap a command whose exit code 1 is a verdict, such as "access denied". If the command raises a `CliError`, the exit code is 2
+    (`EXIT_NO_RESULT`) instead."""
 
     @wraps(function)
     def judged(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -100,7 +101,7 @@ def note(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Print a result that is not a table."""
+    """Print a result that is not a table, to standard output."""
     typer.echo(printable(text))
 
 

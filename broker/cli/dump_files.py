@@ -34,7 +34,7 @@ SNAPSHOT_HEAD = struct.Struct(">hIi")
 SNAPSHOT_CRC_END = 6
 SNAPSHOT_VERSION = 1
 SMALL_FILE_BYTES = 16 << 20
-"""Limit for text files: enough for a checkpoint of 200,000 partitions."""
+"""The largest text file (checkpoint or properties file), in bytes, that is read: enough for a checkpoint of 200,000 partitions."""
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 SEGMENT_NAME = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)(\.deleted|\.cleaned|\.swap)?")
 OFFSET_CHECKPOINTS = (
@@ -56,7 +56,8 @@ class Corruption:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options that determine a file's rows. With `records` there is one row for each record instead of one for each batch."""
+    """Options of `ottla dump-log` that determine a file's rows. With `records` there is one row for each record instead of one for each
+    batch."""
 
     records: bool = False
 

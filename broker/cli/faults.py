@@ -84,7 +84,7 @@ def add(rule: Annotated[str, typer.Argument(metavar="ACTION[:NAME=VALUE,…]")],
 @app.command("list")
 @command
 def list_rules(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
-    """List the rules and how many requests each matched and hit."""
+    """List the fault rules, with the number of requests that each matched and the number that it affected."""
     rules = ask(admin, "GET", "/faults")
     if as_json:
         print_json(rules)
@@ -111,7 +111,7 @@ def held(
     wait: Annotated[float | None, typer.Option(metavar="SECONDS", help="Wait until something is held, at most this long.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the held requests, responses and steps, which wait for their release."""
+    """List the requests, responses and broker steps that fault rules hold back until they are released."""
     deadline = time.monotonic() + (wait or 0)
     found = ask(admin, "GET", "/held")
     while not found and time.monotonic() < deadline:
@@ -128,7 +128,7 @@ def held(
 @app.command("release")
 @command
 def release(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None, admin: Admin = ADMIN) -> None:
-    """Release everything that a rule holds; without a name, everything that is held."""
+    """Let everything continue that a rule holds back; without a name, everything that any rule holds back."""
     query = "" if name is None else f"?rule={urllib.parse.quote(name)}"
     typer.echo(ask(admin, "POST", f"/held/release{query}")["released"])
 
@@ -200,7 +200,7 @@ def add_mark(name: Annotated[str, typer.Argument(metavar="[NAME]")] = "", admin:
 @marks.command("list")
 @command
 def list_marks(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
-    """List the marks and the broker's time at each."""
+    """List the marks (saved states of the broker), with the broker's time at which each was saved."""
     made = ask(admin, "GET", "/marks")
     if as_json:
         print_json(made)
@@ -211,7 +211,7 @@ def list_marks(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
 @marks.command("rewind")
 @command
 def rewind(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = ADMIN) -> None:
-    """Return to the state at a mark, any number of times; clients must connect again.
+    """Restore the broker's state that was saved as this mark. A mark can be restored any number of times; clients must connect again.
 
     For example: ottla marks add seeded && make test && ottla marks rewind seeded
     """
@@ -221,7 +221,7 @@ def rewind(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = 
 @marks.command("remove")
 @command
 def remove_mark(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = ADMIN) -> None:
-    """Delete a mark and the state that was saved with it."""
+    """Delete a mark, that is, a saved state of the broker."""
     ask(admin, "DELETE", f"/marks/{urllib.parse.quote(name, safe='')}")
 
 

@@ -1,5 +1,5 @@
-"""Copies data directories for commands: the copy of a whole cluster becomes a cluster of its own, and the result is reported in one
-line."""
+"""Copies data directories for `ottla fork` and `ottla serve --on-copy-of`, and describes the copy in one line. The copy of a whole cluster
+gets a new cluster id."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fork_directory(source: Path, target: Path, *, links: bool = True) -> ForkRep
 
 
 def summary(report: ForkReport) -> str:
-    """Return one line about a fork: the numbers and sizes of hard-linked, reflinked and copied files."""
+    """Return one line about a copied directory: the numbers and sizes of hard-linked, reflinked and copied files."""
     parts = [
         f"{count} {how} ({size / 1e6:,.1f} MB)"
         for how, count, size in (

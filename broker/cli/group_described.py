@@ -1,7 +1,7 @@
-"""Describes a consumer group of either protocol, or a streams group. Does not import the command line's libraries.
+"""Describes a consumer group of the classic or the new protocol, or a streams group. Does not import the command line's libraries.
 
-ConsumerGroupDescribe is sent first, and DescribeGroups if the group is a classic one, as in Kafka's admin client
-(KAFKA DescribeConsumerGroupsHandler).
+ConsumerGroupDescribe is sent first, and DescribeGroups if the group is a classic one, as in Kafka's admin client (KAFKA
+DescribeConsumerGroupsHandler).
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from ottla.protocol.messages.k89_streams_group_describe import Assignment as Tas
 from ottla.protocol.messages.k89_streams_group_describe import StreamsGroupDescribeRequest, Topology
 
 CONSUMER_TYPES: Final = frozenset({"consumer", ""})
-"""Protocol types of classic groups that are consumer groups, or that only commit offsets."""
+"""The protocol types of classic groups that can be described here: "consumer", and "" for groups that only commit offsets."""
 INACTIVE: Final = frozenset({"Empty", "Dead"})
 _IS_UPGRADED: Final = {0: False, 1: True}
 
 
 class MemberDescribed(NamedTuple):
-    """A group member; epoch, target and `upgraded` (it uses the new protocol) exist only in groups of the consumer protocol (KIP-848)."""
+    """A group member. `epoch` and `target` (its target assignment) have values only in groups of the consumer protocol (KIP-848) and in
+    streams groups; `upgraded`, whether the member itself uses the new protocol, only in groups of the consumer protocol."""
 
     member_id: str
     instance_id: str | None
@@ -54,8 +55,8 @@ class GroupDescribed(NamedTuple):
 
 
 def described(cluster: AdminClient, group: str) -> GroupDescribed:
-    """Return the description of a group of either protocol. Raises `CliError`, which is an `ErrorResponse` with GROUP_ID_NOT_FOUND if the
-    group does not exist."""
+    """Return the description of a consumer group of the classic or the new protocol. Raises `CliError`. If the group does not exist, this
+    is an `ErrorResponse` with GROUP_ID_NOT_FOUND."""
     try:
         found = cluster.coordinator(group, ConsumerGroupDescribeRequest([group])).groups[0]
     except NotServed:

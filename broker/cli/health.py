@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def health() -> None:
-    """Check that a broker serves (`ottla health --help` lists the options)."""
+    """Check that a broker answers (`ottla health --help` lists the options)."""
     raise SystemExit(main(["--help"]))
 
 

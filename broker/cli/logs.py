@@ -24,5 +24,5 @@ def quiet_client_logs() -> None:
 
 
 def quiet_broker_logs() -> None:
-    """Log only errors of the brokers in this process: lost connections are part of every verification."""
+    """Log only errors of the brokers that a command runs in this process: `ottla verify` breaks many connections on purpose."""
     logging.getLogger("ottla").setLevel(logging.ERROR)

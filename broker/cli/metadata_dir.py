@@ -19,7 +19,8 @@ METADATA_DIR = "__cluster_metadata-0"
 
 
 def read_image(data_dir: Path) -> MetadataImage:
-    """Return the newest metadata, also while a broker uses the directory. Raises CliError if the log is missing or damaged."""
+    """Return the cluster metadata as of the last record of the metadata log in `data_dir`, also while a broker uses the directory. Raises
+    CliError if the log is missing or damaged."""
     directory = data_dir / METADATA_DIR
     if not directory.is_dir():
         raise CliError(f"{data_dir} has no metadata log: a data directory contains {METADATA_DIR}")
@@ -33,7 +34,7 @@ def read_image(data_dir: Path) -> MetadataImage:
 
 
 def _load_snapshot(loader: MetadataLoader, directory: Path) -> int:
-    """Load the newest snapshot; return the offset at which the log continues, 0 without a snapshot."""
+    """Load the newest metadata snapshot of the directory; return the offset from which the log must be read, 0 without a snapshot."""
     found = {known: path for path in directory.glob("*.checkpoint") if (known := SnapshotId.of_file(path.name)) is not None}
     newest = max(found, default=None)
     if newest is None or newest.end_offset == 0:

@@ -1,4 +1,4 @@
-"""`ottla serve --on-copy-of DIR`: forks a data directory and points the options at the copy."""
+"""`ottla serve --on-copy-of DIR`: copies a data directory and changes the options so that the copy is served."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def on_copy(options: argparse.Namespace) -> Iterator[None]:
 
 
 def parsed_moment(text: str) -> int | AtOffset:
-    """Parse `--as-of`: Unix time in ms, ISO 8601 (UTC unless it has a zone), or `orders-0@1234`. Raises SettingsError."""
+    """Parse the value of `--as-of`, the point up to which a log is served: Unix time in ms, ISO 8601 (UTC unless it has a zone), or an
+    offset such as `orders-0@1234`. Raises SettingsError."""
     if text.isdecimal():
         return int(text)
     if found := _AT_OFFSET.fullmatch(text):

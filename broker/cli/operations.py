@@ -25,14 +25,14 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
 )
 
 TOPIC: Final = 2
-"""The number of topics in ConfigResource.Type, Kafka's resource types with settings."""
+"""The code of the resource type TOPIC in Kafka's ConfigResource.Type."""
 TIMEOUT_MS: Final = 60_000
 SCRAM_NAMES: Final[Mapping[int, str]] = {kind.number: kind.name for kind in SCRAM_KINDS.values()}
 _SET, _DELETE = 0, 1
 _SALT_BYTES: Final = 24
 
 Ask = Callable[[Any], Any]
-"""A function that sends a request to a broker that can answer it, and returns the response."""
+"""A function that sends a request to a broker that can answer it, such as the controller, and returns the response."""
 
 
 # --- topics -------------------------------------------------------------------------------------------------------------------

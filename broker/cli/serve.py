@@ -59,7 +59,8 @@ class KafkaReplacement:
     """The environment variable that set each setting, by the setting's name."""
 
     def origin(self, problem: str) -> str:
-        """Return lines that name the variables behind the settings in a problem's text; empty if there are none."""
+        """Return a line for each setting in the text `problem` that an environment variable set, with the name of the variable; empty if
+        there is none."""
         named = [name for name in self.variables if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", problem)]
         return "".join(f"\n({name} comes from {self.variables[name]})" for name in named)
 
@@ -282,7 +283,8 @@ def _ready_lines(settings: BrokerSettings) -> Callable[[str], str]:
 
 
 def _client_configuration(security: DevelopmentSecurity, settings: BrokerSettings) -> Callable[[str], str]:
-    """Return a function that takes the bound address and returns the text about certificates and users, with an address for clients."""
+    """Return a function that takes the bound address and returns the text that tells the user how clients connect: the address,
+    certificates and users."""
 
     (listener,) = listeners_of(settings)
     host = listener.advertised_host or ("localhost" if listener.host in ANYWHERE else listener.host)

@@ -182,8 +182,8 @@ def abort(
 
 
 def _write_abort(cluster: AdminClient, found: Open) -> None:
-    """Write the abort marker of a hanging transaction. The leader accepts it with the producer's epoch and a coordinator epoch not below
-    the last it has seen."""
+    """Write the abort marker of a hanging transaction. The partition's leader accepts it, because it has the producer's epoch and the
+    coordinator epoch that the leader saw last."""
     marker = WritableTxnMarker(
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
@@ -235,7 +235,7 @@ def _open(topic: str, partition: int, producer: ProducerState) -> Open:
 
 
 def _hanging(cluster: AdminClient, candidates: Sequence[Open]) -> list[Open]:
-    """Return the candidates that no coordinator lists as open in their partition. (A completed transaction has no partitions.)"""
+    """Return the candidates that hang: no coordinator has an ongoing transaction of the same producer id that contains the same partition."""
     if not candidates:
         return []
     producers = sorted({each.producer_id for each in candidates})

@@ -181,8 +181,8 @@ def ended_by_signals() -> Iterator[Sequence[int]]:
 
 
 def _check_arguments(keep: Path | None, junit: Path | None, bootstrap: str | None, command_config: Path | None) -> None:
-    """Check before the verification that its results can be written, that security settings are for a cluster that is named, and that the
-    audit can run. Raises CliError."""
+    """Check before the verification that its results can be written, that `command_config` is given only with `bootstrap`, and that the
+    packages of `ottla audit` are installed. Raises CliError."""
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise CliError(f"{keep} is not an empty directory: name a new one for --keep", COULD_NOT_JUDGE)
     if junit is not None and not junit.parent.is_dir():
@@ -193,7 +193,7 @@ def _check_arguments(keep: Path | None, junit: Path | None, bootstrap: str | Non
 
 
 def _check_extra() -> None:
-    """Check before the verification that the audit, which judges the log, can run. Raises CliError."""
+    """Check before the verification that the packages of `ottla audit`, which judges the log, are installed. Raises CliError."""
     missing = audit_missing()
     if missing is not None:
         raise CliError(

@@ -1,4 +1,5 @@
-"""Opens the output of the wire log: a file, or standard output. Does not import the command line's libraries."""
+"""Opens the output of the wire log, which has a line for each request: a file, or standard output. Does not import the command line's
+libraries."""
 
 from __future__ import annotations
 
@@ -36,8 +37,11 @@ class _Lines:
 
 
 def wire_log(path: str, only: Sequence[str] = (), *, as_json: bool = False, errors: bool = False, slower_than_ms: float = 0) -> WireLog:
-    """Return an observer that writes a line for each request to `path`, or to standard output for "-"; `only` are filters, of which one
-    must match. Raises OSError, and FaultSyntax for an invalid filter."""
+    """Return an observer that writes a line for each request to the file `path`, or to standard output for "-".
+
+    A request is logged if it took at least `slower_than_ms` and one of the filters `only` matches (without filters: always); with `errors`,
+    only if its response has an error. Raises OSError, and FaultSyntax for an invalid filter.
+    """
     wanted = [parse_filter(text) for text in only]
     return WireLog(_Lines(path).write, wanted, as_json=as_json, errors_only=errors, slower_than_ms=slower_than_ms)
 

@@ -39,7 +39,8 @@ TOOLS: Final[Mapping[str, str]] = {
 _PRINTING_NAMES: Final = frozenset(
     {"kafka-topics", "kafka-configs", "kafka-acls", "kafka-consumer-groups", "kafka-get-offsets", "kafka-broker-api-versions"}
 )
-"""Tools that print names from brokers. The console producer and consumer are not here, because they print records' bytes unchanged."""
+"""The tools whose output is escaped, because they print names that come from brokers. The console producer and consumer are not here,
+because they print records' bytes unchanged."""
 
 
 def named(program: str) -> str | None:

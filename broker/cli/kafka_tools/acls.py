@@ -102,7 +102,8 @@ def _resources(options: argparse.Namespace) -> list[Named]:
 
 
 def _wanted(options: argparse.Namespace) -> dict[Named, list[Entry]]:
-    """Return the entries that the options name, by resource; an empty list stands for all entries of the resource."""
+    """Return the ACL entries that the options name, by resource. An empty list means that the options name only the resource, so that all
+    of its entries are meant."""
     found: dict[Named, list[Entry]] = {}
     for shorthand, operations_of in ((options.producer, _PRODUCES), (options.consumer, _CONSUMES)):
         for named in _resources(options) if shorthand else ():

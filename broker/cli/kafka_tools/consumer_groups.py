@@ -122,7 +122,8 @@ def _list(cluster: AdminClient, options: argparse.Namespace) -> None:
 
 
 def _among(given: str | None, known: Sequence[str], what: str, plural: str) -> set[str]:
-    """Return the values in the comma-separated list `given`, or all `known` ones without a list. Raises UsageError for an unknown value."""
+    """Return the values in the comma-separated list `given`; all `known` values if there is no list. Raises UsageError for an unknown
+    value, which the error's text calls `what` (`plural` in the list of valid ones)."""
     by_name = {each.lower(): each for each in known}
     wanted = [each.strip().lower() for each in given.split(",")] if given else [*by_name]
     if not by_name.keys() >= set(wanted):

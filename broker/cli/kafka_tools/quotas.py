@@ -35,7 +35,8 @@ def alter_quotas(cluster: AdminClient, entities: Entities, added: Sequence[tuple
 
 
 def print_quotas(cluster: AdminClient, entities: Entities) -> None:
-    """Print the quotas of each matching entity, one a line; entities with further types are left out (`strict`). Raises `CliError`."""
+    """Print the quotas of each matching entity, one entity a line. An entity matches only if it has exactly the given types: the quotas of
+    a user with a client id are not printed if only users are asked for. Raises `CliError`."""
     wanted = [
         ComponentData(_ENTITIES[kind], _ANY if name is None else _EXACT if name else _DEFAULT, name or None) for kind, name in entities
     ]
