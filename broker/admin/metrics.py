@@ -39,7 +39,7 @@ _SHARE_GROUPS: Final = "kafka_server_group_coordinator_metrics_share_group_count
 
 
 class _Samples:
-    """Collected metrics: for each name its kind, and its series with names, labels and values."""
+    """The metrics that one scrape collects: by metric name, the kind (gauge or counter) and the series, with names, labels and values."""
 
     def __init__(self) -> None:
         self.found: dict[str, tuple[str, list[tuple[str, dict[str, str], float]]]] = {}
@@ -116,8 +116,8 @@ class Metrics:
         samples.counter(f"{_TOPIC_METRICS}totalshareacknowledgementrequests", requests[ApiKey.SHARE_ACKNOWLEDGE])
 
     def _by_name(self, sent: Sent) -> Counter[str]:
-        """Return the counts in `sent`, which are by topic name or topic id, by topic name. Counts under a topic's name and under its id are
-        added up, because newer versions of Produce and Fetch name topics by id. Deleted topics are left out."""
+        """Return by topic name the counts in `sent`, which are by topic name or topic id. A topic can have both, because newer versions of
+        Produce and Fetch name topics by id; these counts are added up. Deleted topics are left out."""
         image, named = self._broker.services.topics.image, Counter[str]()
         for key, count in sent.by_topic.items():
             topic = image.topic(key) if isinstance(key, str) else image.topics.get(key)

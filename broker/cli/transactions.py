@@ -235,7 +235,7 @@ def _open(topic: str, partition: int, producer: ProducerState) -> Open:
 
 
 def _hanging(cluster: AdminClient, candidates: Sequence[Open]) -> list[Open]:
-    """Return the candidates that hang: no coordinator has an ongoing transaction of the same producer id which contains the same partition."""
+    """Return the candidates that hang: no coordinator has an ongoing transaction of the same producer id in the same partition."""
     if not candidates:
         return []
     producers = sorted({each.producer_id for each in candidates})

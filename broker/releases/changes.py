@@ -1,4 +1,4 @@
-"""What changed between two releases, and the summary of one: the rows of `ottla releases` and of docs/releases.md."""
+"""What changed between two releases of Apache Kafka, and the summary of one: the rows of `ottla releases` and of docs/releases.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _METADATA: Final = "metadata.version"
 
 
 class Change(NamedTuple):
-    """One difference between two releases. `before` or `after` is None if that release does not have the name."""
+    """One difference between two releases of Apache Kafka: an API, feature or setting. `before` or `after` is None if that release does not
+    have it."""
 
     kind: str
     name: str
@@ -28,8 +29,8 @@ class Change(NamedTuple):
 
 
 def summary(table: ReleaseTable) -> tuple[str, str, str, int | None, int, int, int, str | None]:
-    """Return a release's row for the table of releases, the values of COLUMNS. The column of other features names each with its level in a
-    new cluster; level 0 means that the feature is supported, but not enabled."""
+    """Return a release's row for the table of releases, the values of COLUMNS. The last value lists the features except metadata.version,
+    each with its level in a new cluster; level 0 means that the feature is supported, but not enabled."""
     features = table.features
     others = ", ".join(f"{name} {level}" for name, (_, _, level) in features.items() if name != _METADATA)
     level = features[_METADATA][2] if _METADATA in features else None

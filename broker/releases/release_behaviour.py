@@ -90,7 +90,7 @@ class ReleaseBehaviour:
 
     @property
     def has_group_settings(self) -> bool:
-        """Whether groups have settings of their own, which came with the consumer groups of 4.0."""
+        """Whether groups have dynamic settings of their own, as since 4.0, which introduced the new consumer groups."""
         return GROUP_VERSION in self.table.features
 
     @property
@@ -121,7 +121,7 @@ class ReleaseBehaviour:
 
     @property
     def lists_no_aborted_transactions(self) -> bool:
-        """Whether Fetch returns an empty list of aborted transactions for an unknown partition. Before 3.0 it returned null."""
+        """Whether Fetch returns an empty list of aborted transactions for an unknown partition, as since 3.0. Before, it returned null."""
         return self._order >= _NO_ABORTED_LISTED
 
     @property
@@ -191,7 +191,7 @@ class ReleaseBehaviour:
 
     @property
     def has_states_of_any_case(self) -> bool:
-        """Whether ListGroups ignores upper and lower case in its filter of group states, as since 3.8."""
+        """Whether the filter of group states in ListGroups is case-insensitive, as since 3.8."""
         return self._order >= _STATES_OF_ANY_CASE
 
     @property
@@ -220,15 +220,16 @@ class ReleaseBehaviour:
 
     @property
     def requires_token_claims(self) -> bool:
-        """Whether a signed token is valid only with an expected audience and an expected issuer, unless a setting allows any."""
+        """Whether a signed OAUTHBEARER token is valid only with an expected audience and an expected issuer, as since 4.4, unless a setting
+        allows any."""
         return "sasl.oauthbearer.allow.unverified.audience" in self.table.broker_settings
 
     @property
     def delays_assignments(self) -> bool:
         """Whether groups have an assignment interval (group.consumer.assignment.interval.ms), as since 4.3.
 
-        Two more details came with it: the epochs of a group begin at 1 instead of 0; and the epoch of a share group with initialized but
-        unassigned partitions is bumped only if the group's target assignment is that of its present epoch.
+        With this setting came two other changes. The epochs of a group begin at 1 instead of 0. And if a share group has initialized
+        partitions that are not assigned, its epoch is increased only if its target assignment is that of its present epoch.
         """
         return "group.consumer.assignment.interval.ms" in self.table.broker_settings
 

@@ -49,7 +49,8 @@ _OLDEST: Final = "0.0"
 
 @cache
 def releases(since: str = _OLDEST) -> Mapping[str, ReleaseTable]:
-    """Return the tables of `since` and all later releases by release, the oldest first. Only their files are read."""
+    """Return the tables of the release `since` and of all later releases, by release, the oldest first. Reads only the files of these
+    releases."""
     found = {file.stem: file for file in Path(__file__).with_name("tables").glob("*.json")}
     return from_files({name: json.loads(file.read_text()) for name, file in found.items() if order(name) >= order(since)})
 

@@ -1,1 +1,2 @@
-"""Client metrics (KIP-714): subscriptions, and the metrics that clients push. Pure, except for its timers."""
+"""Client metrics (KIP-714): subscriptions, and the metrics that clients push. No I/O; time comes from a clock and timers that are passed
+in."""

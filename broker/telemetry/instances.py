@@ -56,7 +56,7 @@ class TelemetryInstance:
 
     @property
     def held_bytes(self) -> int:
-        """The length of the client's own text fields, which counts for the memory limit."""
+        """The memory that the client's own text fields take, estimated as their length in characters; it counts for the memory limit."""
         return sum(len(text or "") for text in self.pusher[1:4])
 
     def admit_get(self, now_ms: int) -> bool:
@@ -91,10 +91,10 @@ class TelemetryCounts:
 
 
 class ClientTelemetry:
-    """The client instances of one broker and their metrics (ClientMetricsManager). `max_bytes` is telemetry.max.bytes. The flags select the
-    behaviour of a release of Kafka:
+    """The client instances of one broker and their metrics (ClientMetricsManager). `max_bytes` is telemetry.max.bytes, the limit for pushed
+    metrics before and after decompression. The flags select the behaviour of a release of Kafka:
 
-    - With `asks_again`, a client may get its subscription at once after an error about it.
+    - With `asks_again`, a client may get its subscription at once after an error about its subscription or compression.
     - With `forgets_closed`, an instance is removed with its connection, and not only when it expires.
     - With `decompresses`, metrics that cannot be decompressed are rejected. Otherwise they are accepted and not stored.
     """
@@ -141,7 +141,8 @@ class ClientTelemetry:
         return instance_id, instance.subscription
 
     def push(self, request: PushTelemetryRequest, pusher: Pusher) -> None:
-        """Store the metrics that a client pushed. Raises Rejected if a rule of KIP-714 is broken; `last_error` keeps the error."""
+        """Store the metrics that a client pushed. If the request breaks a rule of KIP-714, store the error in the instance's `last_error`
+        and raise Rejected."""
         instance_id = bytes(request.client_instance_id)
         if instance_id in _RESERVED:
             raise self._refusal(ErrorCode.INVALID_REQUEST)

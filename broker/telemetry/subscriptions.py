@@ -44,7 +44,7 @@ PUSH_INTERVAL_MS: Final = 300_000
 
 
 class Pusher(NamedTuple):
-    """The client of a telemetry request. `connection` is the connection's number and `port` the client's port."""
+    """The client that sent a telemetry request. `connection` is the number of its connection; `address` and `port` are the client's own."""
 
     connection: int
     client_id: str | None

@@ -20,8 +20,8 @@ from ottla.broker.admin.console.rendering import RenderedBytes
 DECODED_MAX: Final = 256 << 10
 """The maximum size in bytes of a key or value that is decoded with its schema."""
 EMPTY_MAX: Final = 10
-"""The maximum number of values that a decoder may make from zero bytes in one record of the schema (for instance of null fields). It limits
-how much larger the decoded value can be than the record's bytes."""
+"""The most values in one Avro record that take no bytes when they are encoded, such as null fields. It limits how much larger the decoded
+value can be than the encoded bytes."""
 _FRAMED: Final = 5
 """The length in bytes of the prefix that schema registry serializers write before the value: a zero byte and a 4-byte schema id."""
 _COMPLEX: Final = frozenset({"record", "error", "enum", "array", "map", "fixed"})

@@ -63,8 +63,8 @@ class GroupRows(BaseModel):
 
 
 class TasksView(BaseModel):
-    """The tasks of a streams group's member by kind, as texts such as `1_0` (subtopology and partition); at most a fixed number of each
-    kind."""
+    """The tasks of a streams group's member, as texts such as `1_0` (subtopology and partition), by kind: active, standby and warm-up.
+    There are at most ASSIGNED_MAX of each kind."""
 
     active: list[str]
     standby: list[str]
@@ -119,7 +119,8 @@ def groups_router(broker: Broker) -> APIRouter:
 
     @router.get("/groups")
     async def groups(contains: Annotated[str, Query(max_length=249)] = "") -> GroupRows:
-        """All groups that this broker coordinates."""
+        """The groups that this broker coordinates and whose names contain the text `contains`, in order of name, as far as they fit in the
+        response."""
         rows: list[GroupRow] = []
         names = [(name, machine) for machine in broker.services.groups.machines() for name in _names(machine) if contains in name]
         names.sort(key=lambda each: each[0])
@@ -236,7 +237,7 @@ def _listed(tasks: Tasks) -> list[str]:
 
 
 def _inputs(broker: Broker, group: ModernGroup[Any, Any], member: StreamsMember) -> list[TopicPartition]:
-    """Return the partitions that a member's active tasks read."""
+    """Return the partitions that the active tasks of a streams group's member read."""
     assert isinstance(group, StreamsGroup), "a streams member is in a streams group"
     subtopologies = {} if group.topology is None else group.topology.subtopologies
     return [

@@ -18,7 +18,7 @@ PRODUCERS_MAX: Final = 100
 READ_AT_ONCE: Final = 1_000
 """The number of producers and partitions that are read before the event loop can run other callbacks."""
 _Found = tuple[str, int, ProducerStateEntry]
-"""A topic's name, a partition's index, and the state of one producer in this partition."""
+"""A topic's name, a partition's index, and the state of one idempotent producer in this partition."""
 
 
 class BatchView(BaseModel):

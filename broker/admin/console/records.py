@@ -2,7 +2,8 @@
 
 Rules inside:
 - The view reads this broker's replica up to the log end offset, committed or not.
-- Bytes and the state that decides their outcome (open and aborted transactions) are read in one turn of the loop; a thread opens batches.
+- The bytes of the log, and its open and aborted transactions, are read in one turn of the event loop, so that they agree. A thread decodes
+  the batches.
 - Records are untrusted: the number of records in a batch, the decompressed size and the time to decode them are limited.
 - A page that was requested relative to the end of the log always contains the newest record, however few records fit.
 """
@@ -114,8 +115,8 @@ class TransactionOutcomes:
 
 
 def transaction_outcomes(log: PartitionLog, offset: int, writers: Iterable[int]) -> TransactionOutcomes:
-    """Return the open transactions of the producers `writers` (producer ids) and the aborted transactions from `offset` on. Raises OSError,
-    or ValueError if a transaction index cannot be read."""
+    """Return the open transactions of the producers with the ids `writers`, and the transactions that were aborted at or after `offset`.
+    Raises OSError, or ValueError if a transaction index cannot be read."""
     open_ = {}
     for producer_id in writers:
         entry = log.producer_state.get(producer_id)
@@ -146,7 +147,7 @@ def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, TransactionOutcom
 
 @dataclass(frozen=True, slots=True)
 class DisplayOptions:
-    """How records are displayed: the number of records, the bytes of each value, and the schemas."""
+    """How records are displayed: the number of records (`limit`), the bytes of each value, and the schemas that decode keys and values."""
 
     limit: int
     value_bytes: int
@@ -154,11 +155,11 @@ class DisplayOptions:
     value: AnySchema | None
 
     def key_of(self, data: bytes | None) -> RenderedBytes:
-        """Return a record's key as it is displayed, cut to `_KEY_BYTES`."""
+        """Return a record's key as it is displayed: at most `value_bytes` and `_KEY_BYTES` long."""
         return self._rendered(self.key, data, min(self.value_bytes, _KEY_BYTES))
 
     def value_of(self, data: bytes | None) -> RenderedBytes:
-        """Return a record's value as it is displayed, cut to the requested number of bytes."""
+        """Return a record's value as it is displayed: at most `value_bytes` long."""
         return self._rendered(self.value, data, self.value_bytes)
 
     @staticmethod

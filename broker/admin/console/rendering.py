@@ -1,4 +1,4 @@
-"""Renders bytes for people: as JSON, text or hex. Bytes beyond the requested length are cut, and the result says so."""
+"""Renders keys and values of records for display: as JSON, text or hex. Bytes beyond the requested length are cut; the result says so."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NONE: Final = RenderedBytes(form="none", text="", size=0)
 
 
 def render(data: Buffer | None, max_bytes: int) -> RenderedBytes:
-    """Return `data` as JSON, text or hex for people, with at most its first `max_bytes`."""
+    """Render at most the first `max_bytes` bytes of `data` for display: as JSON, text or hex."""
     if data is None:
         return NONE
     size, begin = len(data), bytes(data[:max_bytes])

@@ -2,8 +2,10 @@
 
 Rules inside:
 - The newest `KEPT` requests are kept, without their records.
-- Frequent requests without a result (an empty Fetch, a successful heartbeat, a follower's Fetch) are only counted, unless a fault hit them.
-- A produce request is a recognised duplicate if the same sequence of the same producer was answered with the same base offset before.
+- Frequent requests without a result (an empty Fetch, a successful heartbeat, a follower's Fetch) are only counted, unless a fault was
+  injected.
+- A produce request counts as a recognised duplicate if an earlier request of the same producer with the same sequence was answered with the
+  same base offset.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from ottla.protocol.records.errors import RecordsError
 
 KEPT: Final = 1000
 WRITES_REMEMBERED: Final = 20_000
-"""The maximum number of batches whose base offsets are remembered, to recognise retries."""
+"""The maximum number of batches whose base offsets are stored, to recognise a retry by its base offset."""
 WRITERS_REMEMBERED: Final = 2_000
 DUPLICATES_SHOWN: Final = 5
 ROWS_MAX: Final = 500
@@ -68,7 +70,7 @@ class DuplicateView(BaseModel):
 
 @dataclass(slots=True)
 class Duplicates:
-    """The recognised duplicates of one producer in one partition."""
+    """The retries of one producer in one partition that the broker recognised as duplicates: their number, and the newest of them."""
 
     count: int = 0
     newest: deque[DuplicateView] = field(default_factory=lambda: deque(maxlen=DUPLICATES_SHOWN))
@@ -85,7 +87,7 @@ class RequestLog:
         self._duplicates: OrderedDict[tuple[str, int, int], Duplicates] = OrderedDict()
 
     def duplicates_of(self, topic: str, partition: int, producer_id: int) -> Duplicates:
-        """Return this producer's recognised duplicates since the console was turned on."""
+        """Return the retries of this producer in this partition that were recognised as duplicates since the console was turned on."""
         return self._duplicates.get((topic, partition, producer_id)) or Duplicates()
 
     def __call__(self, exchange: Exchange) -> None:
@@ -183,7 +185,8 @@ def _first_batch(records: Any) -> BatchHeader | None:
 
 
 def _produce_answers(response: Any) -> dict[tuple[int, int], Any]:
-    """Return the partitions' responses, by the position of topic and partition in the request; the response has the same order."""
+    """Return the results of the partitions in a Produce response, by (index of the topic, index of the partition) in the request. The
+    response has the same order as the request."""
     topics = () if response is None else response.responses
     return {(position, place): answer for position, topic in enumerate(topics) for place, answer in enumerate(topic.partition_responses)}
 

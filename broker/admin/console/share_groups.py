@@ -71,7 +71,7 @@ _State = SharePartitionInUse | ShareState
 
 
 def share_tps(group: ShareGroup) -> Iterator[tuple[str, SharePartitionKey]]:
-    """Yield the group's share partitions with the names of their topics, sorted by name."""
+    """Yield (topic name, key) of each initialized share partition of the group, sorted by topic name and partition."""
     for topic_id, topic in sorted(group.partitions.initialized.items(), key=lambda each: each[1].name):
         for index in sorted(topic.partitions):
             yield topic.name, SharePartitionKey(group.group_id, topic_id, index)

@@ -34,7 +34,8 @@ HOLDING_MAX: Final = 100
 PARTITIONS_SHOWN: Final = 20
 _TAIL_RECORDS: Final = 400
 TAIL_BYTES: Final = 1 << 20
-"""Maximum number of bytes that one response reads: the newest ones of every `__transaction_state` partition, in total."""
+"""The maximum number of bytes of `__transaction_state` that one response reads. It is divided among the partitions, of which the ends are
+read."""
 _AT_ONCE: Final = 500
 
 
@@ -177,8 +178,9 @@ async def _holding(broker: Broker, names: dict[int, str]) -> AsyncIterator[HeldB
 
 
 def _held_back(partition: Partition, names: dict[int, str]) -> Iterator[HeldBackPartition]:
-    """Yield each open transaction of the partition, in offset order; the last stable offset advances past them only when all have ended. If
-    none is open, yield one row without a producer: the marker of an ended transaction is not replicated to the whole ISR yet."""
+    """Yield a row for each open transaction of the partition, in offset order; the last stable offset stays where the first of them begins.
+    If no transaction is open, yield one row without a producer: the marker of an ended transaction is not replicated to the whole ISR yet.
+    """
     log = partition.log
     open_ = sorted(
         (each for each in log.producers() if each.current_txn_first_offset != NO_OFFSET), key=lambda e: e.current_txn_first_offset

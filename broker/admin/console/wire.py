@@ -1,13 +1,14 @@
-"""The wire log view: requests and responses as they pass a broker or a gateway, with the fields, filters and masks of `ottla tap`.
+"""The wire log view: requests and responses as they pass a broker or a gateway, with the fields and filters of `ottla tap`. Secrets are
+masked, as there.
 
 Rules inside:
-- Requests are logged only while somebody reads: from a first read until WIRE_LOG_LEASE_MS after the last one. Then the lines are freed, and
-  requests pass as without a log.
-- A line is kept if one of the readers wants it, so that rare errors are not displaced by lines that nobody asked for. A reader with another
-  filter also finds what was kept before.
+- Requests are logged only while a client reads the view: from its first read until WIRE_LOG_LEASE_MS after its last one. Then the lines are
+  freed, and requests pass as without a log.
+- A line is stored only if the filter of a reader matches it, so that lines that nobody asked for do not displace rare errors. A reader with
+  another filter also finds the lines that were stored for other readers.
 - The lines are text, of a limited length each, and take at most WIRE_LOG_BYTES together; the oldest are dropped.
-- The lines of a response are chosen and joined on a thread, because a filter with patterns takes some milliseconds for all of them. The
-  size of a long response that a broker has not encoded yet is computed on a thread, too; its line is added when the size is known.
+- A thread selects and joins the lines of a response, because a filter with patterns takes some milliseconds for all of them. The size of a
+  long response that a broker has not encoded yet is computed on a thread, too; its line is added when the size is known.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LINES_MAX: Final = 500
 _TEXT_MAX: Final = 1_000
 _LINE_BYTES: Final = 500
 _NAME_BYTES: Final = 150
-"""The estimated memory in bytes of a name in a line, in addition to its text; `_LINE_BYTES` is the same for the line itself."""
+"""The estimated memory, in bytes, that a name in a line takes beside its text. `_LINE_BYTES` is the estimate for the line itself."""
 
 Text = Annotated[str, Field(max_length=_TEXT_MAX)]
 
@@ -114,17 +115,19 @@ class _Line:
 
 
 class LineRing:
-    """The newest lines of the wire log, one for each request, which take at most `max_bytes` together; the oldest are dropped."""
+    """The newest lines of the wire log, one for each request and its response. They take at most `max_bytes` together; the oldest are
+    dropped."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._size = 0
         self._lines: deque[_Line] = deque()
         self.last = 0
-        """The number of the newest line, even if no reader wanted that line or it was dropped."""
+        """The number of the newest line. It also counts lines that were not stored because no reader's filter matched, and lines that were
+        dropped."""
 
     def skip(self) -> None:
-        """Count a request whose line no reader wants: its line gets a number, and is not stored."""
+        """Count the line of a request without storing it: the number of the line is used up."""
         self.last += 1
 
     def add(self, exchange: Exchange) -> None:
@@ -217,7 +220,8 @@ def wire_router(tap: WireTap) -> APIRouter:
 
     @router.get("/wire", response_model=WireLines)
     async def wire(query: Annotated[WireQuery, Query()]) -> Response:
-        """Requests and responses as they pass, from the first read on, while somebody reads at least every ten seconds."""
+        """Requests and responses as they pass. Logging starts with the first read, and continues while the log is read at least every ten
+        seconds."""
         try:
             return Response(await tap.read(query), media_type="application/json")
         except FaultSyntax as error:
@@ -253,6 +257,6 @@ def _shortened(subject: Subject) -> Subject:
 
 
 def _size(subject: Subject) -> int:
-    """Return an estimate, in bytes, of the memory that the names in a request's properties take."""
+    """Return an estimate, in bytes, of the memory that the names (topics, groups, ids) of a request take."""
     names = [subject.client_id, *subject.transactional_ids, *subject.groups, *(topic for topic, _ in subject.partitions)]
     return sum(_NAME_BYTES + len(name) for name in names)
