@@ -1,8 +1,8 @@
 """`make bench-gateway`: the cost of `ottla gateway`, beside toxiproxy and beside no proxy, in front of the same broker.
 
 Rules:
-- One broker serves all three. It has a second listener, whose advertised address is toxiproxy's, because toxiproxy does not change
-  addresses.
+- One broker serves all three. It has a second listener that advertises toxiproxy's address, because toxiproxy does not change the broker
+  addresses in responses, as the gateway does.
 - All three are measured in turns, in random order (`run`), so that a slow phase of the machine affects each of them.
 - CPU time and memory are those of the proxy's process; without a proxy, those of the broker.
 - Without toxiproxy, the other two are measured, and the reason is printed.
@@ -213,7 +213,7 @@ def main(
     ] = False,
     directory: Annotated[Path, typer.Option("--dir", help="Where logs and results go.")] = Path(".bench/gateway"),
 ) -> None:
-    """Measure what a gateway adds to requests, beside toxiproxy and beside no proxy, in turns."""
+    """Measure the cost of `ottla gateway` in latency, throughput, CPU time and memory, beside toxiproxy and beside no proxy."""
     console = program.new_console()
     if broker not in BROKERS:
         raise typer.BadParameter(f"use {' or '.join(BROKERS)}", param_hint="--broker")

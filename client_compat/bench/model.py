@@ -27,7 +27,7 @@ class LoadFailed(RuntimeError):
 
 
 class Ability(StrEnum):
-    """The abilities of a broker that a case may require. A peer lists those that it lacks, with the reason."""
+    """The abilities of a broker that a case may require. A peer (a broker under comparison) lists those that it lacks, with the reason."""
 
     PARTITIONS = "as many partitions as wanted"
     RETENTION = "a log that keeps what was written"
@@ -148,7 +148,7 @@ class Benchmark:
         return Ability.TLS in self.needs
 
     def blank(self, peer: Peer, figure: Figure) -> str | None:
-        """Return why `peer` has no value for this figure of the case; None if it has one."""
+        """Return why `peer` (a broker under comparison) has no value for this figure of the case; None if it has one."""
         return next((peer.cannot[need] for need in sorted(self.needs | figure.needs) if need in peer.cannot), None)
 
     def possible(self, peer: Peer) -> bool:
@@ -185,7 +185,7 @@ class Results:
         return statistics.median(found) if found else None
 
     def ratios(self, case: Benchmark, figure: Figure, peer: str) -> list[float]:
-        """Return, for each run, Ottla's value of the figure divided by the peer's."""
+        """Return, for each run, Ottla's value of the figure divided by that of `peer` (the name of a broker under comparison)."""
         pairs = zip(self.of(case, figure, OURS), self.of(case, figure, peer), strict=False)
         return [ours / theirs for ours, theirs in pairs if ours is not None and theirs]
 

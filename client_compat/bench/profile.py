@@ -41,7 +41,8 @@ DEFAULT_CASE = "one-record batches"
 
 @dataclass(slots=True)
 class Profile:
-    """Sample counts by function: `own` where it was running itself, `within` where it or a function that it called was running."""
+    """Sample counts by function. `own` counts the samples in which the function itself was running, `within` also those in which a function
+    that it called was running."""
 
     samples: int = 0
     own: Counter[str] = field(default_factory=Counter)

@@ -55,8 +55,8 @@ def main(  # noqa: PLR0917 # Typer calls it by name; each is an option of the co
     ] = False,
     explained: Annotated[bool, typer.Option(help="Show the differences that docs/deviations.md explains too.")] = False,
 ) -> None:
-    """Send the same requests to Apache Kafka and to this broker and print each field in which their answers differ. Exit code 1 when one
-    of them is explained nowhere."""
+    """Send the same requests to Apache Kafka and to Ottla and print each field in which their responses differ. Exit code 1 if
+    docs/deviations.md does not explain one of the differences."""
     console, directory = Console(), directory.absolute()  # absolute, because broker settings contain paths below it
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)

@@ -86,7 +86,7 @@ def random_acls(random: Random) -> list[AclCreation]:
 
 
 class UserProbe(Probe):
-    """A probe whose connections authenticate with SASL/PLAIN."""
+    """A probe (a client that records responses) whose connections authenticate with SASL/PLAIN."""
 
     def connection(self, name: str = "main") -> Client:
         known = name in self._connections

@@ -1,4 +1,5 @@
-"""Random requests, one maker for each API, about a few topics, groups and transactional ids, some of which do not exist.
+"""Random requests about a few topics, groups and transactional ids, some of which do not exist. Each API has a maker: a function that
+returns a random request of this API.
 
 Rules:
 - Both brokers get the same request, except for topic ids, because each broker has its own.

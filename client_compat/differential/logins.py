@@ -459,7 +459,8 @@ def differential_of_logins(
     realm: Realm | None = None,
     pair: Callable[[Path, Issuer, Realm | None], AbstractContextManager[Pair]] = brokers_with_sasl,
 ) -> Report:
-    """Start both brokers with the same listener security, as `pair` does, and compare their responses.
+    """Start both brokers with the same listener security, run `log_ins` random log-ins at each, and compare the responses. Then compare
+    delegation tokens and signed OAUTHBEARER tokens. `pair` is the context manager that runs the two brokers.
 
     With a realm, GSSAPI is compared too; the caller has to be in the realm's environment. Raises `KafkaMissing` or `BrokerFailed`.
     """

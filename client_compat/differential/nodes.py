@@ -64,7 +64,7 @@ class Nodes:
         return self._probes[node_id]
 
     def ask(self, node_id: int, label: str, request: Message, version: int | None = None, *, sort: bool = True) -> Any:
-        """Send a request to one broker; record the response and return it."""
+        """Send a request to one broker; record the response under `label` and return it."""
         return self.at(node_id).ask(f"{label}, at {node_id}", request, version, sort=sort)
 
     def everywhere(self, label: str, request: Message, version: int | None = None) -> None:

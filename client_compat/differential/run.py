@@ -39,7 +39,7 @@ SHARED = (
 """The names of settings that Ottla gets with the same values as the reference broker, Apache Kafka."""
 
 GROUP_APIS = {"group.version": "CONSUMER_GROUP_", "share.version": "SHARE_", "streams.version": "STREAMS_"}
-"""The part that the names of a group type's APIs share, by the feature that enables the group type."""
+"""For each feature that enables a group type, a text that occurs in the names of this group type's APIs."""
 
 NEEDED: Mapping[str, ApiKey] = {
     "consumer_groups.": ApiKey.CONSUMER_GROUP_HEARTBEAT,

@@ -165,7 +165,8 @@ class Tickets:
 
 
 def _played(client: Client, version: int, log_ins: list[Tokens]) -> Iterator[Plain]:
-    """Yield the plain values of the responses until the broker or the client ends the authentication."""
+    """Run the log-ins one after the other on one connection, then one request. Yield the content of each response, without random values,
+    until the broker or the client ends the authentication."""
     try:
         for tokens in log_ins:
             yield client.call(SaslHandshakeRequest("GSSAPI"), version).error_code

@@ -63,8 +63,8 @@ def a_body(target: Target) -> bytes:
 
 
 def _talk(target: Target, make: Callable[[], bytes]) -> None:
-    """Send the frames that `make` returns on one connection, until the broker closes it, or does not respond for a while, because it may be
-    waiting for the rest of a frame."""
+    """Send frames on one connection, each made by `make`, until the broker closes it or does not respond for a while. The broker may then
+    be waiting for the rest of a frame."""
     with target.connect() as peer:
         peer.settimeout(ANSWER_WAIT_S)
         for _ in range(FRAMES_PER_CONNECTION):

@@ -51,8 +51,8 @@ EARLY: Final = "an answer before a request"
 
 @dataclass(slots=True)
 class HostileRun:
-    """The parameters and results of a run. `complaints` lists the false responses of the cluster that the gateway should have
-    refused but did not, and failures of the good client."""
+    """The parameters and results of a run. `complaints` are texts about false responses of the cluster that the gateway did not refuse
+    although it must, and about failures of the good client."""
 
     seed: int
     rss_limit: int

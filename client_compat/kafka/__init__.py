@@ -1,1 +1,1 @@
-"""Apache Kafka itself, as the reference: its broker as one node, and its own tools, from its published jars."""
+"""Apache Kafka as the reference for comparisons: single nodes, clusters and command-line tools, run from its published jars."""

@@ -1,4 +1,4 @@
-"""A KRaft cluster on loopback, each node a process: controllers of either kind, and brokers of either kind by their ids.
+"""A KRaft cluster on loopback, each node a process. Controllers and brokers run Apache Kafka or Ottla; brokers of both kinds may be mixed.
 
 Rules:
 - A broker keeps its id, port and directory, whichever program (Apache Kafka or Ottla) runs on it.

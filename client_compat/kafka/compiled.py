@@ -15,9 +15,10 @@ COMPILE_TIMEOUT_S = 300
 
 
 def compiled(name: str, directory: Path = HERE) -> Path:
-    """Return the directory of the classes of `<name>.java`, which is in `directory`.
+    """Return the directory with the classes of `<name>.java`, a source file in `directory`. The source is compiled with Kafka's jars if
+    that was not done before.
 
-    Raises `KafkaMissing` without jars or a JDK, or if the source does not compile with them.
+    Raises `KafkaMissing` without jars or a JDK, or if the source does not compile.
     """
     source, places = directory / f"{name}.java", jars()
     target = CACHE / f"{places.name}-{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"

@@ -26,7 +26,7 @@ VERSIONS = (
 ELR_SINCE = (4, 0)
 """The first release with the feature eligible.leader.replicas.version."""
 TELEMETRY_SINCE = (3, 7)
-"""The first release with client telemetry (KIP-714), whose APIs a broker offers only with a reporter for it."""
+"""The first release with client telemetry (KIP-714). A broker offers its APIs only with a metrics reporter that receives the telemetry."""
 WAIT_S = 30.0
 _TOPIC, _BROKER, _GROUP = 2, 4, 32
 _DEFAULT_SOURCE, _UNKNOWN_TYPE = 5, 0

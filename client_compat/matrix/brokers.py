@@ -53,7 +53,7 @@ class Skipped(Exception):
 
 @dataclass(slots=True)
 class Broker:
-    """A running broker.
+    """A broker of the matrix, with its gateways if it has any.
 
     Clients connect to `bootstrap`; `truth` connects directly, bypassing a proxy. `broker_security` describes its secured listeners.
     """

@@ -43,7 +43,8 @@ class Sent:
 
 
 def places(sent: Sequence[Sent]) -> Sequence[Sent]:
-    """Return `sent`. Raises `Unsupported` if records were acknowledged, but the client reports no partition for any of them."""
+    """Return `sent`, if the client reports the partition of an acknowledged record. Raises `Unsupported` if records were acknowledged and
+    the client reports no partition for any of them."""
     if any(one.error is None for one in sent) and all(one.error is not None or one.partition < 0 for one in sent):
         raise Unsupported("its API does not tell where the records that it wrote are")
     return sent

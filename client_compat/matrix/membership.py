@@ -33,7 +33,7 @@ Assignments = list[set[Partition]]
 
 @dataclass(slots=True)
 class Members:
-    """The consumers of one group, each in its own program. `taken` holds all received records, by member."""
+    """The consumers of one group, each in its own client program. `taken` holds all received records, by member."""
 
     consumers: list[Consumer]
     taken: list[list[ConsumedRecord]] = field(default_factory=list)

@@ -41,7 +41,8 @@ def differences(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
 
 
 def markdown(cells: Sequence[Cell], scenarios: Sequence[Scenario], versions: Versions, made_by: str = "make compat") -> str:
-    """Return client_compat/README.md as Markdown, or, for some of the cells, the page of that part of the matrix."""
+    """Return the report about these cells (results of scenarios with clients on brokers) as Markdown. With all cells, this is
+    client_compat/README.md."""
     clients = [name for name in versions.clients if any(cell.client == name for cell in cells)]
     skipped = sorted({cell.client for cell in cells if cell.outcome is Outcome.SKIPPED} - set(clients))
     parts = [_introduction(cells, versions, made_by), _client_table(clients, skipped, versions), _difference_section(cells)]
@@ -132,8 +133,8 @@ def _difference_section(cells: Sequence[Cell]) -> str:
 
 
 def _reports_section(cells: Sequence[Cell]) -> str:
-    """Return a table of what clients reported on Ottla; empty if there are no reports. Their reports on Apache Kafka are equal, unless the
-    page lists them as differences."""
+    """Return a section with a table of the errors that clients reported on Ottla, by scenario and client; empty if there are none. The
+    reports on Apache Kafka are equal, or another section lists them as differences."""
     rows = [cell for cell in cells if cell.broker == OURS and cell.outcome is Outcome.PASS and cell.found]
     if not rows:
         return ""

@@ -1,2 +1,2 @@
-"""Shared parts of the programs of `client_compat`: brokers and clients as processes, loads, readers, verdicts, and the frame of a
-command."""
+"""Shared parts of the programs of `client_compat`: broker and client processes, producer loads, topic readers, the comparison of a log with
+its acknowledgements, and command-line handling."""

@@ -45,11 +45,11 @@ class AdminPort:
         return str(self._ask("POST", "/faults", {"action": action, **fields})["name"])
 
     def hits(self, name: str) -> int:
-        """Return how many requests the fault rule `name` has hit."""
+        """Return how many requests the fault rule `name` has matched."""
         return int(self._ask("GET", f"/faults/{quote(name)}")["hits"])
 
     def wait_hit(self, name: str) -> None:
-        """Wait until the fault rule `name` has hit a request."""
+        """Wait until the fault rule `name` has matched a request."""
         self._until(f"a hit of {name}", lambda: self.hits(name) > 0)
 
     def wait_held(self) -> list[str]:

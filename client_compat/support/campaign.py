@@ -39,7 +39,7 @@ Directory = Annotated[Path, typer.Option("--dir", help="Where everything goes an
 
 
 class Outcome(Protocol):
-    """The interface of a campaign's result."""
+    """The result of a campaign (a test program with clients and faults), which `run_campaign` prints."""
 
     @property
     def good(self) -> bool:
@@ -79,10 +79,10 @@ def run_campaign(
 ) -> NoReturn:
     """Run the campaign `play`, print its verdict, and end the program: exit code 0 if the outcome is good, else 1.
 
-    Without a `directory`, the campaign gets a temporary one. `seed` is the seed of its plan, None if it has none. `failures` are further
-    exceptions, beside those of brokers and clients, that end the campaign without a verdict. `look_at` says which files explain a bad
-    verdict. `look_again` has arguments of the command `ottla` that show more; `{}` in them stands for the directory. Both are printed only
-    with a `directory`.
+    Without a `directory`, the campaign gets a temporary one. `seed` is the random seed of its plan, None if it has none. `failures` are
+    exceptions that end the campaign without a verdict, in addition to those of brokers and clients. If there is a `directory`, two hints
+    are printed: `look_at` says which of its files explain a bad verdict, and `look_again` lists arguments for `ottla` commands that show
+    more, with `{}` in place of the directory.
     """
     console = console or new_console()
     began = time.perf_counter()

@@ -21,7 +21,7 @@ class Counted:
     WRONG: ClassVar[tuple[str, ...]]
     NOTED: ClassVar[tuple[str, ...]] = ()
     samples: list[str] = field(default_factory=list, kw_only=True)
-    """The first observations that are wrong."""
+    """Texts about the first wrong observations."""
 
     @property
     def good(self) -> bool:

@@ -20,7 +20,7 @@ Run = TypeVar("Run")
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A statement that the demo must prove, and whether it was kept."""
+    """A statement that the demo must prove, and whether it did."""
 
     text: str
     kept: bool

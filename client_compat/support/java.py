@@ -24,12 +24,14 @@ JVM_OPTIONS = (
 
 
 def build_commands(out: Path) -> list[list[str]]:
-    """Return the commands that build all programs below `out`, to be run one after the other."""
+    """Return the Maven commands that build the program below `out`, one with each version of the Java client. Run them one after the
+    other."""
     return [["mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml"), "-P", name, f"-Dcompat.out={out}", "compile"] for name in NAMES]
 
 
 def command(name: str, out: Path, options: Sequence[str] = JVM_OPTIONS) -> list[str]:
-    """Return the command that starts the program `name` below `out`. Raises FileNotFoundError if it is not built."""
+    """Return the command that starts the build `name` (one of `NAMES`) of the program below `out`. Raises FileNotFoundError if it is not
+    built."""
     built = out / name
     classpath = f"{built / 'classes'}:{(built / 'classpath').read_text().strip()}"
     return ["java", *options, "-cp", classpath, MAIN_CLASS]

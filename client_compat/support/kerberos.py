@@ -38,7 +38,7 @@ class KerberosMissing(RuntimeError):
 
 @dataclass(slots=True)
 class Realm:
-    """A Kerberos realm with these principals, used as a context manager. Entering it creates `directory` and starts the KDC. Raises
+    """A Kerberos realm with the given principals, used as a context manager. Entering it creates `directory` and starts the KDC. Raises
     `KerberosMissing`."""
 
     directory: Path

@@ -198,7 +198,7 @@ def _confluent_settings(load: Load) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class RunningLoad:
-    """The running producer processes; counts are by client and always current."""
+    """The running producer processes of a load. Its counts have one element for each client, and grow while the load runs."""
 
     shared: Shared
     _clients: Workers

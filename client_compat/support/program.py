@@ -24,7 +24,7 @@ PIPE_WIDTH = 150
 
 
 def run(main: Callable[..., None]) -> None:
-    """Run the function as a command; SIGTERM and SIGHUP end the command and its child processes."""
+    """Run `main` as the command of this program. SIGTERM and SIGHUP end the command and its child processes."""
     end_on_signals()
     typer.run(main)
 

@@ -1,4 +1,4 @@
-"""Reads a whole topic with real consumers, up to its end at the start of reading, and a group's committed offsets."""
+"""Reads a whole topic with real consumers, up to its end offsets at the start of reading, and a group's committed offsets."""
 
 from __future__ import annotations
 

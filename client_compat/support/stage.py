@@ -36,7 +36,8 @@ QUIET.propagate = False
 
 @dataclass(slots=True)
 class Stage:
-    """A running broker with its admin port, and the lines that a scenario has printed."""
+    """A running broker with its admin port (for faults and the clock), used by one scripted scenario, and the lines that the scenario has
+    printed."""
 
     broker: BrokerProcess
     admin: AdminPort
@@ -103,8 +104,8 @@ def serve(directory: Path, *, transaction_version: int) -> tuple[BrokerProcess, 
 
 @contextmanager
 def stages(directory: Path, say: Callable[[str], None], versions: Sequence[int]) -> Iterator[dict[int, Stage]]:
-    """Run one broker for each level of the feature `transaction.version`, and yield their stages by level. The brokers start at the same
-    time, and stop at the end of the context."""
+    """Run one broker for each of `versions`, levels of the feature `transaction.version`, and yield their stages by level. `say` prints a
+    line of a scenario. The brokers start at the same time, and stop at the end of the context."""
     served = {version: serve(directory, transaction_version=version) for version in versions}
     try:
         for _, admin in served.values():

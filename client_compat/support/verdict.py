@@ -25,7 +25,7 @@ class Double(NamedTuple):
 
 @dataclass(slots=True)
 class AckVerdict(Counted):
-    """The comparison of acknowledgements with the log, in counts of values."""
+    """The result of comparing acknowledgements with the log: for each kind of difference, the number of values."""
 
     JUDGED = "acked"
     WRONG = ("lost", "doubled", "misplaced", "reordered", "refused", "unanswered", "foreign")

@@ -1,4 +1,4 @@
-"""Many connections: a thousand idle ones, and two hundred with one request in flight each."""
+"""Loads with many connections: a thousand idle ones, and two hundred with one request in flight each."""
 
 from __future__ import annotations
 

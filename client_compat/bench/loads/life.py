@@ -39,8 +39,8 @@ def first_steps(site: Site, *, records: int) -> Values:
 
 
 def _first_ack(broker: BrokerProcess, deadline: float, *, by_request: bool) -> None:
-    """Create a topic and have one record acknowledged by a new broker. Retry until `deadline`, because a broker may listen before it can
-    serve requests."""
+    """Create a topic and have one record acknowledged by a new broker. With `by_request`, CreateTopics creates the topic, otherwise a
+    Metadata request. Retry until `deadline`, because a broker may listen before it can serve requests."""
     while True:
         try:
             with connect(broker.bootstrap) as client:

@@ -67,8 +67,8 @@ def missing(name: str) -> str | None:
 
 
 WITHOUT_FAULTS = "without-faults"
-"""The name of the peer that is Ottla without its fault engine. It is measured only if `--peer` names it, because it is compared only with
-Ottla itself."""
+"""The name of the peer that is Ottla without its fault engine (the code that applies scripted faults). It is measured only if `--peer`
+names it, because it is compared only with Ottla itself."""
 
 PEERS: dict[str, Peer] = {
     peer.name: peer

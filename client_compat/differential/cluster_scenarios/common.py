@@ -33,7 +33,7 @@ DEBUGGING = -2
 
 
 class UnexpectedResponse(Exception):
-    """Raised when a scenario cannot continue after a broker's response."""
+    """Raised when a scenario cannot continue because of a broker's response."""
 
 
 def creatable(name: str, placement: Placement, configs: Mapping[str, str] | None = None) -> CreatableTopic:

@@ -42,6 +42,6 @@ def cluster(nodes: Nodes) -> None:
 
 
 def api_versions(nodes: Nodes) -> None:
-    """Ask every broker for its APIs and features, once it has received the controller's."""
+    """Ask every broker for its APIs and features, with each version of ApiVersions."""
     for version in nodes.range(ApiKey.API_VERSIONS):
         nodes.everywhere("offered", ApiVersionsRequest("ottla", "1"), version)

@@ -1,4 +1,4 @@
-"""Compare the other brokers' responses while a broker is down, stopped or killed, and after its restart.
+"""Compare the responses of the other brokers while a broker is down (stopped or killed) and after its restart.
 
 Rule: the broker is always broker 3. Broker 1, the next running replica, becomes leader of its partitions.
 """

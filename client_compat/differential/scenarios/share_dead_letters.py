@@ -2,7 +2,7 @@
 
 Rules:
 - Releases without dead letter queues reject the group's setting, which ends a scenario.
-- The records of a queue are compared, not its batches: Apache Kafka combines dead letters that wait for each other.
+- The records of a queue are compared, not its batches, because Apache Kafka may write several dead letters in one batch.
 """
 
 from __future__ import annotations

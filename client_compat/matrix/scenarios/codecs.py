@@ -1,4 +1,4 @@
-"""Compression: each codec as this client writes and reads it, and between each pair of clients."""
+"""Compression: each codec as the client under test writes and reads it, and batches that one client compressed and another reads."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def _text(start: int, end: int) -> list[bytes]:
 def _read(
     context: ScenarioContext, topic: str, count: int, isolation: str = "read_committed", *, partitions: int = 1
 ) -> list[ConsumedRecord]:
-    """Return what a consumer reads from the beginning, and check that nothing follows."""
+    """Read `count` records from the beginning with a consumer of this isolation level, check that no further record follows, and return
+    them."""
     consumer = context.consumer(reset="earliest", isolation="read_committed" if isolation == "read_committed" else "read_uncommitted")
     consumer.assign([(topic, index) for index in range(partitions)])
     taken = poll_until(consumer, count) if count else []

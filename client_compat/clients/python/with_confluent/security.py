@@ -36,7 +36,7 @@ class AuthenticationErrors:
             self.error = error
 
     def check(self) -> None:
-        """Raise the authentication or TLS error that `store` stored as a KafkaException, if there is one."""
+        """Raise a KafkaException with the error that `store` stored; do nothing if there is none."""
         if self.error is not None:
             raise KafkaException(self.error)
 

@@ -1,4 +1,5 @@
-"""What kafka-python 3 added to 2.0, which the program also drives: time limits of calls, and the leader epoch of a committed offset."""
+"""Differences between kafka-python 3 and 2.0, which the program also supports: time limits of calls, and the leader epoch of a committed
+offset."""
 
 from __future__ import annotations
 
