@@ -46,7 +46,7 @@ BROKERS = ("kafka", "ottla")
 
 
 def megabytes(site: Site, *, record_bytes: int, records: int) -> Values:
-    """Measure throughput through librdkafka, in megabytes of record values per second, and the CPU seconds for each gigabyte of them."""
+    """Measure throughput through librdkafka, in megabytes of record values per second, and the CPU time in milliseconds per megabyte."""
     values = throughput.through_librdkafka(site, record_bytes=record_bytes, partitions=1, records=records)
     rates = {name: values[name] * record_bytes / 1e6 for name in (throughput.PRODUCED, throughput.CONSUMED)}
     cpu = {PRODUCE_CPU: values[throughput.PRODUCE_CPU], CONSUME_CPU: values[throughput.CONSUME_CPU]}

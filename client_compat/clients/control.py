@@ -1,4 +1,5 @@
-"""The control protocol for Python client programs: read a request, call the operation, write its answer.
+"""The control protocol (CONTROL.md) for Python client programs of the compatibility matrix: read a request, call the operation, write its
+answer.
 
 Rules:
 - Each operation is a method with its name from CONTROL.md. If the class lacks it, or it raises `Unsupported`, the answer says so.
@@ -60,13 +61,13 @@ class Unsupported(Exception):
 
 
 class BadRequest(Exception):
-    """The request does not conform to CONTROL.md."""
+    """The request does not conform to the control protocol (CONTROL.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error in CONTROL.md's form. `code` is Kafka's name or `CLIENT:…`. Each of the flags `retriable`, `fatal` and `abortable` is None
-    if the client does not report it."""
+    """An error of a client, as the control protocol (CONTROL.md) reports it. `code` is Kafka's name or `CLIENT:…`. Each of the flags
+    `retriable`, `fatal` and `abortable` is None if the client does not report it."""
 
     code: str
     message: str = ""
@@ -108,11 +109,13 @@ class Request:
 
 @dataclass(slots=True)
 class Program:
-    """A client program: factories for its producers, consumers and admin clients, whose methods are the operations of CONTROL.md.
+    """A client program: factories for its producers, consumers and admin clients, whose methods are the operations of the control protocol
+    (CONTROL.md).
 
     - `failure` translates an exception of the client.
     - `connect` implements `admin.connect`; a program that has it also supports the argument `security`.
-    - `close` of a producer or consumer takes no argument, every other operation its request. All may be coroutine functions.
+    - The `close` method of a producer or consumer takes no argument; every other operation takes its request. All may be coroutine
+      functions.
     """
 
     client: str
@@ -145,8 +148,8 @@ class Program:
             return {"id": request.id, "error": self.failure_of(error).as_json()}
 
     def failure_of(self, error: BaseException) -> Failure:
-        """Return `error` in CONTROL.md's form. A timeout has the code `CLIENT:TIMEOUT`. An error that the client's `failure` does not
-        translate has the code `CLIENT:<class>`, and its traceback is logged."""
+        """Return the exception `error` as the control protocol (CONTROL.md) reports it. A timeout has the code `CLIENT:TIMEOUT`. An error
+        that the client's `failure` does not translate has the code `CLIENT:<class>`, and its traceback is logged."""
         if isinstance(error, (TimeoutError, asyncio.TimeoutError)):  # they differ before Python 3.11
             return Failure("CLIENT:TIMEOUT", str(error))
         if (known := self.failure(error)) is not None:
@@ -291,10 +294,11 @@ TIMESTAMP_TYPES: Mapping[int | None, str] = {0: "create", 1: "append"}
 
 
 def compact_json(value: bytes | None) -> bytes | None:
-    """Convert JSON to its compact form with members sorted by name, as the serializer `json` of CONTROL.md does; None stays None."""
+    """Convert JSON to its compact form with members sorted by name, as the serializer `json` of the control protocol (CONTROL.md) does;
+    None stays None."""
     return None if value is None else json.dumps(json.loads(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def last_of(partitions: Sequence[int]) -> int:
-    """Return the highest partition number: the choice of the partitioner `last` of CONTROL.md."""
+    """Return the highest partition number, which the partitioner `last` of the control protocol (CONTROL.md) chooses for every record."""
     return max(partitions)

@@ -190,8 +190,8 @@ OLDER_LIBRARIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "confluent-kafka-2.6": (("3.11", "3.12", "3.13"), ("confluent-kafka==2.6.1",)),
     "kafka-python-2.0": (("3.11", "3.10"), ("kafka-python==2.0.2", *CODECS)),
 }
-"""Older versions of the Python libraries: the versions of Python for which they have wheels (aiokafka 0.7 is compiled), best first, and
-what is installed."""
+"""Older versions of the Python libraries: the versions of Python for which they have wheels (aiokafka 0.7 is compiled), best first, and the
+packages to install."""
 
 
 def _older(name: str) -> Language:

@@ -177,7 +177,7 @@ class Scenario:
     - `own_broker`: it restarts or kills its broker, or needs a proxy that drops responses.
     - `durable`: it restarts a broker, whose data has to survive.
     - `quick`: CI runs it for every client.
-    - `secured`: its broker has a `BrokerSecurity`.
+    - `secured`: its broker has listeners with TLS and authentication (`BrokerSecurity`).
     - `clients`: the only clients that run it; if empty, all do.
     """
 

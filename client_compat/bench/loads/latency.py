@@ -100,7 +100,7 @@ def end_to_end(site: Site, *, rate: int, seconds: int) -> Values:
 
 
 class Timetable:
-    """Sends each frame when it is due, and computes the time since a frame was due."""
+    """Sends encoded requests at their scheduled times, and computes the time since the scheduled send of a request."""
 
     def __init__(self, peer: socket.socket, made: Sequence[bytes], rate: int) -> None:
         self._peer, self._made, self._rate, self._sent = peer, made, rate, 0
@@ -110,8 +110,8 @@ class Timetable:
         return time.perf_counter() - self._began - number / self._rate
 
     def wait(self, sockets: list[socket.socket]) -> list[socket.socket]:
-        """Send the frames that are due, then wait until a socket is readable or the next frame is due; return the readable sockets. Raises
-        `LoadFailed` on a stall."""
+        """Send the requests that are due, then wait until a socket is readable or the next request is due; return the readable sockets.
+        Raises `LoadFailed` if responses are missing STALLED_S seconds after the last request."""
         while self._sent < len(self._made) and self.since(self._sent) >= 0:
             self._peer.sendall(self._made[self._sent])
             self._sent += 1

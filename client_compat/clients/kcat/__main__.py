@@ -1,4 +1,4 @@
-"""Run kcat as a client program; requests arrive on standard input, as specified in CONTROL.md."""
+"""Run kcat as a client program of the compatibility matrix; requests arrive on standard input, as specified in CONTROL.md."""
 
 from __future__ import annotations
 

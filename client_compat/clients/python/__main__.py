@@ -1,4 +1,5 @@
-"""Run the client selected by `--client`; requests arrive on standard input, as specified in CONTROL.md."""
+"""Run the Python client selected by `--client` as a program of the compatibility matrix; requests arrive on standard input, as specified in
+CONTROL.md."""
 
 from __future__ import annotations
 

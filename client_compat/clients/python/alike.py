@@ -26,7 +26,8 @@ CONSUMER_SETTINGS: Mapping[str, Any] = {
 
 
 def consumer_settings(client: str, request: Request, assignors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the library's keyword arguments for `consumer.open`. Raises `Unsupported`."""
+    """Return the library's keyword arguments for a `consumer.open` request. `assignors` maps the protocol's names of assignors to the
+    library's. Raises `Unsupported`."""
     if request.get("group_protocol", "classic") != "classic":
         raise Unsupported(f"{client} has no KIP-848 groups, only classic ones")
     classic = Request(request.id, request.op, {name: value for name, value in request.arguments.items() if name != "group_protocol"})
@@ -34,14 +35,14 @@ def consumer_settings(client: str, request: Request, assignors: Mapping[str, Any
 
 
 def only_known(client: str, version: str, own: dict[str, Any], known: Container[str]) -> dict[str, Any]:
-    """Return the keyword arguments. Raises `Unsupported` if this version of the library lacks one of them."""
+    """Return the keyword arguments `own` if this version of the library knows all of them (`known`). Raises `Unsupported` otherwise."""
     if lacking := sorted(name for name in own if name not in known):
         raise Unsupported(f"{client} {version} has no setting {', '.join(lacking)}")
     return own
 
 
 def offset_rows(offsets: Mapping[Any, int]) -> Answer:
-    """Return offsets by partition in the form of an answer with `offsets` (CONTROL.md)."""
+    """Return offsets by partition as the answer `offsets` of the control protocol (CONTROL.md)."""
     return {"offsets": [[*partition, offset] for partition, offset in offsets.items()]}
 
 

@@ -1,4 +1,4 @@
-"""The argument `security` of CONTROL.md, translated for the Python clients."""
+"""Translates the argument `security` of the control protocol (CONTROL.md) to settings of the Python clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Run Spark's Kafka connector as a client program; requests arrive on standard input, as specified in CONTROL.md.
+"""Run Spark's Kafka connector as a client program of the compatibility matrix; requests arrive on standard input, as specified in
+CONTROL.md.
 
 The JVM inherits standard output, so answers go to a duplicate of it, and Spark's output goes to standard error.
 """

@@ -71,8 +71,8 @@ _KAFKA_NAMES = {"RecordTooLarge": "MESSAGE_TOO_LARGE", "InvalidTopic": "INVALID_
 
 
 def failure(error: BaseException) -> Failure | None:
-    """Return an exception of PySpark in CONTROL.md's form, None for any other exception. Spark wraps the Java client's exception, whose
-    class name is in the text."""
+    """Translate an exception of PySpark to an error of the control protocol (CONTROL.md); return None for any other exception. Spark wraps
+    the Java client's exception, whose class name is in the text."""
     if not isinstance(error, (PySparkException, Py4JError)):
         return None
     text = str(error)

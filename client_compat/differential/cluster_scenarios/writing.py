@@ -17,7 +17,7 @@ VERSIONS = (3, 5, 8, 9, 10, 11, 12, 13)
 def write(  # noqa: PLR0917 # where, label and records, in this order in every scenario
     nodes: Nodes, node_id: int, label: str, topic: str, topic_id: bytes, records: bytes, *, version: int = 11, **fields: Any
 ) -> Any:
-    """Send one Produce request for one partition; record and return the response."""
+    """Send one Produce request for one partition to the broker `node_id`; record the response under `label` and return it."""
     return nodes.ask(node_id, label, produce_request(nodes.at(node_id), topic, topic_id, records, version, **fields), version)
 
 

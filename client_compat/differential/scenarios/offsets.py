@@ -48,7 +48,7 @@ def by_time(probe: Probe) -> None:
 
 
 def of_epochs(probe: Probe) -> None:
-    """Send OffsetForLeaderEpoch with current and other epochs."""
+    """Send OffsetForLeaderEpoch with the current leader epoch and with others."""
     create(probe, "ends", 2)
     produce(probe, "records", "ends", batch(b"a", b"b"))
     for version in probe.range(ApiKey.OFFSET_FOR_LEADER_EPOCH):

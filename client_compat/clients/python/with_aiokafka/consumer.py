@@ -1,4 +1,4 @@
-"""The consumer operations of CONTROL.md with aiokafka."""
+"""The consumer operations of the control protocol (CONTROL.md), implemented with aiokafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer operations of CONTROL.md with aiokafka."""
+"""The producer operations of the control protocol (CONTROL.md), implemented with aiokafka."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Producer:
         return {"results": [await self._settled(one) for one in sent]}
 
     async def _sent(self, topic: str, record: Mapping[str, Any]) -> asyncio.Future[Any] | Answer:
-        """Return a record's future, or the error with which the client rejected it."""
+        """Send one record. Return the future of its acknowledgement, or an error answer if the client rejected the record at once."""
         try:
             future: asyncio.Future[Any] = await self._producer.send(
                 topic,

@@ -1,4 +1,4 @@
-"""The consumer operations of CONTROL.md with confluent-kafka."""
+"""The consumer operations of the control protocol (CONTROL.md), implemented with confluent-kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""confluent-kafka's exceptions in CONTROL.md's form."""
+"""Translates confluent-kafka's errors to errors of the control protocol (CONTROL.md)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from client_compat.clients.control import Answer, Failure, kafka_name
 
 
 def of(error: KafkaError) -> Failure:
-    """Return an error of librdkafka in CONTROL.md's form. librdkafka reports Kafka's error codes, its own errors with a leading underscore,
-    and all flags."""
+    """Translate an error of librdkafka to an error of the control protocol (CONTROL.md). librdkafka reports Kafka's error codes, its own
+    errors with a leading underscore, and all flags."""
     code = kafka_name(error.code()) or f"CLIENT:{error.name()}"
     return Failure(code, error.str(), error.retriable(), error.fatal(), error.txn_requires_abort())
 
@@ -21,7 +21,7 @@ def failure(error: BaseException) -> Failure | None:
 
 
 def result(error: KafkaError) -> Answer:
-    """Return the result of a record that failed with `error`, in CONTROL.md's form."""
+    """Return the result of sending a record that failed with `error`, for the answer to a `producer.send` request (CONTROL.md)."""
     return {"error": of(error).as_json()}
 
 

@@ -1,4 +1,4 @@
-"""The admin operations of CONTROL.md with kafka-python."""
+"""The admin operations of the control protocol (CONTROL.md), implemented with kafka-python."""
 
 from __future__ import annotations
 

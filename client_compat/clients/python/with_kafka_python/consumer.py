@@ -1,4 +1,4 @@
-"""The consumer operations of CONTROL.md with kafka-python."""
+"""The consumer operations of the control protocol (CONTROL.md), implemented with kafka-python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-python's exceptions in CONTROL.md's form."""
+"""Translates kafka-python's exceptions to errors of the control protocol (CONTROL.md)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from client_compat.clients.control import Answer, Failure, kafka_name
 
 
 def failure(error: BaseException) -> Failure | None:
-    """Return an exception of kafka-python in CONTROL.md's form, None for any other exception. kafka-python reports Kafka's error code and a
-    retriable flag."""
+    """Translate an exception of kafka-python to an error of the control protocol (CONTROL.md); return None for any other exception.
+    kafka-python reports Kafka's error code and a retriable flag."""
     if not isinstance(error, KafkaError):
         return None
     name = kafka_name(getattr(error, "errno", None))
@@ -18,19 +18,19 @@ def failure(error: BaseException) -> Failure | None:
 
 
 def result(error: BaseException) -> Answer:
-    """Return the result of a record that failed with `error`, in CONTROL.md's form."""
+    """Return the result of sending a record that failed with `error`, for the answer to a `producer.send` request (CONTROL.md)."""
     return {"error": (failure(error) or Failure(f"CLIENT:{type(error).__name__}", str(error))).as_json()}
 
 
 def of_code(code: int, message: str | None = None) -> Answer | None:
-    """Return the error of a Kafka error code in CONTROL.md's form; None for code 0."""
+    """Return Kafka's error code `code` as an error of the control protocol (CONTROL.md); None for code 0."""
     if not code:
         return None
     return of_class(errors.for_code(code), message)
 
 
 def of_class(kind: type[BaseException], message: str | None = None) -> Answer | None:
-    """Return the error of one of kafka-python's error classes in CONTROL.md's form; None for the class NoError."""
+    """Return one of kafka-python's error classes as an error of the control protocol (CONTROL.md); None for the class NoError."""
     if kind is errors.NoError:
         return None
     failed = failure(kind(message) if message else kind())

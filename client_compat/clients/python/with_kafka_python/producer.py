@@ -1,4 +1,4 @@
-"""The producer operations of CONTROL.md with kafka-python."""
+"""The producer operations of the control protocol (CONTROL.md), implemented with kafka-python."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Producer:
         return {"results": [_settled(one, ends) for one in sent]}
 
     def _sent(self, topic: str, record: Mapping[str, Any]) -> Any:
-        """Return a record's future, or the error with which the client rejected it."""
+        """Send one record. Return the future of its acknowledgement, or an error answer if the client rejected the record at once."""
         try:
             return self._producer.send(
                 topic,
