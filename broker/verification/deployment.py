@@ -1,9 +1,9 @@
-"""The brokers that one run of `ottla verify` uses: a single broker in this process, or a cluster of three in this process. The third kind,
-a user's cluster behind a gateway, is in `user_cluster`.
+"""The brokers that one run of `ottla verify` uses: either a single broker or a cluster of three brokers, both in this process. The module
+`user_cluster` adds a third kind: the user's own cluster, reached through a gateway.
 
 Rules:
-- A fault is one rule on all brokers, with common counters. It does not apply to requests of the verification itself or to requests between
-  brokers.
+- A fault rule is loaded on all brokers, and its counters are common to them. It does not apply to requests of `ottla verify` itself or to
+  requests between brokers.
 - In a cluster, broker 1 leads the partitions of the input and output topics, broker 2 coordinates groups, and broker 3 coordinates
   transactions. So a fault of a broker with one role does not disturb the other roles.
 """
@@ -40,7 +40,7 @@ SETTINGS: Final = {
 LAG_MS: Final = 60_000
 SESSION_MARGIN_MS: Final = 1_000
 QUIESCE_MS: Final = 1_000_000
-"""The brokers' clock is advanced by this time before a run is judged, so that open transactions time out: it is longer than
+"""After a run, the brokers' clock is advanced by this many milliseconds so that open transactions time out. It is longer than
 transaction.max.timeout.ms (15 minutes)."""
 CLUSTER_SETTINGS: Final = {
     "min.insync.replicas": "2",
@@ -51,10 +51,11 @@ CLUSTER_SETTINGS: Final = {
     "replica.fetch.wait.max.ms": "50",  # interval of followers' fetches when there is nothing new
 }
 FOLLOWERS: Final = "followers"
-"""The name of the fault rule that stops replication, by holding the followers' Fetch requests."""
+"""The name of the fault rule that stops replication: it holds the Fetch requests of the followers."""
 BROKERS: Final = 3
 LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 1, 2, 3
-"""The ids of the brokers that lead the partitions, coordinate groups, and coordinate transactions, in a cluster of this process."""
+"""In a cluster in this process: the id of the broker that leads the input and output topics, of the group coordinator, and of the
+transaction coordinator."""
 
 FaultTarget = InProcessBroker | InProcessGateway
 """An object on which fault rules are loaded and which records the program's requests: a broker of this process, or the gateway in front of
@@ -68,50 +69,51 @@ class Deployment(ABC):
     fault_targets: Sequence[FaultTarget]
     verifier_client: VerifierClient
     other_client_ids: frozenset[str] = frozenset({VERIFIER_CLIENT})
-    """Client ids that the program under test does not use: that of the verification, and those of brokers. Their requests are not counted
-    and not hit by faults."""
+    """Client ids of `ottla verify` itself and of brokers. Requests with these ids are not counted, and faults do not hit them."""
 
     @property
     @abstractmethod
     def bootstrap(self) -> str:
-        """The bootstrap servers that the program under test gets."""
+        """The bootstrap servers (`host:port,…`) that are given to the program under test."""
 
     @property
     def sends(self) -> list[Send]:
-        """All batches that producers have sent since `watch`, also those of the verification, each with its acknowledgement."""
+        """All batches that producers have sent since `watch` was called, each with its acknowledgement. It includes the batches of `ottla
+        verify` itself."""
         return [send for target in self.fault_targets for send in list(target.history.sends)]
 
     @property
     def reads(self) -> list[Read]:
-        """All Fetch responses with records that consumers have received since `watch`."""
+        """All Fetch responses with records that consumers have received since `watch` was called."""
         return [read for target in self.fault_targets for read in list(target.history.reads)]
 
     @abstractmethod
     def start(self) -> None:
-        """Start the deployment: all brokers, or the gateway. Raises StartError, OSError; then nothing runs."""
+        """Start all brokers, or the gateway to the user's cluster. Raises StartError or OSError; then nothing is left running."""
 
     def renamed(self, program: Program) -> Program:
-        """Return the program with the names that its topics and group have in this deployment. On a user's cluster they begin with a prefix
-        of the run; on brokers of this process the names are unchanged."""
+        """Return a copy of `program` with the names that its topics and group have in this run. On a user's cluster, the names get a prefix
+        that is different in each run; on brokers in this process, they are unchanged."""
         return program
 
     def common_name(self, topic: str) -> str:
-        """Return the topic's name without the prefix of this run, so that topics of different runs can be compared. `topic` is the name
-        with the prefix; brokers of this process use no prefix."""
+        """Return `topic` without the prefix that topic names have in this run on a user's cluster, so that topics of different runs can be
+        compared. On brokers in this process, there is no prefix."""
         return topic
 
     def own_name(self, topic: str) -> str:
-        """Return the topic's name with the prefix of this run, the inverse of `common_name`. Brokers of this process use no prefix."""
+        """Return `topic` with the prefix that topic names have in this run on a user's cluster; the inverse of `common_name`. On brokers in
+        this process, there is no prefix."""
         return topic
 
     def foreign_name_problem(self) -> str | None:
-        """Return an error message if the program has used a topic, group or transactional id that does not belong to this run, else None.
-        Only a user's cluster is checked, because others may use it, too."""
+        """Return an error message if the program under test has used a topic, group or transactional id that does not belong to this run,
+        else None. Only a user's cluster is checked, because other programs may use it, too."""
         return None
 
     @abstractmethod
     def create(self, topic: str, partitions: int) -> None:
-        """Create a topic. Raises Rejected."""
+        """Create a topic with this number of partitions. Raises Rejected if the broker rejects the request."""
 
     @abstractmethod
     def end_offset(self, topic: str, partition: int) -> int:
@@ -126,19 +128,20 @@ class Deployment(ABC):
         """Advance the brokers' clock by `ms` milliseconds. Raises RuntimeError for a user's cluster, whose clock cannot be advanced."""
 
     def expire_members(self, session_ms: int) -> None:
-        """Let the membership of all group members expire, by advancing the clock by more than their session timeout, `session_ms`. Where
-        the clock cannot be moved, the members are removed instead."""
+        """Let the membership of all group members expire, by advancing the brokers' clock by more than their session timeout, `session_ms`.
+        On a user's cluster, whose clock cannot be moved, remove the members instead."""
         self.pass_time(session_ms + SESSION_MARGIN_MS)
 
     def watch(self, observer: RequestObserver) -> None:
-        """From now on, record what clients send and receive (`sends`, `reads`), and pass each request to `observer`."""
+        """From now on, record what clients send and receive (see `sends` and `reads`), and pass each request and its response to
+        `observer`."""
         observer.other_client_ids = self.other_client_ids
         for target in self.fault_targets:
             target.record()
             target.call(partial(_observe, observer, target.script))
 
     def fault(self, rule: str) -> FaultRule:
-        """Load a fault rule on all brokers, or on the gateway, and return it. Raises FaultSyntax."""
+        """Load a fault rule (text as in docs/faults.md) on all brokers, or on the gateway, and return it. Raises FaultSyntax."""
         made = parse_rule(rule)
         for target in self.fault_targets:
             target.faults.add(made)
@@ -156,13 +159,14 @@ class Deployment(ABC):
             target.faults.reset()
 
     def held(self, name: str) -> list[int]:
-        """Return the numbers (from 1) of the brokers, or [1] for the gateway, where the rule named `name` holds a request or response."""
+        """Return the numbers (from 1) of the brokers on which the fault rule named `name` holds a request or response. For a gateway, the
+        number is 1."""
         targets = enumerate(self.fault_targets, 1)
         return [number for number, each in targets if any(held.rule.name == name for held in list(each.script.held))]
 
     @abstractmethod
     def members(self) -> int:
-        """Return the number of members in all groups of the run."""
+        """Return the number of members in all groups that the run uses."""
 
     @property
     @abstractmethod
@@ -172,8 +176,8 @@ class Deployment(ABC):
 
     @abstractmethod
     def restart_crashed(self) -> bool:
-        """If a fault rule has crashed the broker, restart it and return True, otherwise return False. Fault rules can crash only a single
-        broker of this process."""
+        """If a fault rule has crashed the broker, restart it and return True, otherwise return False. A cluster and a gateway always return
+        False, because fault rules can crash only a single broker in this process."""
 
     @abstractmethod
     def quiesce(self) -> None:
@@ -184,9 +188,12 @@ class Deployment(ABC):
     def examine(
         self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
     ) -> Examined:
-        """Compare what clients saw with the logs of `topics`; return the anomalies, the findings of the audit, and all stored records. `by`
-        identifies records; `expected` are the identities that must be readable, each once (None: any). With `audit`, also audit the logs.
-        Raises RuntimeError, TimeoutError, OSError."""
+        """Compare what clients sent and received with the logs of `topics`. Return the anomalies, the findings of the audit, and all stored
+        records.
+
+        `by` maps a record to its identity. `expected` are the identities of which each must be readable exactly once; None: no check. With
+        `audit`, also audit the logs. Raises RuntimeError, TimeoutError, OSError.
+        """
 
     @abstractmethod
     def stop(self) -> None:
@@ -194,8 +201,7 @@ class Deployment(ABC):
 
 
 class EmbeddedBrokers(Deployment):
-    """The deployment of a run on brokers of this process. `host` is the single broker, or the cluster; `brokers` is the list of its
-    brokers."""
+    """The deployment of a run on brokers in this process. `host` is the single broker or the cluster; `brokers` lists its brokers."""
 
     host: InProcessBroker | InProcessCluster
 
@@ -351,15 +357,16 @@ class Cluster(EmbeddedBrokers):
         self.host.wait_until(lambda: self._held_fetches(leader) == others, "all followers are stopped")
 
     def resume_followers(self) -> None:
-        """Resume replication: remove all fault rules, and restore the maximum replica lag."""
+        """Resume the replication that `stop_followers` stopped: remove all fault rules, and restore replica.lag.time.max.ms, which
+        `shrink_isr_to` has set to 0."""
         self.reset()
         for broker in self._up:
             broker.call(_restore_replica_lag)
         self._followers_stopped = False
 
     def shrink_isr_to(self, leader: int) -> None:
-        """Stop the replication from the broker `leader`, and shrink the ISR of its partitions to this broker alone, as after
-        `replica.lag.time.max.ms`."""
+        """Stop the replication from the broker `leader`, and shrink the ISR of each partition that it leads to this broker alone, as
+        happens after `replica.lag.time.max.ms`."""
         self.stop_followers(leader)
         broker = self.brokers[leader - 1]
         broker.call(_shrink_isrs)
@@ -376,20 +383,20 @@ class Cluster(EmbeddedBrokers):
         cluster.resume(leader)
 
     def ends_of(self, number: int) -> dict[TopicPartition, int]:
-        """Return the log end offset of each partition of which this broker considers itself the leader."""
+        """Return the log end offset of each partition that the broker with this number considers itself to lead."""
         return self.brokers[number - 1].call(
             lambda node: {(each.topic, each.index): each.log.log_end_offset for each in node.services.partitions if each.leads}
         )
 
     def acked_by(self, number: int) -> int:
-        """Return the number of batches that this broker has acknowledged."""
+        """Return the number of batches that the broker with this number has acknowledged to producers."""
         return sum(send.acked for send in list(self.brokers[number - 1].history.sends))
 
     def _held_fetches(self, number: int) -> int:
         return sum(held.rule.name == FOLLOWERS for held in list(self.brokers[number - 1].script.held))
 
     def _leads(self, number: int) -> bool:
-        """Return whether this broker leads a partition, according to the controller."""
+        """Return whether the broker with this number leads any partition, according to the controller."""
         topics = self.host.controller.image.topics.values()
         return any(each.leader == number for topic in topics for each in topic.partitions.values())
 
@@ -409,8 +416,8 @@ class Cluster(EmbeddedBrokers):
 
 
 def _shrink_isrs(node: Broker) -> None:
-    """Shrink the ISR of each partition that this broker leads to the broker itself, as if no follower had ever fetched. The clock is not
-    advanced for this, because clients' pending requests would then time out, too."""
+    """Remove all followers from the ISR of each partition that the broker `node` leads, as if no follower had ever fetched. The clock is
+    not advanced for this, because pending requests of clients would then time out, too."""
     for others, partition in [(each.replica.leadership, each) for each in node.services.partitions if each.leads]:
         others.lag_max_ms = 0
         others.followers = {number: Progress() for number in others.followers}
@@ -431,5 +438,6 @@ def _observe(observer: RequestObserver, script: Faults, _: Broker) -> None:
 
 
 def deployment_of(brokers: int, directory: Path) -> EmbeddedBrokers:
-    """Make the deployment of a run: one broker if `brokers` is 1, otherwise a cluster of three, with data directories in `directory`."""
+    """Make the deployment of a run: one broker if `brokers` is 1, otherwise a cluster of this many brokers. Their data directories are in
+    `directory`."""
     return OneBroker(directory) if brokers == 1 else Cluster(directory, brokers)

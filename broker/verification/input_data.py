@@ -1,4 +1,5 @@
-"""Writes the input of programs that read, which has committed and aborted records, and checks whether a group has read all of it.
+"""Writes the input topic for a program under test that consumes, and checks whether a group has read all of it. The input has committed and
+aborted records.
 
 Rules:
 - Each partition begins with data and ends with a non-transactional record, so that a group that has read everything has committed the log
@@ -33,15 +34,17 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 PARTITIONS = 2
 BATCH_RECORDS = 5
 LAST_RECORDS = 2
-"""The number of records at the end of each input partition that are written only after the program has read all others."""
+"""The number of records at the end of each input partition that are written only after the program under test has read all earlier ones."""
 LOCK_MS: Final = 15_000
-"""The shortest share.record.lock.duration.ms that a share group may have: a record that no member acknowledges is soon delivered again."""
+"""The lowest value of share.record.lock.duration.ms that a share group may have. With it, a record that no member acknowledges is soon
+delivered again."""
 SHARE_SETTINGS: Final[Mapping[str, str]] = {
     "share.auto.offset.reset": "earliest",
     "share.isolation.level": "read_committed",
     "share.record.lock.duration.ms": str(LOCK_MS),
 }
-"""The settings of the program's share group: it starts at the first record, receives only committed records, and has short record locks."""
+"""Settings of the share group that the program under test joins: it starts at the first record, receives only committed records, and has
+short record locks."""
 _ABORTED = 3
 """The number of records in each aborted transaction."""
 _PRODUCE, _ADD, _END, _OFFSET_FETCH, _INIT = 9, 3, 3, 8, 4
@@ -50,8 +53,8 @@ _GROUP_RESOURCE, _SET, _DELETE = 32, 0, 1
 
 
 def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int) -> None:
-    """Write the input records `in-0` … `in-<records - 1>` with keys `key-N`, alternating between the partitions, with aborted transactions
-    between the batches. The last LAST_RECORDS of each partition are left out; `fill_last` writes them later."""
+    """Write the input records `in-0` … `in-<records - 1>` with keys `key-N` to `topic`, alternating between its partitions, with aborted
+    transactions between the batches. The last LAST_RECORDS records of each partition are left out; `fill_last` writes them later."""
     for partition in range(PARTITIONS):
         numbers = range(partition, records, PARTITIONS)[:-LAST_RECORDS]
         for first in range(0, len(numbers), BATCH_RECORDS):
@@ -62,13 +65,14 @@ def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int)
 
 
 def fill_last(verifier_client: VerifierClient, topic: str, partition: int, records: int, now_ms: int) -> None:
-    """Write the last LAST_RECORDS records of one partition of the input topic, which `fill` left out. `records` is the number of all input
-    records."""
+    """Write the last LAST_RECORDS records of one partition of the input topic, which `fill` left out. `records` is the total number of
+    input records of the topic."""
     _write(verifier_client, topic, partition, range(partition, records, PARTITIONS)[-LAST_RECORDS:], now_ms)
 
 
 def any_group_is_done(verifier_client: VerifierClient, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
-    """Return whether one of the groups has committed the end offset of every partition of `topic`. Raises OSError."""
+    """Return whether one of `groups` has committed the end offset of every partition of `topic`. `ends` maps each partition to its end
+    offset. Raises OSError."""
     for name in groups:
         request_group = OffsetFetchRequestGroup(name)
         request_group.topics = None
@@ -81,8 +85,8 @@ def any_group_is_done(verifier_client: VerifierClient, groups: Iterable[str], to
 
 
 def configure_share_group(verifier_client: VerifierClient, group: str, settings: Mapping[str, str | None] = SHARE_SETTINGS) -> None:
-    """Change settings of a share group; a value of None removes the setting. The default are the settings with which the program under test
-    reads its input."""
+    """Change settings of a share group; a value of None removes the setting. By default, set the values that the program under test needs
+    to read its input."""
     configs = [AlterableConfig(name, _DELETE if value is None else _SET, value) for name, value in settings.items()]
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(_GROUP_RESOURCE, group, configs)])
     verifier_client.ask(verifier_client.anybody, request, _ALTER_CONFIGS, lambda answer: answer.responses[0])

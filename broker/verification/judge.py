@@ -33,7 +33,7 @@ _INTERFACE: Final = {
     Role.CONSUMER: _READS,
     Role.SHARE_CONSUMER: "Does it use OTTLA_BOOTSTRAP_SERVERS, read OTTLA_INPUT as the share group OTTLA_GROUP, and accept each record?",
 }
-"""The question that the report asks, by the program's role, if the program does not finish even without faults."""
+"""By role of the program under test: the question that the report asks the user if the program does not finish even without faults."""
 _END: Final = {Role.PRODUCER: "end", Role.SHARE_CONSUMER: "accept or reject all of {input} or end"}
 
 
@@ -41,37 +41,42 @@ class Guarantee(StrEnum):
     """A guarantee of exactly-once processing, which the verification checks in each run."""
 
     COMPLETE = "complete"
-    """No record or effect of the run without faults is missing."""
+    """No record and no effect is missing that the program under test produced in the run without faults. An effect is a result outside
+    Kafka."""
     ONCE = "once"
-    """No record or effect occurs more often than in the run without faults, and none occurs that was not in that run."""
+    """No record or effect (a result outside Kafka) occurs more often than in the run without faults, and none occurs that was not in that
+    run."""
     ORDER = "order"
     """In each partition, the records of each producer are in the order in which the producer first sent them."""
     COMMITTED = "committed"
-    """The program received no records of aborted transactions."""
+    """The program under test received no records of aborted transactions."""
     WHOLE = "whole"
     """The log is sound: `ottla audit` finds no violation in it, such as a hanging transaction, and no offset was read with two different
     contents."""
     FINISHED = "finished"
-    """The program finished its work: a producer exited by itself, any other program committed or acknowledged all of its input."""
+    """The program under test finished its work: a producer exited by itself; any other program committed or acknowledged all of its
+    input."""
 
 
 class ScenarioOutcome(StrEnum):
-    """The outcome of a scenario, as the results table and the exit code show it: held, broken, …"""
+    """The outcome of one scenario, shown in the results table. It also determines the exit code of `ottla verify`."""
 
     HELD = "held"
     """The fault occurred, and all guarantees held."""
     BROKEN = "broken"
     """At least one guarantee was broken."""
     EXPOSED = "exposed"
-    """A guarantee was broken, but no program that uses this client can avoid it: its version of the protocol cannot detect the fault."""
+    """A guarantee was broken, but no program that uses this client library could avoid it: the library's version of the protocol cannot
+    detect the fault."""
     LOST_BY_SETTING = "lost by a setting"
-    """Acknowledged records are lost because the cluster's settings allow it; the program could not avoid it."""
+    """Acknowledged records were lost because the cluster's settings allow it (an unclean election); the program under test could not avoid
+    it."""
     NOT_MET = "not met"
-    """The scenario's fault did not occur in the run, so the run proves nothing about the program."""
+    """The scenario's fault did not occur in the run, so the run proves nothing about the program under test."""
     DOES_NOT_APPLY = "does not apply"
-    """The program does not use the part of Kafka that the scenario breaks, such as transactions."""
+    """The program under test does not use the part of Kafka that the scenario breaks, such as transactions."""
     CANNOT_RUN = "cannot run"
-    """The scenario stops brokers or moves their clock, which is not possible on the user's cluster."""
+    """The scenario needs to stop brokers or to move their clock, which is not possible on the user's own cluster."""
 
 
 _OF_ANOMALY: Final = {
@@ -86,19 +91,20 @@ _OF_ANOMALY: Final = {
 
 
 _OF_LOST: Final = frozenset({"missing", "lost-write", "inconsistent-offsets"})
-"""The kinds of anomalies that an unclean election causes by itself, as it loses records. Duplicates and reordered records are not among
-them: the program causes those."""
+"""The kinds of anomalies that an unclean election causes by itself, because it loses records. An unclean election causes no duplicates and
+no reordering; if they occur, the program under test is at fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A broken guarantee. `summary` has counts; `explanation` has the details of the first cases."""
+    """A guarantee that was broken in one run. `summary` says how many records or effects are concerned; `explanation` describes the first
+    of them."""
 
     guarantee: Guarantee
     summary: str
     explanation: str = ""
     by_setting: bool = False
-    """Whether the cluster's settings allowed the loss of records, so that no program could have avoided it."""
+    """Whether records were lost only because the cluster's settings allow it, so that no program could have avoided it."""
 
 
 @dataclass(slots=True)
@@ -132,8 +138,8 @@ def identity_of(by: str) -> Identity:
 
 
 def breaches(stage: Stage, baseline: Baseline, by: Identity) -> list[Breach]:
-    """Return all guarantees that were broken in the finished run `stage`, compared with the run without faults, `baseline`. Raises
-    RuntimeError if that cannot be decided."""
+    """Return all guarantees that were broken in the finished run `stage`, compared with `baseline`, the run without faults. `by` maps a
+    record to its identity. Raises RuntimeError if the logs or the program's effects cannot be read."""
     found = stage.deployment.examine(
         {stage.deployment.own_name(each) for each in baseline.topics},
         by=by,
@@ -155,14 +161,15 @@ def breaches(stage: Stage, baseline: Baseline, by: Identity) -> list[Breach]:
 
 
 def _lost_by_setting(stage: Stage, found: Examined) -> set[tuple[str, int, int]]:
-    """Return topic, partition and offset of each record of `stage.may_be_lost` that the unclean election has lost: either the record itself
-    is missing, or the marker that committed its transaction."""
+    """Return the records of `stage.may_be_lost` that the unclean election has lost, each as topic, partition and offset. A record is also
+    lost if the marker that committed its transaction is missing."""
     there = {(each.topic, each.partition, each.offset): each for each in found.stored}
     return {place for each in stage.may_be_lost if not each.is_kept_by(there.get(place := (each.topic, each.partition, each.offset)))}
 
 
 def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:
-    """Return whether an anomaly is about an acknowledgement or a read of one of the positions `lost` (topic, partition, offset)."""
+    """Return whether an anomaly was caused by the loss of records. `lost` are the lost positions (topic, partition, offset): the anomaly
+    must concern an acknowledged send or a read of one of them."""
     if not lost:
         return False
     sent = ((send.topic, send.partition, send.offset + delta) for send in anomaly.sends if send.acked for delta in range(len(send.records)))
@@ -171,8 +178,12 @@ def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:
 
 
 def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashable], Examined]:
-    """Judge a run without faults. Return the topics that the program wrote; how often each of its effects occurred (or, for a program that
-    is judged by its records, the identity of each readable record); and the anomalies. Raises RuntimeError."""
+    """Judge a run without faults. Return three things: the topics that the program under test wrote; how often each of its effects
+    occurred; and the anomalies.
+
+    A program without effects outside Kafka is judged by its records: then the second result counts the identities (`by`) of all readable
+    records. Raises RuntimeError.
+    """
     topics = frozenset(
         send.topic for send in stage.deployment.sends if send.client_id != VERIFIER_CLIENT and not send.topic.startswith("__")
     )
@@ -186,8 +197,8 @@ def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashab
 
 
 def undetectable_by_client(stage: Stage) -> str | None:
-    """Return why no program could have avoided a broken guarantee, or None. The only reason is a late EndTxn of an old protocol version
-    that has ended a later transaction."""
+    """Return the reason why no program that uses this client library could have avoided the broken guarantees, or None. There is one such
+    reason: a late EndTxn request, in a version before KIP-890, has ended a later transaction."""
     for end in stage.observer.ends:
         if LATE in end.faults and end.error is ErrorCode.NONE and end.version < EPOCH_BUMPING_END:
             return (
@@ -204,8 +215,8 @@ SETTINGS_LOST_IT: Final = (
 
 
 def baseline_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
-    """Return the guarantees that were broken in a run without any fault. `effects`: how often each of the program's effects occurred;
-    `found`: the anomalies and the audit's findings."""
+    """Return the guarantees that were broken in a run without any fault. `effects` counts each of the program's results outside Kafka;
+    `found` has the anomalies and the audit's findings."""
     broken = list(_by_guarantee(found))
     if stage.program.role.has_effects:
         broken += _not_once(stage, effects, effects.keys())
@@ -240,8 +251,8 @@ def _not_once(stage: Stage, counts: Counter[Hashable], expected: Set[Hashable]) 
 
 
 def _delivered_again(stage: Stage) -> Iterator[Breach]:
-    """Yield a breach (a broken guarantee) if the broker delivered a record to a share group again after it had confirmed the record's
-    acceptance."""
+    """Yield a broken guarantee if the broker delivered a record to a share group again although the group had accepted the record and the
+    broker had confirmed this."""
     again = sorted(stage.observer.delivered_again)
     if again:
         lines = [f"  {topic}-{partition}@{offset}" for _, topic, partition, offset in again[:EVIDENCE_MAX]]
@@ -253,8 +264,8 @@ def _effects(stage: Stage) -> list[str]:
 
 
 def _listed(stage: Stage, effects: Sequence[str]) -> str:
-    """Return one line for each of the first EVIDENCE_MAX effects. A line names the position of the input record whose value is the effect's
-    text, if there is such a record."""
+    """Return a text with one line for each of the first EVIDENCE_MAX `effects`. If an effect is the value of an input record, its line
+    names the record's position."""
     stored = _input(stage)
     places = {each.value.decode(errors="replace"): each.where for each in stored if each.value is not None}
     lines = []
@@ -266,7 +277,8 @@ def _listed(stage: Stage, effects: Sequence[str]) -> str:
 
 
 def _aborted_data(stage: Stage) -> Iterator[Breach]:
-    """Yield a breach (a broken guarantee) if the program, reading with read_uncommitted, received records of aborted transactions."""
+    """Yield a broken guarantee if the program under test read with isolation level read_uncommitted and received records of aborted
+    transactions."""
     aborted = {(each.topic, each.partition, each.offset): each for each in _input(stage) if each.outcome is Visibility.ABORTED}
     given = {
         place
@@ -287,8 +299,8 @@ def _input(stage: Stage) -> list[Stored]:
 
 
 def _unfinished(stage: Stage, advice: str) -> Iterator[Breach]:
-    """Yield a breach (a broken guarantee) if the program failed too often or did not finish in time. `advice` is added to the explanation
-    if it did not finish in time."""
+    """Yield a broken guarantee if the program under test failed too often or did not finish in time. In the second case, `advice` is added
+    to the explanation."""
     ending, program = stage.ending, stage.program
     counts = Counter(ending.failures)
     output = "\n".join(f"  {line}{f' ({count} times)' if count > 1 else ''}" for line, count in counts.items())

@@ -45,16 +45,18 @@ class Role(StrEnum):
 
     @property
     def has_effects(self) -> bool:
-        """Whether the program is judged by its effects outside Kafka, not by what it writes."""
+        """Whether the program is judged by its effects outside Kafka (such as database rows), not by the records that it writes."""
         return self in {Role.CONSUMER, Role.SHARE_CONSUMER}
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The program under test: its command, its role, and the values of its environment variables. `input` and `output` are topics, and
-    `records` is the number of records to read or write. `group` is the group that the program should join; if it is a share group, the
-    verification changes its settings. `result` is a command that prints a consumer's effects, one per line; without it, the lines that the
-    program prints are its effects."""
+    """The program under test: its command, its role, and the values of its environment variables.
+
+    `input` and `output` are topics; `records` is the number of records to read or write. `group` is the group that the program should join;
+    if it is a share group, `ottla verify` changes its settings. `result` is a command that prints a consumer's effects outside Kafka, one
+    per line; without it, each line that the program prints is an effect.
+    """
 
     command: Sequence[str]
     role: Role = Role.PRODUCER
@@ -65,7 +67,8 @@ class Program:
     result: Sequence[str] | None = None
 
     def environment(self, bootstrap: str, work: Path, instance: int) -> dict[str, str]:
-        """Return the environment variables that the program gets, such as OTTLA_BOOTSTRAP_SERVERS."""
+        """Return the environment variables for the program under test, such as OTTLA_BOOTSTRAP_SERVERS. `work` is the directory that all
+        instances may share, and `instance` the number of this instance."""
         return {
             "OTTLA_BOOTSTRAP_SERVERS": bootstrap,
             "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
@@ -82,7 +85,7 @@ class Program:
 @dataclass(slots=True, eq=False)
 class Instance:
     """One process of the program under test. `number` counts the instances that run side by side, from 1; a restarted instance keeps its
-    number. `may_end`: the end of the process is not a failure, for instance because the verification kills it."""
+    number. `may_end`: if the process ends, that is not a failure, for instance because `ottla verify` kills it."""
 
     number: int
     process: subprocess.Popen[bytes]
@@ -141,16 +144,16 @@ class Instance:
 
 
 def start(program: Program, bootstrap: str, directory: Path, number: int, run: int) -> Instance:
-    """Start the program as instance `number` and return the process. `run` is a number that makes the names of its output files unique.
-    Raises CannotStart if the command cannot be run."""
+    """Start the program under test as instance `number` and return the process. `directory` gets its working files and output; `run` is a
+    number that makes the names of the output files unique. Raises CannotStart if the command cannot be run."""
     out, err = (directory / f"instance-{number}-run-{run}.{kind}" for kind in ("out", "err"))
     variables = program.environment(bootstrap, _work(directory), number)
     return _started(number, _filled(program.command, variables), variables, out, err)
 
 
 def effects(program: Program, bootstrap: str, directory: Path, instances: Sequence[Instance]) -> list[str]:
-    """Return a consumer's effects: the output lines of the result command or, without one, of all instances. Raises RuntimeError if the
-    result command fails."""
+    """Return a consumer's effects outside Kafka as lines of text: the output of the program's result command or, without one, the output of
+    all `instances`. Raises RuntimeError if the result command fails."""
     if program.result is None:
         return [line for instance in instances for line in _lines(instance.out)]
     variables = program.environment(bootstrap, _work(directory), 1)

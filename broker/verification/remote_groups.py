@@ -1,8 +1,10 @@
-"""Describes and deletes groups of the user's cluster on which `ottla verify` runs, and removes their members.
+"""Describes and deletes groups on the user's cluster on which `ottla verify` runs, and removes their members.
 
-Rules: the kind of a group is known from the API with which its members joined. Members of the newer protocols (KIP-848, KIP-932) are
-removed by a heartbeat with the member epoch -1, which everybody with access to the group can send. Members of classic groups are removed as
-by Kafka's `AdminClient.removeMembersFromConsumerGroup`.
+Rules:
+- The type of a group (classic, consumer or share) is known from the API with which its members joined.
+- Members of the newer protocols (KIP-848, KIP-932) are removed by a heartbeat with the member epoch -1, which every client with access to
+  the group can send.
+- Members of classic groups are removed as by Kafka's `AdminClient.removeMembersFromConsumerGroup`.
 """
 
 from __future__ import annotations
@@ -33,21 +35,21 @@ _DESCRIBE_CLASSIC, _LEAVE, _DELETE_GROUPS = 4, 4, 1
 
 @dataclass(frozen=True, slots=True)
 class RemoteMember:
-    """A member of a group; `instance` is its group.instance.id."""
+    """A member of a group on the user's cluster; `instance` is its group.instance.id."""
 
     id: str
     instance: str | None = None
 
 
 class RemoteGroups:
-    """The groups of one cluster. All methods raise OSError if the cluster does not answer, RuntimeError if it rejects a request."""
+    """The groups of the user's cluster. All methods raise OSError if the cluster does not answer, RuntimeError if it rejects a request."""
 
     def __init__(self, client: VerifierClient) -> None:
         self._client = client
 
     def members(self, group: str, joined_by: ApiKey) -> list[RemoteMember]:
-        """Return the members of a group; none if there is no such group. `joined_by` is the API with which the members joined: it tells a
-        classic group from a consumer or share group."""
+        """Return the members of a group; an empty list if the group does not exist. `joined_by` is the API with which the members joined:
+        it tells whether the group is a classic, a consumer or a share group."""
         request, version = _description(group, joined_by)
         (found,) = self._client.call(self._client.coordinator(BY_GROUP, group), request, version).groups
         return (

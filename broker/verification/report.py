@@ -18,8 +18,8 @@ _NOTHING_SHOWN = frozenset({ScenarioOutcome.NOT_MET, *_DID_NOT_RUN})
 
 
 def rows(results: Sequence[Result]) -> Iterator[list[str]]:
-    """Yield a table row for each scenario, with a cell for each guarantee: ✓ held, ✗ broken, ! broken but not by the program, – the run
-    proves nothing."""
+    """Yield a table row for each scenario, with a cell for each guarantee: ✓ held, ✗ broken, ! broken but not by the program under test, –
+    nothing proved by this run."""
     for result in results:
         cells = [_cell(result, guarantee) for guarantee in Guarantee]
         ran = result.outcome not in _DID_NOT_RUN

@@ -1,7 +1,7 @@
-"""Counts the requests of the program under test, so that the verification knows which faults can affect the program, and after how many
-requests a fault would hit the program in the middle of its work.
+"""Counts the requests of the program under test. From these counts, `ottla verify` knows which faults can affect the program, and after how
+many requests a fault hits it in the middle of its work.
 
-The observer runs on the event loops of all brokers and only counts; the verification's thread reads the counters.
+The observer runs on the event loops of all brokers and only counts; the main thread of `ottla verify` reads the counters.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ ShareRecord = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One EndTxn request of the program: its version, and whether it committed. `error` is its result, None if the broker never handled it;
-    `faults` names the fault rules that hit it."""
+    """One EndTxn request of the program under test: its version, and whether it asked to commit. `error` is the result, None if the broker
+    never handled the request. `faults` names the fault rules that hit the request."""
 
     version: int
     committed: bool
@@ -56,23 +56,24 @@ class RequestObserver:
     calls: Counter[ApiKey] = field(default_factory=Counter)
     """The number of requests by API, until `work_is_done` is set. Fetch requests count only if the response has records."""
     work_is_done: bool = False
-    """Set when the program has read its input or has ended. Later requests, such as a last offset commit, are not counted in `calls`."""
+    """True when the program under test has read its input or has ended. Later requests, such as a last offset commit, are not counted in
+    `calls`."""
     ends: list[Ended] = field(default_factory=list)
     transactional_ids: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     joined: dict[str, ApiKey] = field(default_factory=dict)
-    """For each group that the program joined or committed offsets to: the API of the program's first request for the group."""
+    """Maps each group that the program joined, or for which it committed offsets, to the API of the program's first such request."""
     transaction_timeout_ms: int = 0
     session_timeout_ms: int = 0
     idempotent: bool = False
     acks: set[int] = field(default_factory=set)
-    """The values of `acks` in the program's Produce requests."""
+    """The values of the field `acks` in the program's Produce requests (-1 is acks=all)."""
     refusals: Counter[ErrorCode] = field(default_factory=Counter)
-    """For each error: the number of Produce responses that contained it."""
+    """For each error code: the number of Produce responses with that error."""
     producer_ids: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     """The producer ids that the coordinator assigned, by transactional id."""
     accepted: set[ShareRecord] = field(default_factory=set, repr=False)
-    """The records that a share group's member has accepted, and whose acceptance the broker has confirmed."""
+    """The records that a member of a share group has accepted, if the broker confirmed the acknowledgement."""
     delivered_again: set[ShareRecord] = field(default_factory=set)
     """The records in `accepted` that the broker delivered to the share group again after it had confirmed the acceptance: this must never
     happen."""
@@ -83,8 +84,8 @@ class RequestObserver:
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __call__(self, exchange: Exchange) -> None:
-        """Count one request of the program with its response. Requests of other clients, and Fetch responses without records, are
-        ignored."""
+        """Count one request with its response. Requests of clients in `other_client_ids`, and Fetch requests whose response has no records,
+        are ignored."""
         subject = exchange.subject
         if subject.client_id in self.other_client_ids or (subject.api is ApiKey.FETCH and not _has_records(exchange.response)):
             return
@@ -124,12 +125,13 @@ class RequestObserver:
 
     @property
     def end_version(self) -> int:
-        """The highest version of EndTxn that the program used; -1 without transactions."""
+        """The highest version of EndTxn that the program under test has used; -1 if it used no transactions."""
         return max((each.version for each in self.ends), default=-1)
 
     @property
     def uses_acks_all(self) -> bool:
-        """Whether the program uses acks=all, so that an acknowledgement means that the whole ISR has the records."""
+        """Whether all of the program's Produce requests have acks=all, so that an acknowledgement means that the whole ISR has the
+        records."""
         return self.acks <= {ACKS_ALL}
 
 
@@ -138,7 +140,8 @@ def _has_records(response: Any) -> bool:
 
 
 def _accepted(request: Any, response: Any) -> Iterator[ShareRecord]:
-    """Yield the records whose acceptance by a share group's member this response confirms."""
+    """Yield the records that the member of a share group accepted in `request` (ShareFetch or ShareAcknowledge), if the broker confirmed
+    this in `response`."""
     if response is None or response.error_code:
         return
     errors = {
@@ -158,7 +161,7 @@ def _accepted(request: Any, response: Any) -> Iterator[ShareRecord]:
 
 
 def _acquired(request: Any, response: Any) -> Iterator[tuple[ShareRecord, int]]:
-    """Yield the records that this response delivers to a share group's member, with their delivery counts."""
+    """Yield the records that `response`, the response to a ShareFetch request, delivers to a member, with their delivery counts."""
     for topic in () if response is None else response.responses:
         for part in topic.partitions:
             for batch in part.acquired_records:

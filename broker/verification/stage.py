@@ -1,9 +1,8 @@
-"""One run of a scenario of `ottla verify`: fresh brokers, the program under test beside them, and a script that causes faults at exact
-moments.
+"""One run of a scenario of `ottla verify`: fresh brokers, the program under test, and a script that causes faults at exact moments.
 
 Rules:
-- A script is a generator that yields conditions and continues when they hold. It causes a fault while the broker holds a response or a step
-  of a coordinator, so that the moment is exact and does not depend on timing.
+- A script is a generator: it yields a condition, and continues when the condition is true. It causes a fault while the broker holds a
+  response or a step of a coordinator, so that the moment is exact and does not depend on timing.
 - An instance of the program that fails by itself is restarted, as a supervisor would.
 - No process of the program outlives the run.
 """
@@ -36,19 +35,19 @@ from ottla.broker.verification.program import CannotStart, Instance, Program, Ro
 from ottla.broker.verification.request_observer import RequestObserver
 
 POLL_S = 0.01
-"""Seconds between two checks of the script's condition and of the program's processes."""
+"""The time in seconds between two checks of the script's condition and of the program's processes."""
 PROGRESS_POLL_S = 0.1
-"""Seconds between two checks whether the program's group has read its input."""
+"""The time in seconds between two checks whether the program's group has read its input."""
 GRACE_S = 5.0
-"""Seconds that the program has to end after SIGTERM, before it gets SIGKILL."""
+"""How many seconds the program under test has to end after SIGTERM, before it gets SIGKILL."""
 _BUMPS_A_TURN = 500
-"""The number of epoch bumps in one call on the broker's event loop, which serves clients between the calls."""
+"""The number of producer epochs that one call on the broker's event loop uses up. Between the calls, the loop serves clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A condition that a scenario's script waits for; `holds` returns whether it is true. A run ends when the program has nothing left to
-    do, even if the condition is not true yet. With `must_hold`, the run waits for the condition, because it is certain to become true."""
+    """A condition that a scenario's script waits for; `holds` returns whether it is true. If the program under test finishes before that,
+    the run ends and the wait is abandoned. With `must_hold`, the run continues until the condition is true, which is certain to happen."""
 
     holds: Callable[[], bool]
     must_hold: bool = False
@@ -56,31 +55,32 @@ class Wait:
 
 Script = Iterator[Wait]
 NEVER: Final = Wait(lambda: False)
-"""A condition that never holds. A script yields it when it cannot cause its fault: the run ends with the program, and its outcome is *not
-met*."""
+"""A condition that is never true. A script yields it when it cannot cause its fault: the run then ends when the program ends, and the
+outcome is *not met* (the fault did not occur)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """The limits of a run: its time in seconds, and how often the program may be restarted after it has failed."""
+    """The limits of a run: `timeout_s` is the time limit in seconds, and `restarts` how often the program under test may be restarted after
+    it has failed."""
 
     timeout_s: float = 60.0
     restarts: int = 3
     late_ms: int = 3_000
-    """The delay, in ms, of an acknowledgement that a scenario delays; it should be longer than the program's request timeout."""
+    """How long, in ms, a scenario delays an acknowledgement. It should be longer than the program's request timeout."""
 
 
 @dataclass(slots=True)
 class Ending:
-    """How a run of a scenario ended. `fault_occurred`: the script finished, which means that the scenario's fault occurred. `overdue`: the
-    time limit was reached. `gave_up`: the program failed more often than it may be restarted."""
+    """How a run of a scenario ended. `fault_occurred`: the script finished, so the scenario's fault occurred. `overdue`: the time limit was
+    reached. `gave_up`: the program under test failed again after its last permitted restart."""
 
     fault_occurred: bool = False
     overdue: bool = False
     gave_up: bool = False
     restarts: int = 0
     failures: list[str] = field(default_factory=list)
-    """A text for each instance of the program that failed: its exit code and the end of its output."""
+    """For each failed instance of the program under test: a text with its exit code and the end of its error output."""
     seconds: float = 0.0
 
 
@@ -100,8 +100,8 @@ class Stage:
         self.instances: list[Instance] = []
         self.ending = Ending()
         self.may_be_lost: list[Stored] = []
-        """Records that the cluster's settings allow an unclean election to lose although they were acknowledged, whatever the program does.
-        """
+        """Records that an unclean election may lose although they were acknowledged, because the cluster's settings allow it. Their loss is
+        not the program's fault."""
         self._ends: dict[int, int] = {}
         self._checked_at = 0.0
         self._last_input_written = program.role is Role.PRODUCER
@@ -117,7 +117,7 @@ class Stage:
         return self
 
     def _set(self) -> None:
-        """Create the input and output topics, write the input, and start to observe the program's requests."""
+        """Create the input and output topics, write the input records, and start to observe the requests of the program under test."""
         for topic in (self.program.input, self.program.output):
             self.deployment.create(topic, PARTITIONS)
         if self.program.role is not Role.PRODUCER:
@@ -134,26 +134,27 @@ class Stage:
 
     @property
     def broker(self) -> InProcessBroker:
-        """The broker of a run on a single broker of this process. Raises AssertionError for any other run."""
+        """The broker of this run, if it is a run on a single broker in this process. Raises AssertionError for any other run."""
         assert isinstance(self.deployment, OneBroker), "this scenario needs a broker of this process"
         return self.deployment.host
 
     @property
     def cluster(self) -> Cluster:
-        """The deployment of a run on a cluster of this process. Raises AssertionError for any other run."""
+        """The deployment of this run, if it is a run on a cluster in this process. Raises AssertionError for any other run."""
         assert isinstance(self.deployment, Cluster), "this scenario needs a cluster"
         return self.deployment
 
     # --- actions of scripts -----------------------------------------------------------------------------------------------------
 
     def start(self, number: int = 1) -> Instance:
-        """Start the program as instance `number`, and return the new process. Instances with different numbers run side by side."""
+        """Start the program under test as instance `number`, and return the new process. Instances with different numbers run side by
+        side."""
         started = programs.start(self.program, self.deployment.bootstrap, self.directory, number, len(self.instances) + 1)
         self.instances.append(started)
         return started
 
     def running(self, number: int = 1) -> list[Instance]:
-        """Return the running processes of instance `number`."""
+        """Return the running processes of the program under test that have this instance number."""
         return [instance for instance in self.instances if instance.number == number and instance.exit_code is None]
 
     def fault(self, rule: str) -> FaultRule:
@@ -169,14 +170,14 @@ class Stage:
         self.deployment.pass_time(ms)
 
     def expire_members(self, session_ms: int) -> None:
-        """Let the group memberships of the program expire. `session_ms` is their session timeout in ms; 0 means that the program is in no
-        group, and nothing is done."""
+        """Let the group memberships of the program under test expire. `session_ms` is their session timeout in ms; if it is 0, the program
+        is in no group, and nothing is done."""
         if session_ms:
             self.deployment.expire_members(session_ms)
 
     def exhaust_epoch(self, transactional_id: str, left: int) -> int:
-        """Use up producer epochs of a transactional id until only `left` remain before the coordinator must assign a new producer id.
-        Return the present producer id."""
+        """Use up producer epochs of a transactional id until only `left` epochs remain before the coordinator must assign a new producer
+        id. Return the present producer id."""
 
         async def take(turns: int) -> tuple[int, int]:
             txns = self.broker.broker.services.txns
@@ -194,7 +195,7 @@ class Stage:
         return producer_id
 
     def members(self) -> int:
-        """Return the number of members in all groups of the run."""
+        """Return the number of members in all groups that the run uses."""
         return self.deployment.members()
 
     # --- conditions of scripts --------------------------------------------------------------------------------------------------
@@ -208,13 +209,13 @@ class Stage:
         return Wait(lambda: all(rule.hits for rule in rules))
 
     def last_input_written(self) -> Wait:
-        """Return a condition for the script to wait for: the last records of the input have been written, because the program has read all
-        others. For producers, which have no input, it is always true."""
+        """Return a condition for the script to wait for: the last records of the input topic have been written. They are written when the
+        program under test has read all others. For a producer, which has no input, the condition is always true."""
         return Wait(lambda: self._last_input_written)
 
     def all_done(self) -> Wait:
-        """Return a condition for the script to wait for: the program's group has read the whole input, or every instance has ended that the
-        script has not paused or killed."""
+        """Return a condition for the script to wait for: the program's group has read the whole input, or all instances have ended.
+        Instances that the script has paused or killed do not count."""
         return Wait(self._is_done, must_hold=True)
 
     def ended(self, instances: Iterable[Instance], within_s: float) -> Wait:
@@ -229,9 +230,9 @@ class Stage:
     # --- the run ----------------------------------------------------------------------------------------------------------------
 
     def play(self, script: Script) -> Ending:
-        """Run the script and the program to their ends. If a script still waits for its fault when the last input records are written, the
-        fault counts as not having occurred (`Ending.fault_occurred` is False). Raises CannotStart if the program uses topics, groups or ids
-        that do not belong to this run."""
+        """Run the script and the program under test until both are finished, and return how the run ended. If the script still waits for
+        its fault when the last input records are written, the fault counts as not having occurred. Raises CannotStart if the program uses
+        topics, groups or ids that do not belong to this run."""
         began = time.monotonic()
         wait = next(script, None)
         while True:
@@ -283,8 +284,8 @@ class Stage:
             self.start(instance.number)
 
     def _is_done(self) -> bool:
-        """Return whether the program's group has read the whole input, or every instance has ended that the script has not paused or
-        killed."""
+        """Return whether the program's group has read the whole input, or all instances have ended. Instances that the script has paused or
+        killed do not count."""
         working = [instance for instance in self.instances if not instance.may_end]
         return self._all_read or all(instance.exit_code is not None for instance in working)
 
@@ -293,8 +294,8 @@ class Stage:
         return all_input_written and wait is not None and wait is not NEVER and not wait.must_hold
 
     def _check_group(self, *, script_is_done: bool) -> None:
-        """Check whether the program's group has read its input to the end, at most every PROGRESS_POLL_S; if it has, or the script is done,
-        write the last records of the input."""
+        """Check, at most every PROGRESS_POLL_S seconds, whether the program's group has read its input to the end. When it has, or when the
+        script is finished, write the last records of the input."""
         if self.program.role is Role.PRODUCER or self._all_read or time.monotonic() < self._checked_at + PROGRESS_POLL_S:
             return
         if not self.deployment.all_brokers_answer:
@@ -328,7 +329,8 @@ class Stage:
         return {partition: self.deployment.end_offset(self.program.input, partition) for partition in range(PARTITIONS)}
 
     def _end_all(self) -> None:
-        """Let readers shut down in order, then kill all instances, so that none writes while the run is judged."""
+        """Stop all instances of the program under test, so that none writes while the run is judged. Consumers first get SIGTERM and time
+        to shut down; producers and paused instances are killed at once."""
         for instance in self.instances:
             if instance.paused or self.program.role is Role.PRODUCER:
                 instance.kill()

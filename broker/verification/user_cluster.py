@@ -1,11 +1,12 @@
-"""`ottla verify` on a user's own cluster: the program reaches the cluster through a gateway in this process, which causes the faults.
+"""`ottla verify` on a user's own cluster: the program under test reaches the cluster through a gateway in this process, which causes the
+faults.
 
 Rules:
-- Everything that a run creates (topics, groups, settings of groups) has names with the run's prefix, and is deleted afterwards, unless the
-  user keeps it. A program that uses another topic, group or transactional id is stopped.
-- The verification's own requests do not pass through the gateway.
-- The cluster's clock cannot be moved. Instead of letting a session expire, the verification removes the group's members by name, and
-  instead of letting a transaction time out, it fences the producer (as Kafka's `AdminClient.fenceProducers` does).
+- Everything that a run creates (topics, groups, settings of groups) has names with a prefix of this run, and is deleted afterwards, except
+  if the user wants to keep it. A program that uses another topic, group or transactional id is stopped.
+- The requests of `ottla verify` itself do not pass through the gateway.
+- The cluster's clock cannot be moved. Instead of letting a session expire, `ottla verify` removes the group's members by name. Instead of
+  letting a transaction time out, it fences the producer (as Kafka's `AdminClient.fenceProducers` does).
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ _PAUSE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class UserCluster:
-    """The user's cluster on which `ottla verify` runs the program. The names of all topics and groups of one verification begin with
-    `prefix`; `keep` leaves them in the cluster at the end."""
+    """The user's cluster on which `ottla verify` runs the program under test. The names of all topics and groups that it creates begin with
+    `prefix`. With `keep`, they are not deleted at the end."""
 
     source: WireSource
     keep: bool = False
@@ -61,13 +62,13 @@ class UserCluster:
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
 
     def deployment(self, run: str) -> GatewayDeployment:
-        """Return the deployment of one run, whose names differ from those of all other runs."""
+        """Return a deployment for one run. Its topics and groups have names that no other run uses; `run` is a part of them."""
         return GatewayDeployment(self.source, f"{self.prefix}-{next(self._numbers)}-{run}-", keep=self.keep)
 
 
 class GatewayDeployment(Deployment):
     """The deployment of a run on a user's cluster, behind a gateway. The names of the run's topics, groups and transactional ids begin with
-    `prefix`; `keep` leaves the topics and groups in the cluster at the end."""
+    `prefix`. With `keep`, the topics and groups are not deleted at the end."""
 
     def __init__(self, source: WireSource, prefix: str, *, keep: bool) -> None:
         self._source, self._prefix, self._keep = source, prefix, keep
@@ -219,8 +220,8 @@ class GatewayDeployment(Deployment):
 
 
 def _deletion(number: int) -> Callable[[Any], Any]:
-    """Return a function that selects result number `number` of a DeleteTopics response, for `VerifierClient.ask`. The function changes
-    UNKNOWN_TOPIC_OR_PARTITION to NONE, because the topic is then gone as wanted."""
+    """Return a function for `VerifierClient.ask` that selects the result number `number` of a DeleteTopics response. The function replaces
+    the error UNKNOWN_TOPIC_OR_PARTITION by NONE, because the topic is then already deleted."""
 
     def pick(answer: Any) -> Any:
         found = answer.responses[number]

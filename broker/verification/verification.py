@@ -1,9 +1,10 @@
-"""The whole verification: the run without faults (the baseline run), then one scenario after the other, each with fresh brokers.
+"""The whole course of `ottla verify`: the run without faults (the baseline run), then one scenario after the other, each with fresh
+brokers.
 
 Rules:
-- The baseline run shows what the program should achieve in every run.
-- If two baseline runs differ, or records cannot be told apart, no verdict is possible; that is reported instead of guessed. The second
-  baseline run is made when a scenario shows that something is missing and something else is there instead.
+- The baseline run shows what the program under test should achieve in every run.
+- If two baseline runs differ, or records cannot be told apart, no verdict is possible; then that is reported. The second baseline run is
+  made only if, in some scenario, expected records or effects are missing and unexpected or repeated ones are there.
 - A scenario whose fault did not occur is tried once more, with the fault at the first request.
 """
 
@@ -43,8 +44,9 @@ class CannotVerify(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A verification of the program under test by `scenarios`, with the same `limits` for each run. `directory` gets a subdirectory for
-    each scenario, which is removed after the scenario unless `keep`. `by` identifies the records that the program writes."""
+    """A verification of the program under test: it runs all `scenarios`, with the same `limits` for each run. `directory` gets a
+    subdirectory for each scenario, which is deleted after the scenario except with `keep`. `by` maps a record that the program writes to
+    its identity."""
 
     program: Program
     directory: Path
@@ -53,14 +55,14 @@ class Verification:
     by: Identity = by_value
     keep: bool = False
     cluster: UserCluster | None = None
-    """The user's cluster to verify on; None for brokers in this process."""
+    """The user's cluster on which the scenarios run; None if they run on brokers in this process."""
 
     def run(self, begins: Callable[[str], object] = lambda _: None) -> Iterator[Result]:
-        """Run all scenarios and yield their results, first that of the run without faults. `begins` is called with each scenario's name
-        before it runs.
+        """Run all scenarios and yield their results; the first result is that of the run without faults. The function `begins` is called
+        with each scenario's name before the scenario runs.
 
-        Raises CannotVerify if the program cannot be judged, CannotStart if it cannot be run, and RuntimeError or OSError if the
-        verification cannot continue.
+        Raises CannotVerify if the program cannot be judged, CannotStart if it cannot be run, and RuntimeError or OSError if `ottla verify`
+        cannot continue.
         """
         begins(BASELINE)
         first, baseline = self._run_baseline(BASELINE)

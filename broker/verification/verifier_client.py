@@ -1,8 +1,9 @@
-"""The client of `ottla verify` itself, as opposed to the program under test: it finds leaders and coordinators like any client, and keeps a
-connection to each broker.
+"""The Kafka client that `ottla verify` uses itself, as opposed to the client of the program under test. It finds leaders and coordinators
+like any client, and keeps a connection to each broker.
 
-Rules: fault rules do not apply to its requests, and observers do not count them (client id `VERIFIER_CLIENT`). A broker that is down or
-does not answer raises OSError; after that all connections are opened anew.
+Rules:
+- Fault rules do not apply to its requests, and observers do not count them; they are recognised by the client id `VERIFIER_CLIENT`.
+- If a broker is down or does not answer, the request raises OSError, and all connections are opened anew.
 """
 
 from __future__ import annotations
@@ -31,9 +32,8 @@ def connect_plainly(host: str, port: int) -> Client:
 
 
 class VerifierClient:
-    """A blocking client that finds leaders and coordinators by itself. `bootstrap` returns `host:port` of each broker that is up; the
-    client connects to no others. With `elsewhere`, `bootstrap` returns bootstrap servers, and the client also connects to brokers that
-    Metadata responses name."""
+    """A blocking Kafka client that finds leaders and coordinators by itself. `bootstrap` returns `host:port` of each broker that is up; the
+    client connects only to these. With `elsewhere`, the client also connects to other brokers that Metadata responses name."""
 
     def __init__(
         self, bootstrap: Callable[[], Sequence[str]], connect: Callable[[str, int], Client] = connect_plainly, *, elsewhere: bool = False
@@ -44,9 +44,9 @@ class VerifierClient:
         self._clients: dict[str, Client] = {}
 
     def ask(self, at: Callable[[], Client], request: Message, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
-        """Send a request on the connection that `at` returns, and repeat it while the response has a retriable error. `pick` selects the
-        part of the response that has the error code; return this part. Raises RuntimeError for another error, or if the error stays;
-        OSError."""
+        """Send a request, and repeat it while the response has a retriable error. `at` returns the connection to use. `pick` selects the
+        part of the response that has the error code; this part is returned. Raises RuntimeError for any other error or if the retries are
+        used up, OSError if the broker does not answer."""
         error = ErrorCode.NONE
         for _ in range(_TRIES):
             answer = pick(self.call(at, request, version))
@@ -62,7 +62,8 @@ class VerifierClient:
         raise RuntimeError(f"{name} of ottla verify itself was rejected: {error.name}{rights if refused else ''}")
 
     def call(self, at: Callable[[], Client], request: Message, version: int) -> Any:
-        """Send a request on the connection that `at` returns, and return the response. Raises OSError."""
+        """Send a request once, on the connection that `at` returns, and return the response. Raises OSError; then all connections are
+        closed."""
         try:
             return at().call(request, version)
         except OSError:
@@ -70,8 +71,8 @@ class VerifierClient:
             raise
 
     def leader(self, topic: str, partition: int) -> Callable[[], Client]:
-        """Return a function that finds the partition's current leader and returns a connection to it; while there is no leader, to any
-        broker."""
+        """Return a function that finds the partition's current leader and returns a connection to it. While there is no leader, the
+        function returns a connection to any broker."""
 
         def find() -> Client:
             response = self.anybody().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), _METADATA)

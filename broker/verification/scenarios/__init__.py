@@ -1,4 +1,4 @@
-"""All scenarios of `ottla verify`, in the order in which they run."""
+"""All scenarios of `ottla verify` (each tests the user's program under one kind of fault), in the order in which they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of single requests: lost or late acknowledgements, duplicates, rejections, lost producer state."""
+"""Scenarios of `ottla verify` with faults of single requests: lost or late responses, duplicates, rejections, lost producer state."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ QUIET_S = 0.3
 
 
 def lost_ack(stage: Stage, baseline: Baseline) -> Script:
-    """Close the connection instead of sending the response to several of the program's requests, also to one that commits a transaction or
-    its offsets."""
+    """Let the broker handle several requests of the program under test, but close the connection instead of sending the response. A commit
+    of a transaction and a commit of its offsets are among these requests, if the program sends any."""
     rules = [
         stage.fault(f"drop-ack:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=3,share=0.7,seed=1")
     ]
@@ -24,7 +24,8 @@ def lost_ack(stage: Stage, baseline: Baseline) -> Script:
 
 
 def late_ack(stage: Stage, baseline: Baseline) -> Script:
-    """Send the response to one request only after `late_ms`, which the user sets longer than the program's request timeout."""
+    """Delay the response to one request of the program under test by `stage.limits.late_ms`, which should be longer than the program's
+    request timeout."""
     rule = stage.fault(
         f"delay:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,ms={stage.limits.late_ms}"
     )
@@ -33,14 +34,14 @@ def late_ack(stage: Stage, baseline: Baseline) -> Script:
 
 
 def duplicate_delivery(stage: Stage, baseline: Baseline) -> Script:
-    """Deliver a few requests of the program twice."""
+    """Let the broker handle a few requests of the program under test twice, as if the network had repeated them."""
     rule = stage.fault(f"duplicate:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api, 0.3)},times=3")
     stage.start()
     yield stage.hit(rule)
 
 
 def window_overflow(stage: Stage, baseline: Baseline) -> Script:
-    """Let the broker append all requests that the producer has in flight, and drop all their acknowledgements at once."""
+    """Let the broker append all batches that the producer has in flight, and lose all their acknowledgements at once."""
     after = baseline.part_way(ApiKey.PRODUCE, 0.3)
     stage.fault(f"hold-response:api=Produce,after={after},times=1,name=first")
     stage.fault(f"drop-ack:api=Produce,after={after},times=1")
@@ -51,7 +52,7 @@ def window_overflow(stage: Stage, baseline: Baseline) -> Script:
 
 
 def leader_unavailable(stage: Stage, baseline: Baseline) -> Script:
-    """Reject some requests with NOT_LEADER_OR_FOLLOWER, and accept requests between and after them."""
+    """Reject some of the program's requests with NOT_LEADER_OR_FOLLOWER, and accept requests between and after the rejected ones."""
     api = ApiKey.PRODUCE if baseline.writes else ApiKey.FETCH
     after = max(min(2, baseline.part_way(api)), baseline.part_way(api, 0.3))
     rule = stage.fault(f"error:api={api.name},code=NOT_LEADER_OR_FOLLOWER,after={after},times=8,share=0.7,seed=3")
@@ -60,7 +61,7 @@ def leader_unavailable(stage: Stage, baseline: Baseline) -> Script:
 
 
 def producer_state_lost(stage: Stage, baseline: Baseline) -> Script:
-    """Delete the partition's state of the program's producers (their last sequences), as the broker does after
+    """Delete the producer state (the last sequences) that a partition has for the program's producers, as the broker does after
     producer.id.expiration.ms."""
     rule = stage.fault(f"expire-producer:api=Produce,after={baseline.part_way(ApiKey.PRODUCE)},times=2")
     stage.start()

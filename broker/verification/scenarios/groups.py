@@ -1,4 +1,5 @@
-"""Faults of group members in the middle of a batch: a second member joins, or the member is expelled without knowing."""
+"""Scenarios of `ottla verify` with faults of group members in the middle of a batch: a second member joins, or the member is expelled and
+is not notified."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ TAKEOVER_S = 4.0
 
 
 def rebalance(stage: Stage, baseline: Baseline) -> Script:
-    """Let a second instance of the program join the group while the first is in the middle of a batch; both continue."""
+    """Let a second instance of the program under test join the group while the first is in the middle of a batch; then both continue."""
     joined = yield from second_member(stage, baseline)
     stage.release("batch")
     if not joined:
@@ -34,9 +35,11 @@ def expelled(stage: Stage, baseline: Baseline) -> Script:
 
 
 def second_member(stage: Stage, baseline: Baseline) -> Generator[Wait, None, bool]:
-    """Hold the first member's batch until a second instance of the program is in the group. Return whether the second instance still runs.
+    """Start the program under test, hold its batch at the broker, and start a second instance. Wait until the second is in the group, and
+    return whether it still runs.
 
-    The batch is held when it is written but not committed: the response to a Produce is held, or the commit before it is handled.
+    A batch is held after it is written and before it is committed: either the response to a Produce is held, or the commit request is held
+    before it is handled.
     """
     action = "hold-request" if baseline.progress_api in {ApiKey.OFFSET_COMMIT, ApiKey.SHARE_ACKNOWLEDGE} else "hold-response"
     stage.fault(f"{action}:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api, 0.3)},times=1,name=batch")

@@ -1,7 +1,11 @@
-"""Faults of a cluster's brokers: a leader dies, becomes a zombie, or loses its followers; a coordinator moves.
+"""Scenarios of `ottla verify` with faults of a cluster's brokers: a leader dies, becomes a zombie, or loses its followers; a coordinator
+moves.
 
-Rules: the fault concerns the broker that has received the program's request. The request is held there while the other brokers are brought
-to the required state. A dead broker is fenced at once. All brokers are restored before the verdict, so that all replicas are judged.
+Rules:
+- The fault concerns the broker that has received a request of the program under test. The request is held there until the other brokers are
+  in the state that the scenario needs.
+- A dead broker is fenced at once.
+- All brokers are restored before the logs are judged, so that all replicas are judged.
 """
 
 from __future__ import annotations
@@ -19,9 +23,9 @@ from ottla.protocol.error_codes import ErrorCode
 HELD: Final = "in-hand"
 NEXT: Final = "next"
 REJECTIONS: Final = 3
-"""Followers stay out of the ISR until the program has got this many NOT_ENOUGH_REPLICAS errors."""
+"""The scenario lets the followers return to the ISR when the program under test has received this many NOT_ENOUGH_REPLICAS errors."""
 CONTINUE_S: Final = 1.0
-"""Time limit in seconds for the program to send its next request after an acknowledgement."""
+"""How many seconds the scenario waits, after an acknowledgement, for the program's next request."""
 UNCLEAN: Final = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 
 WaitsForBroker = Generator[Wait, None, int]
@@ -29,20 +33,21 @@ Waits = Generator[Wait, None, None]
 
 
 def killed_before_ack(stage: Stage, baseline: Baseline) -> Script:
-    """Kill the leader when all replicas have the program's records, but before it acknowledges them."""
+    """Kill the leader after all replicas have the program's records, but before the leader acknowledges them."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-response")
     stage.cluster.kill(leader)
 
 
 def killed_after_ack(stage: Stage, baseline: Baseline) -> Script:
-    """Kill the leader when all records that it has acknowledged are replicated, and the program's next request has arrived but is not
-    handled."""
+    """Kill the leader when all acknowledged records are replicated. At that moment the leader has received the program's next request, but
+    has not handled it."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.kill(leader)
 
 
 def killed_unreplicated(stage: Stage, baseline: Baseline) -> Script:
-    """Kill the leader when only it has the program's records. With acks=1 they are acknowledged, with acks=all they are not."""
+    """Kill the leader when it is the only replica with the program's last records. If the program uses acks=1, they are acknowledged
+    before; with acks=all they are not."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.stop_followers(leader)
     yield from _write_held_request(stage, baseline, leader, acknowledges=not baseline.observer.uses_acks_all)
@@ -50,7 +55,7 @@ def killed_unreplicated(stage: Stage, baseline: Baseline) -> Script:
 
 
 def zombie_leader(stage: Stage, baseline: Baseline) -> Script:
-    """Pause the leader until another broker has replaced it, then resume it. Until the old leader learns of its successor, it accepts the
+    """Pause the leader until another broker has replaced it, then resume it. Until the old leader receives the new metadata, it accepts the
     program's requests."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.replace(leader)
@@ -60,8 +65,8 @@ def zombie_leader(stage: Stage, baseline: Baseline) -> Script:
 
 
 def not_enough_replicas(stage: Stage, baseline: Baseline) -> Script:
-    """Let the followers fall out of the ISR, so that the leader rejects writes with NOT_ENOUGH_REPLICAS (min.insync.replicas=2); after a
-    few rejections let the followers return."""
+    """Let the followers fall out of the ISR, so that the leader rejects writes with NOT_ENOUGH_REPLICAS (min.insync.replicas=2). After a
+    few rejections, let the followers return."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.shrink_isr_to(leader)
     stage.release(HELD)
@@ -86,8 +91,8 @@ def unclean_election(stage: Stage, baseline: Baseline) -> Script:
 
 
 def coordinator_moved(stage: Stage, baseline: Baseline) -> Script:
-    """Move the coordinator to another broker when it has written the program's commit, and lose the response to the commit. The program
-    gets no answer for longer than its request timeout (`late_ms`)."""
+    """Move the coordinator to another broker after it has written the program's commit, and lose the response to the commit. The program
+    gets no answer for `stage.limits.late_ms`, which should be longer than its request timeout."""
     api, topic = (ApiKey.END_TXN, TRANSACTION_STATE) if baseline.transactional else (ApiKey.OFFSET_COMMIT, CONSUMER_OFFSETS)
     after = baseline.part_way(api)
     if baseline.transactional:
@@ -104,8 +109,8 @@ def coordinator_moved(stage: Stage, baseline: Baseline) -> Script:
 
 
 def _hold_one_exchange(stage: Stage, baseline: Baseline, action: str) -> WaitsForBroker:
-    """Start the program; wait until a broker holds one of its requests or responses (`action`) and all replicas have all records. Return
-    the number of that broker."""
+    """Start the program under test and wait until a broker holds one of its requests or responses, as `action` says (`hold-request` or
+    `hold-response`). Then wait until all replicas have all records, and return the broker's number."""
     stage.fault(f"{action}:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,name={HELD}")
     stage.start()
     yield stage.held(HELD)
@@ -116,9 +121,8 @@ def _hold_one_exchange(stage: Stage, baseline: Baseline, action: str) -> WaitsFo
 
 
 def _write_held_request(stage: Stage, baseline: Baseline, broker: int, *, acknowledges: bool) -> Waits:
-    """Release the request that this broker holds, and wait until it is written; with `acknowledges`, also until the program has received
-    the acknowledgement and continued, which is recognised by its next request.
-    """
+    """Release the request that the broker with this number holds, and wait until it is written. With `acknowledges`, wait also until the
+    program has received the acknowledgement and sends its next request, which is held."""
     cluster, progress_api = stage.cluster, baseline.progress_api
     ends, answered, acked = cluster.ends_of(broker), stage.observer.calls[progress_api], cluster.acked_by(broker)
     if baseline.writes and acknowledges:
@@ -135,7 +139,7 @@ def _write_held_request(stage: Stage, baseline: Baseline, broker: int, *, acknow
 
 
 def _to_committers(baseline: Baseline) -> str | None:
-    """Return None if the program commits transactions or offsets, otherwise why the scenario does not apply to it."""
+    """Return None if the program under test commits transactions or offsets, otherwise the reason why the scenario does not apply to it."""
     return None if baseline.transactional or baseline.progress_api is ApiKey.OFFSET_COMMIT else "it commits nothing to a coordinator"
 
 

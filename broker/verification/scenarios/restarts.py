@@ -1,5 +1,5 @@
-"""Faults of the program's own process: it is killed and restarted, or it is paused, replaced by another instance, and resumed later as a
-zombie."""
+"""Scenarios of `ottla verify` with faults of the program's own process: it is killed and restarted; or it is paused, replaced by another
+instance, and later resumed as a zombie."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from ottla.broker.verification.stage import Script, Stage
 from ottla.protocol.api_keys import ApiKey
 
 ZOMBIE_S = 4.0
-"""A resumed zombie is given this many seconds to end; it may also run for ever."""
+"""How many seconds the scenario waits for a resumed zombie (a paused instance that was replaced) to end; the zombie may also run for
+ever."""
 
 
 def crash_restart(stage: Stage, baseline: Baseline) -> Script:
-    """Kill the program with SIGKILL and restart it, several times: between the broker's write and its response; before an offset commit or
-    a share group's acknowledgement is handled; and between the end of a transaction and the response to EndTxn."""
+    """Kill the program under test with SIGKILL and restart it, several times: between the broker's write and its response; before an offset
+    commit or a share group's acknowledgement is handled; and between the end of a transaction and the response to EndTxn."""
     kills = [("hold-response", baseline.progress_api, 0.4)]
     if baseline.in_share_group:  # between the acquisition of records and their acknowledgement
         kills.append(("hold-request", baseline.progress_api, 0.7))
@@ -37,7 +38,8 @@ def crash_restart(stage: Stage, baseline: Baseline) -> Script:
 
 
 def zombie_restart(stage: Stage, baseline: Baseline) -> Script:
-    """Pause the program and start a second instance in its place. When the second one is done, resume the first, which is then a zombie."""
+    """Pause the program under test and start a second instance in its place. When the second has finished its work, resume the first, which
+    is now a zombie."""
     stage.fault(f"hold-response:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,name=asleep")
     stage.start()
     yield stage.held("asleep")

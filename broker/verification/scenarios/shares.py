@@ -1,5 +1,5 @@
-"""Faults of share group members: record locks that expire, a record that kills every member that gets it, and a partition leader that moves
-while members work."""
+"""Scenarios of `ottla verify` with faults of share group members: record locks that expire, a record that kills every member that gets it,
+and a partition leader that moves while members work."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ottla.protocol.api_keys import ApiKey
 
 MARGIN_MS = 1_000
 DELIVERIES = 2
-"""The scenario's share.delivery.count.limit: the lowest value that a group may have."""
+"""The value of share.delivery.count.limit in the scenario `poison-record`: the lowest that a share group may have."""
 TRIES = 4 * DELIVERIES
-"""The scenario ends unsuccessfully after it has killed this many members. More than DELIVERIES are needed, because each may have acquired
-other records than the one before."""
+"""The number of members that the scenario kills at most before it gives up. It is more than DELIVERIES, because each member may acquire
+other records than the member before."""
 
 
 def lock_timeout(stage: Stage, baseline: Baseline) -> Script:
-    """Let a member's record locks (share.record.lock.duration.ms) expire before its acknowledgement arrives. A second member then gets the
-    records."""
+    """Let a member's record locks (share.record.lock.duration.ms) expire before its acknowledgement arrives, so that a second member gets
+    the records."""
     joined = yield from second_member(stage, baseline)
     stage.pass_time(LOCK_MS + MARGIN_MS)
     before = stage.observer.calls[baseline.progress_api]
@@ -31,9 +31,8 @@ def lock_timeout(stage: Stage, baseline: Baseline) -> Script:
 
 
 def poison_record(stage: Stage, baseline: Baseline) -> Script:
-    """Kill each member before its acknowledgement arrives, as if the record crashed every program that handles it, until the group has
-    delivered the record as often as it may (share.delivery.count.limit) and archives it. Then a member without faults processes the other
-    records."""
+    """Kill each member before its acknowledgement arrives, as if one record crashed every program that handles it. Repeat this until the
+    group has reached share.delivery.count.limit and archives the record. Then let a member process the other records without faults."""
     configure_share_group(stage.deployment.verifier_client, stage.program.group, {"share.delivery.count.limit": str(DELIVERIES)})
     for number in range(TRIES):
         if _given_up(stage):
@@ -51,14 +50,15 @@ def poison_record(stage: Stage, baseline: Baseline) -> Script:
 
 
 def _given_up(stage: Stage) -> bool:
-    """Return whether the group has delivered some record DELIVERIES times without an acceptance, so that it archives the record."""
+    """Return whether the share group archives some record, because it has delivered the record DELIVERIES times and no member has accepted
+    it."""
     observer = stage.observer
     return any(count >= DELIVERIES and record not in observer.accepted for record, count in observer.deliveries.items())
 
 
 def leader_moved(stage: Stage, baseline: Baseline) -> Script:
-    """Move the partitions to another leader while an acknowledgement is on its way to the old leader, which rejects it. The new leader
-    loads the share state, and delivers the records that no member has accepted."""
+    """Move the input partitions to another leader while a share acknowledgement is on its way to the old leader, which then rejects it. The
+    new leader loads the share state, and delivers again the records that no member has accepted."""
     stage.fault(f"hold-request:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,name=batch")
     stage.start()
     yield stage.held("batch")

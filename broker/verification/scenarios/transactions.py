@@ -1,4 +1,5 @@
-"""Faults of transactions: a late EndTxn, a timeout, a coordinator that crashes between two steps, producer epochs that run out."""
+"""Scenarios of `ottla verify` with faults of transactions: a late EndTxn, a timeout, a coordinator that crashes between two steps, producer
+epochs that run out."""
 
 from __future__ import annotations
 
@@ -8,14 +9,15 @@ from ottla.protocol.api_keys import ApiKey
 
 LATE = "late-end"
 ABORT_INTERVAL_MS = 15_000
-"""Longer than transaction.abort.timed.out.transaction.cleanup.interval.ms (10 s), the interval at which the coordinator aborts timed-out
-transactions."""
+"""By this time in ms the clock is advanced beyond a transaction's timeout. It is longer than
+transaction.abort.timed.out.transaction.cleanup.interval.ms (10 s), so that the coordinator has aborted the transaction."""
 EPOCH_BUMPING_END = 5
 """The first version of EndTxn in which each transaction has its own epoch (KIP-890)."""
 
 
 def delayed_end(stage: Stage, baseline: Baseline) -> Script:
-    """Close the connection of an EndTxn request, and handle the request only when the producer has begun its next transaction."""
+    """Close the connection on which an EndTxn request arrived, and let the broker handle the request only after the producer has begun its
+    next transaction."""
     stage.fault(f"late-request:api=EndTxn,after={baseline.part_way(ApiKey.END_TXN)},times=1,name={LATE}")
     stage.start()
     yield stage.held(LATE)
@@ -27,7 +29,7 @@ def delayed_end(stage: Stage, baseline: Baseline) -> Script:
 
 
 def timeout(stage: Stage, baseline: Baseline) -> Script:
-    """Hold a response within a transaction until the transaction timeout has passed and the coordinator has aborted the transaction."""
+    """Hold the response to a Produce request until the transaction timeout has passed and the coordinator has aborted the transaction."""
     stage.fault(f"hold-response:api=Produce,after={baseline.part_way(ApiKey.PRODUCE)},times=1,name=still")
     stage.start()
     yield stage.held("still")
@@ -36,15 +38,16 @@ def timeout(stage: Stage, baseline: Baseline) -> Script:
 
 
 def coordinator_failover(stage: Stage, baseline: Baseline) -> Script:
-    """Crash the broker when the coordinator has written its decision to commit or abort, but no marker yet; then restart the broker."""
+    """Crash the broker after the transaction coordinator has written its decision to commit or abort, but before it writes any marker; then
+    restart the broker."""
     rule = stage.fault(f"crash:step=prepared,after={baseline.part_way(ApiKey.END_TXN)},times=1")
     stage.start()
     yield stage.hit(rule)
 
 
 def epoch_exhaustion(stage: Stage, baseline: Baseline) -> Script:
-    """Before the program starts, use up nearly all producer epochs of its transactional ids, so that the coordinator has to assign a new
-    producer id during the run."""
+    """Use up nearly all producer epochs of the program's transactional ids before the program starts, so that the coordinator has to assign
+    a new producer id during the run."""
     left = len(baseline.observer.ends) // 2 if baseline.observer.end_version >= EPOCH_BUMPING_END else 0
     exhausted = {each: stage.exhaust_epoch(each, left) for each in sorted(baseline.observer.transactional_ids)}
     stage.start()
