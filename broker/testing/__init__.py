@@ -1,6 +1,6 @@
-"""Tools for tests of Kafka programs: a broker in the test's own process, fault rules, a clock that the test can advance, and a check of
-what clients saw against the logs. The broker is imported on first use, because pytest imports this package for its plugin in every
-environment that has Ottla installed."""
+"""Tools for tests of Kafka programs: a broker in the test's own process, fault rules, a clock that the test can advance, and a check that
+compares what clients sent and received with the logs. The broker is imported only on first use, because pytest imports this package for its
+plugin in every environment that has Ottla installed."""
 
 from __future__ import annotations
 

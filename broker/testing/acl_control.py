@@ -1,4 +1,4 @@
-"""The ACLs of a broker in a test's process, which tests add and remove without a client."""
+"""Lets a test add and remove the ACLs of a broker in the test's process, without a client."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ _KINDS = {kind.name.lower(): kind for kind in Resource if kind not in {Resource.
 
 
 class AclControl:
-    """The ACLs of one broker. The broker needs an authorizer, `settings={"authorizer.class.name": …}`; otherwise calls raise
-    RuntimeError."""
+    """Adds and removes the ACLs of one broker in a test's process. The broker needs an authorizer (`settings={"authorizer.class.name":
+    …}`); otherwise each call raises RuntimeError."""
 
     def __init__(self, owner: BrokerThread) -> None:
         self._owner = owner
 
     def allow(self, principal: str, *operations: str, host: str = "*", prefixed: bool = False, **resource: str) -> None:
-        """Allow a principal operations on a resource: `allow("User:ann", "READ", "WRITE", topic="orders")`.
+        """Allow a principal some operations on a resource: `allow("User:ann", "READ", "WRITE", topic="orders")`.
 
-        The resource is `topic`, `group` or `transactional_id`, or without one the cluster. The name "*" means all; with `prefixed` the name
-        is a prefix. Raises Rejected; KeyError for an unknown operation; TypeError without an operation, and if the resource is invalid."""
+        The resource is given as `topic=`, `group=` or `transactional_id=`; without any of these, it is the cluster. The name "*" means all;
+        with `prefixed`, the name is a prefix. Raises Rejected; KeyError for an unknown operation; TypeError if no operation is given or the
+        resource is invalid.
+        """
         self._make(Permission.ALLOW, principal, operations, host=host, prefixed=prefixed, resource=resource)
 
     def deny(self, principal: str, *operations: str, host: str = "*", prefixed: bool = False, **resource: str) -> None:
-        """Deny a principal operations, with the arguments of `allow`; a denial wins over a permission."""
+        """Deny a principal some operations on a resource, with the same arguments as `allow`. If an operation is both allowed and denied,
+        it is denied."""
         self._make(Permission.DENY, principal, operations, host=host, prefixed=prefixed, resource=resource)
 
     def reset(self) -> None:

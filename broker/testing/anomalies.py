@@ -1,12 +1,11 @@
-"""Compares what clients saw with what the logs contain, and finds the anomalies of Jepsen's Kafka workload.
+"""Compares what clients sent and received with the logs, and finds the anomalies that are defined by Jepsen's Kafka workload
+(jepsen.tests.kafka): duplicates, lost records, wrong order, reads of aborted records.
 
 Rules:
-- All functions are pure, of a history and the stored records.
+- All functions are pure: their input is a recorded history and the records of the logs.
 - Records are identified by a function that the caller chooses, by default by value. The identity must be unique for each record that is
   meant to be written once.
-- Only proven anomalies are reported. For example, a record whose acknowledgement was lost may be in the log or not: neither is an anomaly.
-
-Names and definitions: jepsen.tests.kafka.
+- Only proven anomalies are reported. For example, a record without an acknowledgement may be in the log or not: neither is an anomaly.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ with the identity None is not judged."""
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """An anomaly in what clients saw. `kind` is Jepsen's name for it; `says` describes it in one sentence. The evidence: `stored` are the
-    records in the log, `sends` every attempt to send them, `reads` the Fetch responses that contain them."""
+    """An anomaly, such as a lost or duplicated record. `kind` is Jepsen's name for it; `says` describes it in one sentence. The evidence:
+    `stored` are the records in the log, `sends` every attempt to send them, `reads` the Fetch responses that contain them."""
 
     kind: str
     says: str
@@ -37,8 +36,10 @@ class Anomaly:
 
 @dataclass(slots=True)
 class Observations:
-    """The clients' sends and reads, and the contents of the logs. `begins` has each partition's log start offset. A record before it counts
-    as deleted, not lost, and so does a missing record of a `compacted` topic. `sends` are in the order in which the broker handled them.
+    """The input of the search for anomalies: what clients sent and read, and the records `stored` in the logs.
+
+    `sends` are in the order in which the broker handled them. `begins` has each partition's log start offset: a record before it counts as
+    deleted, not lost. A missing record of a `compacted` topic counts as deleted, too.
     """
 
     sends: Collection[Send]
@@ -50,7 +51,7 @@ class Observations:
     _sends_of: dict[Hashable, dict[int, Send]] | None = field(default=None, init=False, repr=False)
 
     def sends_of(self, identity: Hashable) -> tuple[Send, ...]:
-        """Return every attempt to send the record with this identity."""
+        """Return every attempt of a producer to send the record with this identity."""
         if self._sends_of is None:  # built only if there is an anomaly
             self._sends_of = defaultdict(dict)
             for number, send in enumerate(self.sends):
@@ -60,8 +61,8 @@ class Observations:
 
 
 def judge(seen: Observations, expected: Iterable[Hashable] | None = None) -> list[Anomaly]:
-    """Return all anomalies in what clients saw and the logs contain. `expected`: the identities of the records that must be readable, each
-    exactly once, and no others; None: any records may be readable."""
+    """Return all anomalies that a comparison of the clients' history with the logs shows. `expected`: the identities of the records that
+    must be readable, each exactly once, and no others; None: any records may be readable."""
     return [
         *_duplicates(seen),
         *_lost_writes(seen),
@@ -73,12 +74,12 @@ def judge(seen: Observations, expected: Iterable[Hashable] | None = None) -> lis
 
 
 def by_value(_key: bytes | None, value: bytes | None) -> Hashable:
-    """Return a record's value as its identity; for the argument `by` of the judging functions."""
+    """Return a record's value as its identity. It is meant for the argument `by` of functions such as `assert_exactly_once`."""
     return value
 
 
 def by_key(key: bytes | None, _value: bytes | None) -> Hashable:
-    """Return a record's key as its identity; for the argument `by` of the judging functions."""
+    """Return a record's key as its identity. It is meant for the argument `by` of functions such as `assert_exactly_once`."""
     return key
 
 
@@ -91,7 +92,7 @@ def _readable(seen: Observations) -> dict[Hashable, list[Stored]]:
 
 
 def _duplicates(seen: Observations) -> Iterator[Anomaly]:
-    """Yield a `duplicate` for each record that is readable at more than one offset."""
+    """Yield an anomaly `duplicate` for each record that is readable at more than one offset."""
     for identity, places in _readable(seen).items():
         if len(places) > 1:
             where = ", ".join(stored.where for stored in places)
@@ -101,7 +102,7 @@ def _duplicates(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _lost_writes(seen: Observations) -> Iterator[Anomaly]:
-    """Yield a `lost-write` for each acknowledged record that is not at its acknowledged offset."""
+    """Yield an anomaly `lost-write` for each acknowledged record that is not in the log at its acknowledged offset."""
     at = {(stored.topic, stored.partition, stored.offset): stored for stored in seen.stored}
     for send in seen.sends:
         if not send.acked or send.offset < seen.begins.get((send.topic, send.partition), 0):
@@ -122,7 +123,7 @@ def _lost_writes(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _inconsistent_offsets(seen: Observations) -> Iterator[Anomaly]:
-    """Yield an `inconsistent-offsets` for each offset at which consumers have read different records."""
+    """Yield an anomaly `inconsistent-offsets` for each offset at which consumers have read different records."""
     read_at: dict[tuple[str, int, int], tuple[KeyValue, Read]] = {}
     for read in seen.reads:
         for _, records in read.batches:
@@ -135,8 +136,8 @@ def _inconsistent_offsets(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _aborted_reads(seen: Observations) -> Iterator[Anomaly]:
-    """Yield a `G1a` for each aborted record in a response to a read_committed consumer that does not list the record's transaction among
-    the aborted ones."""
+    """Yield an anomaly `G1a` (Jepsen's name for an aborted read) for each record of an aborted transaction that a read_committed consumer
+    received in a Fetch response, if the response did not list that transaction as aborted."""
     aborted = {(each.topic, each.partition, each.offset): each for each in seen.stored if each.outcome is Visibility.ABORTED}
     for read in seen.reads:
         for header, records in read.batches if read.committed_only else ():
@@ -148,7 +149,8 @@ def _aborted_reads(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _disorder(seen: Observations) -> Iterator[Anomaly]:
-    """Yield a `nonmonotonic-send` for each record that is stored before a record that the same producer first sent earlier."""
+    """Yield an anomaly `nonmonotonic-send` for each pair of records that one producer first sent in one order, but that are stored in the
+    reverse order."""
     landed: dict[tuple[str, int, Hashable], Stored] = {}
     for stored in seen.stored:
         if stored.outcome.readable:
@@ -178,10 +180,10 @@ def _disorder(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _session(writer: Send | Stored, client_id: str, outcome: Visibility) -> Hashable:
-    """Return the scope in which the order of records must be kept; records of different scopes may be in any order.
+    """Return a key for the writer of a record: the order of records must be kept only among records with the same key.
 
-    In transactions that is the producer epoch, because an earlier epoch's aborted records may be sent again in another order. Otherwise it
-    is the producer id, or the client if there is no producer id.
+    For a committed transaction, the key has the producer epoch, because records that were aborted in an earlier epoch may be sent again in
+    another order. For other records, it is the producer id, or the client if there is no producer id.
     """
     if writer.producer_id < 0:
         return client_id
@@ -189,8 +191,8 @@ def _session(writer: Send | Stored, client_id: str, outcome: Visibility) -> Hash
 
 
 def _not_as_expected(seen: Observations, expected: set[Hashable]) -> Iterator[Anomaly]:
-    """Yield a `missing` for each expected record that is not readable, and an `unexpected` for each readable record that was not
-    expected."""
+    """Yield an anomaly `missing` for each expected record that is not readable, and an anomaly `unexpected` for each readable record that
+    was not expected."""
     readable = _readable(seen)
     for identity in sorted(expected - readable.keys(), key=repr):
         hidden = tuple(each for each in seen.stored if seen.identity(each.key, each.value) == identity)

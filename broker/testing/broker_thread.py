@@ -1,6 +1,6 @@
-"""Runs a node (a broker, controller or gateway) of this process on its own thread and event loop.
+"""Runs a node (a broker, controller or gateway) in the test's process, on its own thread and event loop.
 
-Nothing is shared with the caller's thread except through `call`, which blocks until it is done.
+Nothing is shared with the caller's thread except through `call`, which blocks until its function has run on the node's thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.broker.app import Broker
 T = TypeVar("T")
 N = TypeVar("N")
 TIMEOUT_S = 20.0
-"""Seconds that a caller waits for the node's thread before TimeoutError is raised."""
+"""How many seconds a caller waits for the node's thread before TimeoutError is raised."""
 
 
 class NodeThread(Generic[N]):
@@ -29,9 +29,9 @@ class NodeThread(Generic[N]):
         self.data_dir = data_dir
         self.node: N
         self.running = False
-        """Whether the node was started, and neither stopped nor killed since."""
+        """True from the start of the node until it is stopped or killed."""
         self.paused = False
-        """Whether the node is paused: between `pause` and `resume` none of its code runs."""
+        """True between `pause` and `resume`: none of the node's code runs."""
         self._what = what
         self._loop: asyncio.AbstractEventLoop | None = None
         self._released: SimpleQueue[Callable[[], object]] = SimpleQueue()
@@ -43,8 +43,8 @@ class NodeThread(Generic[N]):
         self._thread.start()
 
     def call(self, work: Callable[[N], T]) -> T:
-        """Run `work` with the node on the node's event loop, and return its result. Raises what `work` raises, TimeoutError after
-        `TIMEOUT_S`, and RuntimeError if no node runs or it is paused."""
+        """Call `work` with the node as its argument, on the node's event loop, and return the result. Raises what `work` raises,
+        TimeoutError after `TIMEOUT_S` seconds, and RuntimeError if the node does not run or is paused."""
 
         async def on_loop() -> T:
             return work(self.node)
@@ -52,16 +52,16 @@ class NodeThread(Generic[N]):
         return self.call_async(on_loop())
 
     def call_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the node's event loop, and return its result. Raises what the coroutine raises, TimeoutError after
-        `TIMEOUT_S`, and RuntimeError if no node runs or it is paused."""
+        """Run a coroutine on the node's event loop, and return its result. Raises what the coroutine raises, TimeoutError after `TIMEOUT_S`
+        seconds, and RuntimeError if the node does not run or is paused."""
         if self._loop is None or self.paused:
             work.close()
             raise RuntimeError(f"the {self._what} " + ("is paused: resume it first" if self.paused else "is not running: start it first"))
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
     def call_until(self, condition: Callable[[N], bool]) -> None:
-        """Wait until `condition` holds; it is evaluated on the node's event loop, after each turn of the loop. Raises TimeoutError after
-        `TIMEOUT_S`."""
+        """Wait until `condition`, called with the node, returns True. It is called on the node's event loop, again after each turn of the
+        loop. Raises TimeoutError after `TIMEOUT_S` seconds."""
 
         async def look() -> None:
             async with asyncio.timeout(TIMEOUT_S):
@@ -88,15 +88,15 @@ class NodeThread(Generic[N]):
         self.paused = True
 
     def resume(self, first: Callable[[], object] = lambda: None) -> None:
-        """Resume the paused node, after running `first` on its thread. Without effect on a node that is not paused."""
+        """Resume the paused node; before that, run `first` on the node's thread. Does nothing if the node is not paused."""
         if self.paused:
             self.paused = False
             self._released.put(first)
             self.call(lambda _: None)
 
     def end_loop(self) -> None:
-        """Cancel all tasks of the event loop and end the thread, whether or not the node was stopped cleanly before. Raises TimeoutError
-        after `TIMEOUT_S`."""
+        """Cancel all tasks of the node's event loop and end its thread, whether or not the node was stopped cleanly before. Raises
+        TimeoutError after `TIMEOUT_S` seconds."""
         self.running = False
 
         async def cancel_rest() -> None:
@@ -115,7 +115,7 @@ class NodeThread(Generic[N]):
 
 
 class StoppableNode(Protocol):
-    """The interface of a node (a broker, controller or gateway) that stops cleanly."""
+    """The interface of a node (a broker, controller or gateway) that can be stopped cleanly."""
 
     async def stop(self) -> None: ...
 
@@ -124,11 +124,11 @@ S = TypeVar("S", bound=StoppableNode)
 
 
 class InProcessNode(NodeThread[S], ABC):
-    """A node (a broker, controller or gateway) with its own thread: `start` starts both, `stop` stops the node cleanly and ends the
-    thread."""
+    """A node (a broker, controller or gateway) with its own thread. `start` starts the thread and the node; `stop` stops the node cleanly
+    and ends the thread."""
 
     def start(self) -> Self:
-        """Start the node unless it runs. Raises StartError or OSError; then neither the node nor its thread runs."""
+        """Start the node if it does not run already. Raises StartError or OSError; then neither the node nor its thread runs."""
         if self.running:
             return self
         self.start_loop()
@@ -142,7 +142,7 @@ class InProcessNode(NodeThread[S], ABC):
 
     @abstractmethod
     async def _start(self) -> None:
-        """Make the node, store it in `node`, and start it. Runs on the node's loop."""
+        """Make the node, store it in the attribute `node`, and start it. This runs on the node's own event loop."""
 
     def stop(self) -> None:
         """Stop the node cleanly, as SIGTERM does."""
@@ -156,7 +156,8 @@ BrokerThread = NodeThread[Broker]
 
 
 def _run_and_close(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is stopped, and close it on this thread, because uvloop's close waits without a limit."""
+    """Run the event loop until it is stopped, and close it on the same thread. The caller's thread does not close it, because uvloop's
+    close waits without a limit."""
     try:
         loop.run_forever()
     finally:

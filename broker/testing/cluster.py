@@ -44,11 +44,11 @@ from ottla.broker.testing.links import Way
 
 
 class InProcessCluster(ClusterNodes):
-    """Brokers with ids from 1, and a controller. Use as a context manager, or call `start` and `stop`.
+    """A cluster in this process: a controller, and brokers with ids from 1. Use it as a context manager, or call `start` and `stop`.
 
-    `data_dir` (default: a temporary directory) gets a directory for each node; `settings` have Kafka's names and apply to all nodes;
-    `faults` are rules that each broker starts with; `brokers[n].faults` are one broker's. Calls block until they are done: a coroutine
-    whose own client must continue meanwhile uses `asyncio.to_thread`.
+    `data_dir` (default: a temporary directory) gets a directory for each node. `settings` have Kafka's names and apply to all nodes.
+    `faults` are fault rules that each broker starts with; `brokers[n].faults` changes those of one broker. Each call blocks until it is
+    done: a coroutine whose own client must continue meanwhile uses `asyncio.to_thread`.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class InProcessCluster(ClusterNodes):
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """Properties for any client under Kafka's names: bootstrap servers, and short reconnect intervals, so that a restarted broker is
-        found within milliseconds instead of a second."""
+        """Client properties under Kafka's names: the bootstrap servers, and short reconnect intervals, so that a client finds a restarted
+        broker within milliseconds instead of a second."""
         return {"bootstrap.servers": self.bootstrap, "reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "100"}
 
     # --- life ------------------------------------------------------------------------------------------------------------------------
 
     def start(self) -> InProcessCluster:
-        """Start all nodes that do not run. Raises StartError or OSError; then no node runs."""
+        """Start all nodes that do not run already. Raises StartError or OSError; then no node runs."""
         _import_ahead()
         try:
             self._layout.format(self._files, SystemRandom().randbytes, self.controller.clock.now_ms())
@@ -100,7 +100,7 @@ class InProcessCluster(ClusterNodes):
 
     def stop(self) -> None:
         """Stop the brokers cleanly, as SIGTERM does, then kill the controller. If the data directory is temporary or the controller does
-        not run, kill all nodes instead. Remove a temporary directory, and all marks."""
+        not run, kill all nodes instead. Then remove a temporary data directory, and all states that `mark` has saved."""
         if self._marks is not None:
             self._marks.discard()
             self._marks = None
@@ -115,7 +115,7 @@ class InProcessCluster(ClusterNodes):
         self.kill_all()
 
     def keep(self) -> Path:
-        """Keep the temporary data directory after the stop; return its path."""
+        """Do not remove the temporary data directory at the stop; return its path."""
         self._temporary = False
         return self.data_dir
 
@@ -144,8 +144,8 @@ class InProcessCluster(ClusterNodes):
     # --- marks -----------------------------------------------------------------------------------------------------------------------
 
     def mark(self) -> Mark:
-        """Save the present state of all nodes, and return it as a mark, to which `rewind` returns; `stop` forgets all marks. Waits until
-        all replicas have all records; then no node answers while the files are saved and copied.
+        """Save the present state of all nodes, and return a mark: pass it to `rewind` to return to this state. `stop` deletes all marks.
+        This call waits until all replicas have all records; then no node answers while the files are saved and copied.
 
         Raises RuntimeError if a node does not run or a broker is cut off, TimeoutError if replicas stay behind, ForkRefused if the files
         cannot be copied.
@@ -155,11 +155,12 @@ class InProcessCluster(ClusterNodes):
         return mark(self, self._marks)
 
     def rewind(self, mark: Mark) -> None:
-        """Return to the state at the mark, whatever happened since to nodes and links: topics, records, leaders, ISRs, groups, offsets,
-        producers, open transactions, ACLs, users, quotas, settings and the clock. Recorded histories end there, too. Fault rules stay.
+        """Return all nodes and links to the state that `mark` has saved: topics, records, leaders, ISRs, groups, offsets, producers, open
+        transactions, ACLs, users, quotas, settings and the clock. Whatever was recorded in histories since then is removed, too. Fault
+        rules stay.
 
-        All connections are closed, and clients connect again to the same ports. A mark can be returned to any number of times, and marks
-        made later stay valid. Raises ValueError for a mark of another cluster, or from before a `stop`.
+        All connections are closed, and clients connect again to the same ports. A test can return to one mark any number of times, and
+        marks made later stay valid. Raises ValueError for a mark of another cluster, or from before a `stop`.
         """
         if self._marks is None or mark not in self._marks:
             raise ValueError("this mark was made by another cluster, or before this one was stopped")
@@ -173,34 +174,36 @@ class InProcessCluster(ClusterNodes):
     # --- faults of brokers -----------------------------------------------------------------------------------------------------------
 
     def kill(self, n: int) -> None:
-        """Kill a broker, as SIGKILL does: there is no controlled shutdown, connections are reset, and the broker's files keep everything
-        written."""
+        """Kill the broker with the id `n`, as SIGKILL does: there is no controlled shutdown, connections are reset, and the broker's files
+        keep everything written."""
         self.broker(n).kill()
 
     def pause(self, n: int) -> None:
-        """Pause a broker, as SIGSTOP, a long garbage collection or swapping does: its connections stay open, and no code runs."""
+        """Pause the broker with the id `n`, as SIGSTOP or a long garbage collection does: its connections stay open, and none of its code
+        runs."""
         self.broker(n).pause()
 
     def resume(self, n: int) -> None:
-        """Resume a broker; it learns what has happened meanwhile as messages arrive."""
+        """Resume the paused broker with the id `n`. It learns from the messages that then arrive what has changed in the cluster."""
         broker = self.broker(n)
         broker.resume(partial(self.clock.catch_up, broker))
 
     def restart(self, n: int, *, kill: bool = False) -> None:
-        """Stop (or kill) a broker unless it is dead, start it on the same directory and port, and return when it is unfenced. After a kill,
-        this takes until the controller has fenced the old process (`broker.session.timeout.ms`)."""
+        """Stop the broker with the id `n` (with `kill`: kill it), start it on the same directory and port, and return when it is unfenced.
+        A broker that is already dead is only started. After a kill, the call takes until the controller has fenced the old process
+        (`broker.session.timeout.ms`)."""
         broker = self.broker(n)
         if kill and broker.running:
             broker.kill()
         broker.restart()
 
     def fence(self, n: int) -> None:
-        """Let the controller fence a broker at once, as after `broker.session.timeout.ms`, and elect other leaders. A broker that still
-        sends heartbeats is unfenced again."""
+        """Let the controller fence the broker with the id `n` at once, as after `broker.session.timeout.ms`, and elect other leaders. If
+        the broker still sends heartbeats, it is unfenced again."""
         self.controller.call_async(self._fence(self.broker(n).number))
 
     miss = fence
-    """An alias of `fence`: its name in version 0.2."""
+    """The name of `fence` in version 0.2; it does the same."""
 
     async def _fence(self, n: int) -> None:
         def fenced(state: ControllerState) -> EffectsOutsideLog[None]:
@@ -212,9 +215,12 @@ class InProcessCluster(ClusterNodes):
     # --- faults of links -------------------------------------------------------------------------------------------------------------
 
     def partition(self, *groups: Collection[int]) -> None:
-        """Block all traffic between nodes of different groups: `partition({1}, {2, 3})`. Connections stay open, so no node is notified. A
-        node that is in no group reaches all; so does the controller, unless a group contains `CONTROLLER`. Clients reach all brokers.
-        Raises KeyError for an unknown node, ValueError for fewer than two groups, or a node in two."""
+        """Block all traffic between nodes of different groups of node ids: `partition({1}, {2, 3})`. Connections stay open, so no node is
+        notified.
+
+        A node that is in no group still reaches all nodes; the controller is in a group only if the group contains `CONTROLLER`. Clients
+        reach all brokers. Raises KeyError for an unknown node, ValueError for fewer than two groups or a node in two groups.
+        """
         if len(groups) < 2:
             raise ValueError("a partition needs at least two groups: partition({1}, {2, 3})")
         for group, other in combinations(groups, 2):
@@ -223,11 +229,12 @@ class InProcessCluster(ClusterNodes):
             self._links.block(self._links_between(group, other))
 
     def isolate_from_controller(self, n: int) -> None:
-        """Block all traffic between this broker and the controller; other brokers and clients still reach it."""
+        """Block all traffic between the broker with the id `n` and the controller. Other brokers and clients still reach the broker."""
         self.partition({n}, {CONTROLLER})
 
     def slow_link(self, a: int, b: int, ms: float) -> None:
-        """Delay everything between two nodes by `ms` in each direction. Raises KeyError for an unknown node."""
+        """Delay all traffic between the nodes with the ids `a` and `b` by `ms` milliseconds in each direction. Raises KeyError for an
+        unknown node."""
         if ms < 0:
             raise ValueError(f"a delay cannot be {ms} ms")
         self._links.slow(self._links_between({a}, {b}), ms)
@@ -244,20 +251,21 @@ class InProcessCluster(ClusterNodes):
         return bool(self._links.blocked)
 
     def heal(self) -> None:
-        """Unblock all links between nodes and end their delays. Bytes that were held back are delivered."""
+        """Unblock all links between nodes and remove all delays. Bytes that were held back are delivered."""
         self._links.heal()
 
     # --- leaders ---------------------------------------------------------------------------------------------------------------------
 
     def move_leader(self, topic: str, partition: int, n: int) -> None:
-        """Make the broker `n`, which must be in the ISR, the partition's leader and preferred leader. Raises Rejected, TimeoutError."""
+        """Make the broker with the id `n` the partition's leader and preferred leader; it must be in the ISR. Raises Rejected,
+        TimeoutError."""
         self.topics.prefer(topic, partition, n)
         self.wait_until_led(topic, partition, by=n)
 
     # --- the verdict -----------------------------------------------------------------------------------------------------------------
 
     def record(self) -> InProcessCluster:
-        """Record the history of requests from now on, for `assert_exactly_once`; return this cluster."""
+        """From now on, record what clients send and receive, for `assert_exactly_once`. Return this cluster."""
         self._recording = True
         for broker in self.brokers.values():
             broker.record()
@@ -271,10 +279,11 @@ class InProcessCluster(ClusterNodes):
         by: str | Identity = "value",
         audit: bool = True,
     ) -> None:
-        """Judge what clients saw of all brokers against the leaders' logs, with the arguments of `InProcessBroker.assert_exactly_once`;
-        audit every replica on a running broker, and compare replicas up to the high watermark.
+        """Compare what clients sent to and received from all brokers with the leaders' logs. The arguments are those of
+        `InProcessBroker.assert_exactly_once`. With `audit`, also audit every replica on a running broker, and compare replicas up to the
+        high watermark.
 
-        Raises NotExactlyOnce; RuntimeError if nothing was recorded; TimeoutError if a partition has no leader.
+        Raises NotExactlyOnce if anything is wrong; RuntimeError if nothing was recorded; TimeoutError if a partition has no leader.
         """
         if not self._recording:
             raise RuntimeError("nothing was recorded: call record() before the clients begin")
@@ -284,7 +293,7 @@ class InProcessCluster(ClusterNodes):
 
 
 def _import_ahead() -> None:
-    """Import before the start the modules that a standalone broker and a cluster broker otherwise import while they serve."""
+    """Import before the start those modules that a broker would otherwise import while it serves requests."""
     import ottla.broker.cluster_broker  # noqa: F401, PLC0415 # see import_ahead
 
     import_ahead()

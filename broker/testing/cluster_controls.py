@@ -1,4 +1,5 @@
-"""Controls of a whole cluster for tests: replicated topics, and the clocks of all nodes. A call's effect is complete when it returns."""
+"""Lets a test create and change the replicated topics of a cluster in its process, and advance the clocks of all nodes. The effect of each
+call is complete when the call returns."""
 
 from __future__ import annotations
 
@@ -25,14 +26,15 @@ _DEFAULT: Final = -1
 
 
 class ClusterTopicControl:
-    """Creates, changes and describes the topics of one cluster, without a client."""
+    """Creates, changes and describes the topics of one in-process cluster, without a Kafka client."""
 
     def __init__(self, cluster: ClusterNodes) -> None:
         self._cluster = cluster
 
     def create(self, name: str, partitions: int = 1, configs: Mapping[str, str | float] | None = None, *, replicas: int = _DEFAULT) -> str:
-        """Create a topic and return its name. `replicas` is by default three, or the number of brokers if smaller. Returns when all brokers
-        that reach the controller know the topic and each partition has a leader. Raises Rejected, for instance if the topic exists."""
+        """Create a topic and return its name. By default, it has three replicas, or one on each broker if there are fewer than three
+        brokers. The call returns when each partition has a leader and all brokers that reach the controller know the topic. Raises
+        Rejected, for instance if the topic exists."""
         given = [k19.CreatableTopicConfig(key, as_text(value)) for key, value in (configs or {}).items()]
         wanted = k19.CreatableTopic(name, partitions, replicas, configs=given)
         (made,) = self._ask(k19.CreateTopicsRequest([wanted])).topics
@@ -43,14 +45,15 @@ class ClusterTopicControl:
         return name
 
     def configure(self, topic: str, configs: Mapping[str, str | float]) -> None:
-        """Change settings of the topic. Raises Rejected."""
+        """Change the settings `configs` (Kafka's topic settings, by name) of a topic. Raises Rejected."""
         given = [k44.AlterableConfig(name, value=as_text(value)) for name, value in configs.items()]
         request = k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(_TOPIC, topic, given)])
         (changed,) = self._ask(request).responses
         _check(changed.error_code, changed.error_message)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """Return the leader's log end offset, control records included. Raises KeyError if there is no such partition."""
+        """Return the log end offset of the partition's leader; control records count, too. Raises KeyError if there is no such
+        partition."""
         leader = self._cluster.wait_until_led(topic, partition)
         return self._cluster.brokers[leader].topics.end_offset(topic, partition)
 
@@ -59,8 +62,8 @@ class ClusterTopicControl:
         return self._cluster.topic_names
 
     def prefer(self, topic: str, partition: int, n: int) -> None:
-        """Make the broker `n`, which must be in the ISR, the partition's first replica, and elect it as the leader. Raises Rejected,
-        KeyError."""
+        """Make the broker with the id `n` the partition's first replica (the preferred leader), and elect it as the leader. Raises Rejected
+        if the broker is not in the ISR, KeyError if there is no such partition."""
         found = self._cluster.registration(topic, partition)
         if n not in found.isr:
             raise Rejected(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {n} is not in the ISR of {topic}-{partition}: {found.isr}")
@@ -84,7 +87,7 @@ class ClusterTopicControl:
 
 
 class ClusterClockControl:
-    """The clocks of all nodes of a cluster, which are advanced together."""
+    """Reads and advances the clocks of all nodes of an in-process cluster; they are advanced together."""
 
     def __init__(self, cluster: ClusterNodes) -> None:
         self._cluster = cluster
@@ -94,9 +97,9 @@ class ClusterClockControl:
         return self._cluster.controller.clock.now_ms()
 
     def advance(self, by: timedelta | float) -> None:
-        """Advance all clocks by a timedelta or by seconds, and run everything that becomes due. A broker that is dead, paused or cut off
-        from the controller then counts as silent for that time; a serving broker does not. Requests between nodes time out and are
-        retried."""
+        """Advance the clocks of all nodes by a timedelta or by a number of seconds, and run everything that becomes due. A broker that is
+        dead, paused or cut off from the controller then counts as silent for that time; other brokers do not. Requests between nodes time
+        out and are retried."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         ms, cluster = round(seconds * 1000), self._cluster
         if cluster.controller.running:
@@ -110,13 +113,14 @@ class ClusterClockControl:
                 self.catch_up(broker)
 
     def catch_up(self, broker: ClusterBroker) -> None:
-        """Set a broker's clock to the time of the other nodes, after an `advance` while the broker was dead or paused. Call it on the
-        broker's thread, or while it has none."""
+        """Set a broker's clock to the time of the other nodes. This is needed if `advance` was called while the broker was dead or paused.
+        Call it on the broker's thread, or while the broker has no thread."""
         broker.movable_clock.advance(self._cluster.controller.clock.ahead_ms - broker.movable_clock.ahead_ms)
 
     async def _advance_controller(self, node: ControllerNode, ms: int, reaching_controller: list[int]) -> None:
-        """Advance the controller's clock as if the brokers that reach it had sent heartbeats just before, and fence the other brokers in
-        the same turn of the event loop, so that a heartbeat that is still in a socket's buffer comes too late."""
+        """Advance the controller's clock by `ms` milliseconds. The brokers in `reaching_controller` keep their sessions, as if each had
+        just sent a heartbeat. All other brokers are fenced in the same turn of the event loop, so that a heartbeat that is still in a
+        socket's buffer comes too late."""
         clock, state = self._cluster.controller.clock, node.role.state
         clock.advance(ms)
         for broker in state.image.brokers.values():

@@ -1,11 +1,11 @@
-"""Saves states of a cluster in this process, to which tests return (`InProcessCluster.mark` and `rewind`). At a mark all nodes are paused
-while their directories are copied.
+"""Saves states of a cluster in this process, so that a test can return to them (`InProcessCluster.mark` and `rewind`). A saved state is
+called a mark. To save it, all nodes are paused while their directories are copied.
 
 Invariants:
-- At a mark every replica has every record, and every broker has applied all metadata. Otherwise records that only a leader had would depend
-  on which broker leads after a rewind.
-- After a rewind each broker registers with the incarnation id that it had at the mark. The controller knows this id, so it changes no
-  leader and no ISR.
+- When a state is saved, every replica has every record, and every broker has applied all metadata. Otherwise it would depend on the next
+  leader whether the records of only one replica survive a rewind.
+- After a rewind, each broker registers with the incarnation id that it had when the state was saved. The controller knows this id, so it
+  changes no leader and no ISR.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.broker.testing.cluster_nodes import POLL_S, ClusterNodes
 
 
 def mark(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
-    """Save the cluster's present state as a new mark in `marks`, and return it. Waits until all replicas have all records.
+    """Save the cluster's present state as a new mark in `marks`, and return the mark. The call waits until all replicas have all records.
 
     Raises RuntimeError if a node does not run or is cut off, TimeoutError if replicas stay behind, ForkRefused if the files cannot be
     copied.
@@ -43,8 +43,8 @@ def mark(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
 
 @contextmanager
 def rewound_to(cluster: ClusterNodes, mark: Mark) -> Iterator[None]:
-    """Set the stopped nodes' clocks, histories and broker incarnation ids to those saved in the mark. Only starts inside the context use
-    these ids."""
+    """Set the clocks, histories and incarnation ids of the stopped nodes to the values that are saved in `mark`. The incarnation ids are
+    used only by brokers that start inside this context."""
     cluster.controller.clock.rewind_to(mark.now_ms)
     for broker, history in zip(cluster.brokers.values(), mark.histories, strict=True):
         broker.movable_clock.rewind_to(mark.now_ms)
@@ -59,7 +59,7 @@ def rewound_to(cluster: ClusterNodes, mark: Mark) -> Iterator[None]:
 
 @contextmanager
 def _all_paused(cluster: ClusterNodes) -> Iterator[None]:
-    """Pause all nodes inside the context. At its end, each unfenced broker's session restarts as if a heartbeat had just arrived."""
+    """Pause all nodes inside this context. At its end, restart each unfenced broker's session, as if a heartbeat had just arrived."""
     nodes: list[NodeThread[object]] = [*cluster.brokers.values(), cluster.controller]  # type: ignore[list-item] # only paused
     with ExitStack() as stack:
         for node in nodes:
@@ -69,7 +69,7 @@ def _all_paused(cluster: ClusterNodes) -> Iterator[None]:
 
 
 def _touch_sessions(cluster: ClusterNodes) -> None:
-    """Restart the broker sessions of all unfenced brokers, as heartbeats do."""
+    """Restart the sessions of all unfenced brokers at the controller, as heartbeats do."""
     state, now_ms = cluster.controller.node.role.state, cluster.controller.clock.mono_ms()
     for broker in state.image.brokers.values():
         if not broker.fenced:
@@ -77,7 +77,8 @@ def _touch_sessions(cluster: ClusterNodes) -> None:
 
 
 def _is_settled(cluster: ClusterNodes) -> bool:
-    """Return whether all records and metadata are committed, replicated and applied. The nodes are paused, so any thread may read them."""
+    """Return whether all records and metadata are committed, replicated and applied. All nodes are paused during the call, so any thread
+    may read their state."""
     role = cluster.controller.node.role
     newest, image = role.newest.provenance.offset, role.newest.image
     if role.voter.high_watermark < role.voter.end_offset or newest != role.voter.end_offset - 1:

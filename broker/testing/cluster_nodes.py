@@ -1,4 +1,5 @@
-"""The nodes of a cluster in this process, the links between them, and queries of their state. Tests use `cluster.InProcessCluster`."""
+"""The nodes of a cluster in this process, the network links between them, and methods that read their state. Tests use the subclass
+`cluster.InProcessCluster`."""
 
 from __future__ import annotations
 
@@ -25,20 +26,20 @@ from ottla.broker.testing.in_process import SMALL, InProcessBroker, UnsyncedFile
 from ottla.broker.testing.links import Links
 
 CONTROLLER: Final = CONTROLLER_ID
-"""The controller's id, for `InProcessCluster.partition` and `slow_link`, which take ids of nodes."""
+"""The controller's node id, for `InProcessCluster.partition` and `slow_link`, which take node ids."""
 QUICK: Final[Mapping[str, str]] = {
     **SMALL,
     "broker.heartbeat.interval.ms": "100",
     "broker.session.timeout.ms": "1500",
     "replica.lag.time.max.ms": "1500",
 }
-"""Settings of clusters in tests, with short timeouts: a dead or slow broker is detected after 1.5 seconds, with Kafka's defaults after 9
-and 30."""
+"""Settings with short timeouts for clusters in tests. A dead broker is detected after 1.5 seconds (with Kafka's default: 9), and a follower
+that lags leaves the ISR after 1.5 seconds (with Kafka's default: 30)."""
 POLL_S: Final = 0.002
 
 
 class ClusterBroker(InProcessBroker):
-    """One broker of a cluster in this process. If it would end its process (because its disk failed), it counts as killed."""
+    """One broker of a cluster in this process. A real broker ends its process if its disk fails; here, only this broker is killed."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class ClusterBroker(InProcessBroker):
         super().__init__(directory, settings, faults=faults, clock=self.movable_clock)
         self.number = number
         self.incarnation_id: bytes | None = None
-        """The incarnation id with which the broker registers at its next start; None for a new random one."""
+        """The incarnation id with which the broker registers at its next start; None means a new random id."""
 
     def _environment(self) -> Environment:
         return replace(self._environment_of(self._clock), incarnation_id=self.incarnation_id)
@@ -65,7 +66,8 @@ class ClusterBroker(InProcessBroker):
 
 
 class ClusterNodes:
-    """The nodes of a cluster in this process; the base class of `InProcessCluster`, which documents the arguments."""
+    """The controller and the brokers of a cluster in this process. It is the base class of `InProcessCluster`, which documents the
+    arguments."""
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class ClusterNodes:
         self.controller = InProcessController(
             self._layout, lambda own: load({**self.settings, **own}, {}, None).settings, partial(self._environment, CONTROLLER)
         )
-        """The controller, on its own thread: `kill`, `pause`, `resume` and `restart` work as for a broker."""
+        """The controller, on its own thread. It has the methods `kill`, `pause`, `resume` and `restart`, as a broker has."""
         self.brokers = {number: self._broker(number, faults) for number in range(1, brokers + 1)}
         """The brokers by id."""
 
@@ -113,8 +115,8 @@ class ClusterNodes:
         return sorted(self.registration(topic, partition).isr)
 
     def wait_until_led(self, topic: str, partition: int = 0, *, by: int | None = None) -> int:
-        """Wait until a running broker leads the partition and knows it, or until `by` does; return its id. Raises TimeoutError,
-        KeyError."""
+        """Wait until a running broker leads the partition and knows that it does; return its id. With `by`, wait until the broker with this
+        id leads. Raises TimeoutError, KeyError."""
 
         leader = -1
 
@@ -176,8 +178,8 @@ class ClusterNodes:
         )
 
     def _leads(self, n: int, topic: str, index: int, *, all_have_it: bool = False) -> bool:
-        """Return whether the broker `n` leads the partition and knows it; with `all_have_it`, also whether all of its records are
-        committed."""
+        """Return whether the broker with the id `n` leads the partition and knows that it does. With `all_have_it`, return True only if all
+        of its records are committed as well."""
         if n not in self.up:
             return False
 

@@ -1,5 +1,5 @@
-"""Judges what clients saw of a whole cluster: compares the combined history of all brokers with the leaders' logs, and the replicas of a
-partition with each other. Replicas of dead or paused brokers are not judged until their broker runs again."""
+"""Judges exactly-once delivery in a whole in-process cluster: compares what clients sent to and received from all brokers with the leaders'
+logs, and the replicas of a partition with each other. Replicas on dead or paused brokers are not judged until their broker runs again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def assert_exactly_once(
     by: str | Identity = "value",
     audit: bool = True,
 ) -> None:
-    """Implement `InProcessCluster.assert_exactly_once`: judge what clients saw of all brokers; raise NotExactlyOnce if anything is
-    wrong."""
+    """Implements `InProcessCluster.assert_exactly_once`: compare what clients sent and received with the logs, and raise NotExactlyOnce if
+    anything is wrong."""
     __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
     arguments = assertion_arguments(topics, expected, by)
     found = examine(cluster, arguments.topics, expected=arguments.expected, by=arguments.by, audit=audit)
@@ -38,10 +38,12 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Compare what clients saw of all brokers with the leaders' logs of `topics` (None: all except internal ones). Return the anomalies,
-    the findings of the audit, and all stored records. `by` identifies records; `expected` are the identities that must be readable, each
-    once (None: any). With `audit`, also audit every replica. Raises RuntimeError for an incomplete history, TimeoutError for a partition
-    without a leader."""
+    """Compare what clients sent to and received from all brokers with the leaders' logs of `topics` (None: all except internal ones).
+    Return the anomalies, the findings of the audit, and all stored records.
+
+    `by` maps a record to its identity. `expected` are the identities of which each must be readable exactly once; None: no check. With
+    `audit`, also audit every replica. Raises RuntimeError for an incomplete history, TimeoutError for a partition without a leader.
+    """
     if not all(broker.history.complete for broker in cluster.brokers.values()):
         raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the logs alone")
     names = cluster.topic_names if topics is None else sorted(set(topics))
@@ -51,7 +53,7 @@ def examine(
 
 
 def _history(cluster: ClusterNodes, names: Collection[str], by: Identity) -> Observations:
-    """Return the recorded histories of all brokers as one, in order of time."""
+    """Merge the recorded histories of all brokers into one, in order of time, and return it."""
     histories = [broker.history for broker in cluster.brokers.values()]
     sends = [send for history in histories for send in list(history.sends) if send.topic in names]
     reads = [read for history in histories for read in list(history.reads) if read.topic in names]
@@ -89,5 +91,5 @@ def _audit(cluster: ClusterNodes, names: Collection[str]) -> list[str]:
 
 
 def _write_high_watermarks(broker: Broker) -> None:
-    """Write the broker's high watermark checkpoint, because the audit compares replicas up to it."""
+    """Write the broker's checkpoint file of high watermarks, because the audit compares replicas only up to the high watermark."""
     broker.log_dir.high_watermark_checkpoint()()

@@ -1,10 +1,12 @@
-"""A broker in a container for testcontainers-python, in the style of its KafkaContainer.
+"""A broker in a Docker container for testcontainers-python, in the style of its KafkaContainer.
 
 Rules:
-- Clients reach the broker through a mapped port, which only the container engine knows, and only after the start. So the container waits
-  for its advertised address, which it gets by `docker exec` at each start, because a restart may map another port.
+- Clients reach the broker through a mapped port, which only the container engine knows, and only after the container's start. So the broker
+  in the container starts only when it has received its advertised address by `docker exec`. This is done at each start, because a restart
+  may map another port.
 - The container is ready when it answers ApiVersions through the mapped port.
 - If the engine is local, ports are published only on loopback.
+
 ```python
 with OttlaContainer("ottla").with_admin() as broker:       # docker build -t ottla .
     broker.add_fault("drop-ack:api=Produce,times=1")
@@ -45,9 +47,8 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class KafkaWaitStrategy(WaitStrategy):
-    """Waits until the container answers ApiVersions through the mapped port. An open port is not sufficient, because the container engine
-    itself listens on it.
-    """
+    """Waits until the broker in the container answers ApiVersions through the mapped port. It is not enough that the port is open, because
+    the container engine itself listens on it."""
 
     def __init__(self, port: int) -> None:
         super().__init__()
@@ -55,7 +56,8 @@ class KafkaWaitStrategy(WaitStrategy):
         self.with_poll_interval(POLL_S).with_startup_timeout(START_TIMEOUT_S)
 
     def wait_until_ready(self, container: WaitStrategyTarget) -> None:
-        """Wait until the broker answers. Raises TimeoutError, or RuntimeError with the log as soon as the container has ended."""
+        """Wait until the broker in the container answers. Raises TimeoutError; raises RuntimeError with the container's log as soon as the
+        container has ended."""
         deadline = time.monotonic() + self._startup_timeout
         while True:
             container.reload()
@@ -74,7 +76,8 @@ class KafkaWaitStrategy(WaitStrategy):
 
 
 class OttlaContainer(DockerContainer):
-    """A broker from the image of `docker build -t ottla .`. Other containers of its network reach it on port 29092."""
+    """A broker in a container, from the image that `docker build -t ottla .` makes. Other containers of its network reach it on port
+    29092."""
 
     PORT = 9092
     INTERNAL_PORT = 29092
@@ -85,16 +88,16 @@ class OttlaContainer(DockerContainer):
         super().__init__(image, **kwargs)
         self._options: list[str] = []
         self.admin_token = secrets.token_urlsafe()
-        """The token of the admin port, for `Authorization: Bearer …`."""
+        """The token of the admin port (an HTTP port for faults and the clock); requests send it as `Authorization: Bearer …`."""
         self._expose(self.PORT)
         self.waiting_for(KafkaWaitStrategy(self.PORT))
 
     def with_setting(self, name: str, value: str | int) -> Self:
-        """Set a setting by Kafka's name: `with_setting("num.partitions", 3)`."""
+        """Set a broker setting by Kafka's name: `with_setting("num.partitions", 3)`."""
         return self.with_option(f"--set={name}={value}")
 
     def with_option(self, *options: str) -> Self:
-        """Add command-line options of `ottla serve` to the container's command."""
+        """Add command-line options of `ottla serve`, which is the command of the container."""
         self._options.extend(options)
         return self
 
@@ -103,19 +106,20 @@ class OttlaContainer(DockerContainer):
         return self.with_option(f"--like={release}")
 
     def with_fault(self, rule: str) -> Self:
-        """Load a fault rule at the broker's start (docs/faults.md). Raises FaultSyntax."""
+        """Load a fault rule (docs/faults.md) when the broker starts, such as `drop-ack:api=Produce,times=1`. Raises FaultSyntax."""
         parse_rule(rule)
         return self.with_option(f"--fault={rule}")
 
     def with_admin(self) -> Self:
-        """Serve faults and the clock over HTTP (docs/faults.md): `get_admin_url`, `add_fault`, `advance_clock`."""
+        """Open the admin port, an HTTP port for faults and the clock (docs/faults.md). The methods `get_admin_url`, `add_fault` and
+        `advance_clock` need it."""
         self._expose(self.ADMIN_PORT)
         self.with_env("OTTLA_ADMIN_TOKEN", self.admin_token)
         return self.with_option("--admin-host=0.0.0.0", f"--admin-port={self.ADMIN_PORT}")
 
     def with_marks(self) -> Self:
-        """Enable `mark` and `rewind`, and the admin port. The data directory becomes a subdirectory of the volume: a rewind replaces it,
-        and a volume's root cannot be replaced."""
+        """Enable `mark` (save the broker's state) and `rewind` (return to it), and open the admin port. The data directory becomes a
+        subdirectory of the volume: a rewind replaces the directory, and a volume's root cannot be replaced."""
         return self.with_admin().with_option(f"--data-dir={self.DATA}/marked")
 
     def with_data(self, volume: str) -> Self:
@@ -127,11 +131,13 @@ class OttlaContainer(DockerContainer):
         return self._address(self.PORT)
 
     def get_admin_url(self) -> str:
-        """Return the address of the admin port; `ottla faults --admin` takes the part after `http://`."""
+        """Return the URL of the admin port (an HTTP port for faults and the clock). The option `--admin` of `ottla faults` takes the part
+        after `http://`."""
         return f"http://{self._address(self.ADMIN_PORT)}"
 
     def add_fault(self, rule: str) -> str:
-        """Load a fault into the running broker; return its name. Raises FaultSyntax, and URLError without an admin port."""
+        """Load a fault rule (docs/faults.md) into the running broker; return the rule's name. Raises FaultSyntax, and URLError without an
+        admin port."""
         given = {name: value for name, value in parse_rule(rule).to_json().items() if name not in _COUNTED}
         return str(self.admin("POST", "/faults", given)["name"])
 
@@ -140,16 +146,17 @@ class OttlaContainer(DockerContainer):
         self.admin("POST", "/clock/advance", {"ms": round(seconds * 1000)})
 
     def mark(self, name: str = "") -> str:
-        """Save the broker's present state as a mark, to which `rewind` returns; return the mark's name, which is `name` if it is given.
-        Needs `with_marks`. Raises HTTPError."""
+        """Save the broker's present state, so that `rewind` can return to it. Return the name of the saved state: `name`, or a generated
+        name if it is empty. Needs `with_marks`. Raises HTTPError."""
         return str(self.admin("POST", "/marks", {"name": name})["name"])
 
     def rewind(self, name: str) -> None:
-        """Return the broker to its state at the mark `name`; clients must connect again, to the same port. Raises HTTPError."""
+        """Return the broker to the state that `mark` saved under this name. Clients must connect again, to the same port. Raises
+        HTTPError."""
         self.admin("POST", f"/marks/{urllib.parse.quote(name, safe='')}/rewind")
 
     def admin(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request to the admin port; return its JSON response. Raises HTTPError for an error status."""
+        """Send an HTTP request to the broker's admin port; return its JSON response. Raises HTTPError for an error status."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.admin_token}"}
         request = urllib.request.Request(self.get_admin_url() + path, data, headers, method=method)
@@ -158,7 +165,7 @@ class OttlaContainer(DockerContainer):
         return json.loads(text) if text else None
 
     def start(self) -> Self:
-        """Start the container and wait until the broker answers. Raises TimeoutError or RuntimeError with the log."""
+        """Start the container and wait until the broker answers. Raises TimeoutError or RuntimeError, with the container's log."""
         self._kwargs = {**self._kwargs, "entrypoint": ["/bin/sh", "-c", _WAIT_FOR_ADDRESS, "ottla"]}
         self.with_command(["serve", *self._options])
         ready, self._wait_strategy = self._wait_strategy, None
@@ -169,7 +176,7 @@ class OttlaContainer(DockerContainer):
         return self._come_up()
 
     def restart(self, *, kill: bool = False) -> Self:
-        """Stop the container (SIGTERM, or SIGKILL) and start it again with the same data; its port may change."""
+        """Stop the container (with SIGTERM; with `kill`: SIGKILL) and start it again with the same data. The mapped port may change."""
         container = self.get_wrapped_container()
         if kill:
             container.kill()

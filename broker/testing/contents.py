@@ -1,4 +1,4 @@
-"""Reads the contents of partitions from the logs: every record with its offset and the outcome of its transaction."""
+"""Reads the records of partitions from their logs. Each record is returned with its offset and with the outcome of its transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ TopicPartition = tuple[str, int]
 
 
 class Visibility(Enum):
-    """Whether a read_committed consumer receives a record: always, after the record's transaction was committed, never, or not yet."""
+    """Whether a read_committed consumer receives a record: always (no transaction), after the commit of the record's transaction, never, or
+    not yet."""
 
     PLAIN = "not in a transaction"
     COMMITTED = "committed"
@@ -50,15 +51,15 @@ class Stored:
 
     @property
     def where(self) -> str:
-        """The record's position as `topic-partition@offset`."""
+        """The record's position as text: `topic-partition@offset`."""
         return f"{self.topic}-{self.partition}@{self.offset}"
 
     def is_kept_by(self, later: Stored | None) -> bool:
-        """Return whether a later version of the log still has this record. `later` is the record at the same position in that version, None
-        if there is none.
+        """Return whether a later version of the log still has this record. `later` is the record that the later version has at the same
+        position; None if it has none.
 
-        The record counts as lost if `later` is another record, or if it was readable and is not any more: the log of another leader may
-        lack the record, or the marker that committed its transaction.
+        The record counts as lost if `later` is another record, or if the record was readable and is not any more. This happens if a new
+        leader's log lacks the record, or the marker that committed its transaction.
         """
         if later is None or (self.outcome.readable and not later.outcome.readable):
             return False
@@ -67,7 +68,7 @@ class Stored:
 
 
 def contents(broker: Broker, topics: Iterable[str] | None = None) -> list[Stored]:
-    """Return all records of the topics (default: all except internal ones), in log order. Call it on the broker's loop."""
+    """Return all records of the topics (default: all except internal ones), in log order. Call it on the broker's event loop."""
     wanted = None if topics is None else set(topics)
     return [
         stored
@@ -78,7 +79,7 @@ def contents(broker: Broker, topics: Iterable[str] | None = None) -> list[Stored
 
 
 def contents_of(partition: Partition) -> list[Stored]:
-    """Return all records of one partition, in log order. Call it on the broker's loop."""
+    """Return all records of one partition, in log order. Call it on the broker's event loop."""
     log = partition.log
 
     def read(offset: int) -> bytes:
@@ -88,8 +89,8 @@ def contents_of(partition: Partition) -> list[Stored]:
 
 
 def stored_in(tp: TopicPartition, offset: int, end: int, read: Callable[[int], bytes]) -> list[Stored]:
-    """Return all records of a partition from `offset` to before `end`, in log order. `read` takes an offset and returns the batches from
-    there on: at least one, unless the log ends there."""
+    """Return all records of a partition from `offset` up to, but not including, `end`, in log order. `read` takes an offset and returns the
+    batches from that offset on; it returns at least one batch if the log does not end there."""
     found: list[Stored] = []
     open_: dict[int, list[Stored]] = {}
     while offset < end:

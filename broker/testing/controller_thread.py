@@ -1,4 +1,4 @@
-"""The controller of a cluster in this process, on its own thread and loop. A restart keeps its port and log."""
+"""The controller of a cluster in this process, on its own thread and event loop. A restart keeps its port and log."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from ottla.broker.testing.broker_thread import InProcessNode
 
 
 class InProcessController(InProcessNode[ControllerNode]):
-    """The controller of a cluster in this process. `settings_of` makes its settings from name-value assignments; `environment_of` makes its
-    environment from its clock. While the controller is stopped, brokers continue to serve, but no metadata changes."""
+    """The controller of a cluster in this process. `settings_of` makes the controller's settings from a dict of names and values;
+    `environment_of` makes its environment (files, network, randomness) from its clock. While the controller is stopped, brokers continue to
+    serve, but no metadata changes."""
 
     def __init__(
         self, layout: Layout, settings_of: Callable[[dict[str, str]], BrokerSettings], environment_of: Callable[[MovableClock], Environment]
     ) -> None:
         super().__init__(layout.controller_directory, "controller")
         self.exit_codes: list[int] = []
-        """The exit codes with which the controller would have ended its process; in a test it ends only the controller."""
+        """The exit codes with which the controller wanted to end its process. In a test, it ends only itself."""
         self.port = 0
         """The port that the controller listens on; 0 before the first start."""
         self.clock = MovableClock()
@@ -30,7 +31,7 @@ class InProcessController(InProcessNode[ControllerNode]):
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata image that the controller has committed."""
+        """The newest metadata image that the controller has committed."""
         return self.call(lambda node: node.role.newest.image)
 
     async def _start(self) -> None:
@@ -40,7 +41,7 @@ class InProcessController(InProcessNode[ControllerNode]):
         self.port = self.node.address[1]
 
     def kill(self) -> None:
-        """Kill the controller, as SIGKILL does: without a sync or a clean-shutdown marker."""
+        """Kill the controller, as SIGKILL does: its files are not synced, and it writes no clean-shutdown marker."""
         if self.paused:
             self.resume(self.node.crash)
         else:
@@ -48,7 +49,7 @@ class InProcessController(InProcessNode[ControllerNode]):
         self.end_loop()
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop (or kill) the controller, and start it on the same directory and port."""
+        """Stop the controller (with `kill`: kill it), and start it on the same directory and port."""
         if kill:
             self.kill()
         else:

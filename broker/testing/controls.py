@@ -1,4 +1,4 @@
-"""Controls of a broker in the test's process: faults, clock, topics. A call's effect is complete when it returns."""
+"""Lets a test control a broker in its process: its faults, clock and topics. The effect of each call is complete when the call returns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ottla.broker.testing.broker_thread import BrokerThread, NodeThread
 
 
 def as_text(value: str | float) -> str:
-    """Format a setting's value as in a properties file."""
+    """Format a setting's value as in a .properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class FaultControl:
-    """The scripted faults of one broker or gateway (docs/faults.md)."""
+    """Loads and removes the fault rules (docs/faults.md) of one broker or gateway, and releases the requests that they hold."""
 
     def __init__(self, owner: NodeThread[Any], faults: Faults) -> None:
         self._owner = owner
@@ -31,7 +31,8 @@ class FaultControl:
         """Load a fault rule, and return it: `add("drop-ack:api=Produce,times=1")` or `add("drop-ack", api="Produce", times=1)`. Raises
         FaultSyntax.
 
-        If the same rule object is loaded on several brokers of this process, they share its counters: `times=1` is once in all.
+        If the same rule object is loaded on several brokers in this process, they share its counters: `times=1` then means once on all
+        brokers together.
         """
         if not isinstance(rule, FaultRule):
             rule = make_rule({"action": rule, **fields}) if fields else parse_rule(rule)
@@ -41,31 +42,32 @@ class FaultControl:
         return self._owner.call(lambda _: self._faults.add(made))
 
     def remove(self, name: str) -> None:
-        """Unload a rule by its name, and release the requests, responses and coordinator steps that it holds. Raises KeyError."""
+        """Remove the fault rule with this name, and release the requests, responses and coordinator steps that it holds. Raises
+        KeyError."""
         self._owner.call(lambda _: self._faults.remove(name))
 
     def reset(self) -> None:
-        """Unload all rules, and release all requests, responses and coordinator steps that they hold."""
+        """Remove all fault rules, and release all requests, responses and coordinator steps that they hold."""
         if self._owner.running:
             self._owner.call(lambda _: self._faults.reset())
         else:
             self._faults.reset()
 
     def release(self, name: str | None = None) -> int:
-        """Release the requests, responses and coordinator steps that the rule `name` holds (without a name, that any rule holds); return
-        their number. Raises KeyError."""
+        """Release the requests, responses and coordinator steps that the fault rule `name` holds, or that any rule holds if no name is
+        given. Return how many were released. Raises KeyError."""
         if name is not None:
             self._faults.get(name)
         return self._owner.call(lambda _: self._faults.release(name))
 
     def wait_until_held(self, count: int = 1) -> list[str]:
-        """Wait until rules hold at least `count` requests, responses or coordinator steps; return their descriptions. Raises
+        """Wait until fault rules hold at least `count` requests, responses or coordinator steps; return a description of each. Raises
         TimeoutError."""
         self._wait(lambda: len(self._faults.held) >= count, f"{count} held")
         return [held.what for held in self._faults.held]
 
     def wait_until_hit(self, name: str, times: int = 1) -> None:
-        """Wait until the rule `name` has taken effect `times` times since it was loaded. Raises KeyError if no such rule is loaded,
+        """Wait until the fault rule `name` has taken effect `times` times since it was loaded. Raises KeyError if no such rule is loaded,
         TimeoutError."""
         rule = self._faults.get(name)
         self._wait(lambda: rule.hits >= times, f"{name} hit {times} times")
@@ -82,13 +84,13 @@ class FaultControl:
         return list(self._faults.rules)
 
     def assert_consumed(self) -> None:
-        """Raise AssertionError, which names the rules, if a rule took effect less often than its `times` says, or never if it has no
-        `times`."""
+        """Raise AssertionError if a fault rule has not taken effect as often as its `times` says, or if a rule without `times` has never
+        taken effect. The message names the rules."""
         self._faults.assert_consumed()
 
 
 class ClockControl:
-    """The clock of a broker or a gateway, which a test can advance."""
+    """Reads and advances the clock of a broker or a gateway."""
 
     def __init__(self, owner: NodeThread[Any], clock: Clock) -> None:
         self._owner = owner
@@ -99,9 +101,8 @@ class ClockControl:
         return self._clock.now_ms()
 
     def advance(self, by: timedelta | float) -> None:
-        """Advance the clock by a timedelta or by seconds, and run everything that becomes due: sessions end, transactions time out,
-        producer ids, offsets and old segments expire. Raises TypeError if the broker was given a clock that cannot be advanced.
-        """
+        """Advance the clock by a timedelta or by a number of seconds, and run everything that becomes due: sessions end, transactions time
+        out, producer ids, offsets and old segments expire. Raises TypeError if the broker was given a clock that cannot be advanced."""
         clock = self._clock
         if not isinstance(clock, MovableClock):
             raise TypeError(f"a {type(clock).__name__} cannot be advanced")
@@ -117,7 +118,7 @@ class TopicControl:
         self._owner = owner
 
     def create(self, name: str, partitions: int = 1, configs: Mapping[str, str | float] | None = None) -> str:
-        """Create a topic; return its name. Raises Rejected, for instance if it exists."""
+        """Create a topic; return its name. Raises Rejected, for instance if the topic exists."""
         given = tuple((key, as_text(value)) for key, value in (configs or {}).items())
 
         async def make() -> Rejected | None:
@@ -134,7 +135,7 @@ class TopicControl:
         return name
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """Return the log end offset, control records included. Raises Rejected if there is no such partition."""
+        """Return the partition's log end offset; control records count, too. Raises Rejected if there is no such partition."""
         return self._owner.call(lambda broker: broker.services.partitions.get(topic, partition).log.log_end_offset)
 
     def names(self) -> list[str]:

@@ -1,4 +1,5 @@
-"""Counters of a broker's requests, appended records and connections, whose differences tests assert."""
+"""Counters of a broker's requests, appended records and connections. A test reads them before and after a step, and asserts the
+difference."""
 
 from __future__ import annotations
 
@@ -12,19 +13,19 @@ from ottla.protocol.api_keys import ApiKey
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters of a broker, which start at 0 with each start of the broker. `requests` are counted by API name ("Produce"); `messages_in`
-    (records) and `bytes_in` by topic, as appended; `connections` are those that were accepted."""
+    """Counters of one broker since its last start. `requests` counts requests by API name (such as "Produce"); `messages_in` and `bytes_in`
+    count appended records and bytes by topic; `connections` counts accepted connections."""
 
     requests: Counter[str]
     messages_in: Counter[str]
     bytes_in: Counter[str]
     connections: int
     topic_ids: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
-    """The id of each counted topic, by name. If a topic was deleted and created again between two counts, the difference counts only the
-    new topic."""
+    """The id of each topic in the counters, by topic name. If a topic was deleted and created again between two counts, their difference
+    counts only the new topic."""
 
     def __sub__(self, before: Counters) -> Counters:
-        """Return what was counted since the earlier count `before`: the difference of each counter, without those that are 0."""
+        """Return the difference of each counter since the earlier count `before`. Counters whose difference is 0 are left out."""
         same = {topic for topic, its_id in self.topic_ids.items() if before.topic_ids.get(topic) == its_id}
         return Counters(
             _difference(self.requests, before.requests),
@@ -36,7 +37,7 @@ class Counters:
 
 
 def counters_of(broker: Broker) -> Counters:
-    """Return the counters of a running broker; call it on the broker's loop."""
+    """Return the counters of a running broker; call it on the broker's event loop."""
     requests, (by_topic, _) = Counter[str](), broker.services.partitions.appended()
     for (key, _), count in broker.requests.items():
         requests[ApiKey(key).camel_case] += count

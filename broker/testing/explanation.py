@@ -1,4 +1,5 @@
-"""Explains anomalies to people: the batch, its attempts, the acknowledgements and the offsets."""
+"""Explains anomalies (such as lost or duplicated records) to people: the batch, the attempts to send it, the acknowledgements and the
+offsets."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ from ottla.broker.testing.history import Send
 from ottla.protocol.error_codes import ErrorCode
 
 STEPS_MAX = 10
-"""The maximum number of anomalies that are explained in full; further ones are only counted. Anomalies of the same sends count as one."""
+"""The maximum number of anomalies that a message explains in full; further ones are only counted. Anomalies of one kind whose records were
+sent by the same requests count as one."""
 ATTEMPTS_MAX = 8
 
 
 def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
-    """Return the text of `NotExactlyOnce`: the first anomalies with their sends and stored records, the number of the others, and
-    `findings`, the lines of the log's audit."""
+    """Return the text of the exception `NotExactlyOnce`: the first anomalies with their sends and stored records, the number of the others,
+    and `findings` (the lines of the log's audit)."""
     lines = [f"not exactly once: {counted(anomalies)}" if anomalies else "the log is not sound:"]
     alike = _alike(anomalies)
     for anomaly, *more in alike[:STEPS_MAX]:

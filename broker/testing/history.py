@@ -1,10 +1,10 @@
-"""Records what clients did: the batches that producers sent and their results, and the batches that consumers received.
+"""Records what clients do: the batches that producers send, with their results, and the batches that consumers receive.
 
 Rules:
 - Only requests and their responses are recorded, in the order of the responses.
 - Fetches of followers are not recorded: a follower may receive records that are lost with its leader.
-- Records are stored by key and value. Beyond `BYTES_MAX` of keys and values nothing more is stored, and `complete` is False, so that an
-  incomplete history is not judged.
+- Of each record, the key and the value are stored. After `BYTES_MAX` bytes of keys and values, nothing more is stored, and `complete` is
+  False, so that an incomplete history is not judged.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ottla.protocol.records.record import iter_records
 
 BYTES_MAX: Final = 256 << 20
 NO_REPLICA: Final = -1
-"""The replica id in the Fetch requests of consumers."""
+"""The replica id in a consumer's Fetch request, as opposed to a follower's."""
 
 KeyValue = tuple[bytes | None, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One batch in one Produce request. `offset` is the base offset in the response, -1 after an error; `seen`: the client got the
-    response; `faults` names the fault rules that hit the request."""
+    """One batch in one Produce request, with its result. `offset` is the base offset in the response, -1 after an error. `seen`: the client
+    received the response. `faults` names the fault rules that hit the request."""
 
     at_ms: int
     connection: int
@@ -49,20 +49,22 @@ class Send:
     seen: bool
     faults: tuple[str, ...]
     late: bool = False
-    """Whether the response was held back when this was recorded; then it is unknown whether the client got it, and `seen` is False."""
+    """Whether a fault rule was holding back the response when this object was recorded. Then it is unknown whether the client will receive
+    the response, and `seen` is False."""
     number: int = 0
-    """The request's position in the order in which the broker handled requests; `History.sends` is in the order of the responses."""
+    """The number of the request in the order in which the broker handled requests. The list `History.sends` has another order, that of the
+    responses."""
 
     @property
     def acked(self) -> bool:
-        """Whether the client received a successful acknowledgement of this batch."""
+        """Whether the client received a successful acknowledgement of this batch; False with acks=0."""
         return self.seen and self.error is ErrorCode.NONE and self.acks != 0
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One partition's part of one Fetch response that contains records. `batches`: each batch's header, and its records by offset; records
-    of aborted transactions are included if the broker returned them. `committed_only`: the consumer reads with read_committed."""
+    """The records of one partition in one Fetch response. `batches` has each batch's header and its records with their offsets, also
+    records of aborted transactions if the broker returned them. `committed_only`: the consumer reads with read_committed."""
 
     at_ms: int
     connection: int
@@ -72,12 +74,12 @@ class Read:
     partition: int
     batches: tuple[tuple[BatchHeader, tuple[tuple[int, KeyValue], ...]], ...]
     aborted: tuple[tuple[int, int], ...]
-    """(producer id, first offset) of each aborted transaction that the response lists."""
+    """The aborted transactions that the response lists, each as (producer id, first offset)."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One EndTxn request of a producer, and its result."""
+    """One EndTxn request of a producer, with its result."""
 
     at_ms: int
     connection: int
@@ -87,14 +89,15 @@ class End:
     producer_epoch: int
     commit: bool
     error: ErrorCode | None
-    """The error code; None if the request was never handled."""
+    """The error code in the response; None if the broker never handled the request."""
     seen: bool
     faults: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class History:
-    """What clients did: the sends, reads and transaction ends in all observed requests; pass this object to `Faults.observe`."""
+    """A record of what clients did: the batches sent, the records read, and the transactions ended. Pass this object to `Faults.observe`,
+    which then calls it for each request."""
 
     topic_name: TopicName
     sends: list[Send] = field(default_factory=list)
@@ -104,7 +107,7 @@ class History:
     _held_bytes: int = 0
 
     def __call__(self, exchange: Exchange) -> None:
-        """Record the sends, reads or EndTxn of one request and its response; other requests are ignored."""
+        """Record what one request did if it is a Produce, a Fetch of a consumer, or an EndTxn; ignore all other requests."""
         if exchange.subject.api is ApiKey.PRODUCE:
             self._take_sends(exchange)
         elif exchange.subject.api is ApiKey.FETCH and exchange.response is not None and exchange.seen and not _of_replica(exchange.request):
@@ -113,11 +116,11 @@ class History:
             self._take_end(exchange)
 
     def length(self) -> tuple[int, int, int]:
-        """Return the numbers of sends, reads and ends recorded so far; pass them to `cut`."""
+        """Return the numbers of sends, reads and transaction ends recorded so far. `cut` takes this value to return to this point."""
         return len(self.sends), len(self.reads), len(self.ends)
 
     def cut(self, length: tuple[int, int, int]) -> None:
-        """Forget everything that was recorded after `length` returned this value."""
+        """Remove everything that was recorded after the moment when `length` returned this value."""
         sends, reads, ends = length
         del self.sends[sends:], self.reads[reads:], self.ends[ends:]
 
@@ -186,7 +189,8 @@ class History:
         )
 
     def _opened(self, records: Any) -> Iterator[tuple[BatchHeader, tuple[tuple[int, KeyValue], ...]]]:
-        """Yield the header and the records of each whole, readable batch of `records`; control batches without records."""
+        """Yield the header and the records of each complete batch in `records`, the bytes of a Produce request or Fetch response, up to the
+        first batch that cannot be decoded. For a control batch, yield the header with no records."""
         if not records or not self.complete:
             return
         data = bytes(records)

@@ -1,10 +1,10 @@
 """A broker in this process, on its own thread and event loop, which any client can reach through a real socket.
 
 Rules:
-- Nothing is shared with the caller's thread except through `call`.
+- Nothing is shared with the caller's thread except through `call`, which runs a function on the broker's thread.
 - A restart keeps the port and the data.
-- A temporary directory is removed by `stop` unless it is kept. Files in it are not synced: written data survives a `kill`, as the page
-  cache survives SIGKILL, and power losses cannot be tested.
+- A temporary directory is removed by `stop`, except after a call of `keep`. Files in it are not synced: written data survives a `kill`, as
+  the page cache survives SIGKILL, and power losses cannot be tested.
 
 ```python
 with InProcessBroker() as broker:
@@ -51,20 +51,20 @@ from ottla.broker.testing.history import History
 
 HOST = "127.0.0.1"
 SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
-"""Fewer partitions of internal topics than Kafka's 50, so that a broker starts within milliseconds."""
+"""Settings for tests: the internal topics have fewer partitions than Kafka's 50, so that a broker starts within milliseconds."""
 
 
 class UnsyncedFiles(Files):
-    """The machine's files without fsync: a test's files need to survive its processes, not a power loss. Starts and stops take a third of
-    the time that they take with fsync.
-    """
+    """The operating system's files, but without fsync: a test's files need to survive its processes, not a power loss. Starts and stops
+    take a third of the time that they take with fsync."""
 
     def fsync(self, fd: int) -> None:
         """Do nothing; the kernel writes the page cache eventually."""
 
 
 TICK_MS = 100
-"""The step, in ms, by which a virtual clock is advanced while its broker stops, because the stop waits on that clock."""
+"""While a broker with a virtual clock stops, its clock is advanced in steps of this many ms, because the stop waits on that clock and
+nothing else advances it."""
 
 
 class InProcessBroker(NodeThread[Broker]):
@@ -91,14 +91,14 @@ class InProcessBroker(NodeThread[Broker]):
     ) -> None:
         self.settings = {**SMALL, **{name: as_text(value) for name, value in (settings or {}).items()}}
         self.exit_codes: list[int] = []
-        """The exit codes with which the broker would have ended its process, for instance after a failed fsync; in a test it ends only the
-        broker."""
+        """The exit codes with which the broker wanted to end its process, for instance after a failed fsync. In a test, it ends only
+        itself."""
         self.script = Faults((parse_rule(rule) for rule in several(faults)), on_crash=self._crash)
         self.faults = FaultControl(self, self.script)
         self.topics = TopicControl(self)
         self.acls = AclControl(self)
         self.history = History(self._topic_name)
-        """What clients have done since `record`."""
+        """What clients have sent and received since `record` was called."""
         self._recording = False
         self._clock = clock or MovableClock()
         self.clock = ClockControl(self, self._clock)
@@ -115,7 +115,7 @@ class InProcessBroker(NodeThread[Broker]):
 
     @property
     def broker(self) -> Broker:
-        """The current broker or, after its end, the last one; use it only on its own thread (`call`)."""
+        """The running broker object; after its end, the last one. Use it only on the broker's own thread (through `call`)."""
         return self.node
 
     @property
@@ -125,7 +125,7 @@ class InProcessBroker(NodeThread[Broker]):
 
     @property
     def is_up(self) -> bool:
-        """Whether the broker runs, did not crash, and is not paused."""
+        """Whether the broker runs: it did not crash and is not paused."""
         return self.running and not self._crashed and not self.paused
 
     @property
@@ -136,7 +136,8 @@ class InProcessBroker(NodeThread[Broker]):
         return f"{HOST}:{self._port}"
 
     def start(self) -> InProcessBroker:
-        """Start the broker unless it runs, on the same port as before. Raises StartError or OSError."""
+        """Start the broker if it does not run already. A broker that was started before gets the same port again. Raises StartError or
+        OSError."""
         if not self.running:
             self._start_on(None)
         return self
@@ -153,10 +154,11 @@ class InProcessBroker(NodeThread[Broker]):
         self.running = True
 
     def client_properties(self, kind: str = "java", user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
-        """Return a client's security settings: properties for `java` and `librdkafka`, keyword arguments for `kafka-python` and `aiokafka`.
+        """Return the security settings for a client: properties for the kinds `java` and `librdkafka`, keyword arguments for `kafka-python`
+        and `aiokafka`.
 
-        `user` is one of `users`, by default the first; None without users. Raises ValueError for an unknown user, and for a mechanism other
-        than PLAIN and SCRAM.
+        `user` is one of the broker's `users`, by default the first of them; if the broker has no users, the client does not authenticate.
+        Raises ValueError for an unknown user, and for a mechanism other than PLAIN and SCRAM.
         """
         security = self._security or DevelopmentSecurity(None, {}, {})
         return client_properties(kind, security.connection(self.bootstrap, user, mechanism))
@@ -182,7 +184,8 @@ class InProcessBroker(NodeThread[Broker]):
         return Environment(self._clock, self.files)
 
     async def _stop(self) -> None:
-        """Stop the broker, which waits for its clients on its clock: a virtual clock is advanced here, because nothing else advances it."""
+        """Stop the broker. A stop waits for clients on the broker's clock, so a virtual clock is advanced here, because nothing else
+        advances it."""
         stopping = asyncio.ensure_future(self.broker.stop())
         if isinstance(self._clock, VirtualClock):
             while not (await asyncio.wait([stopping], timeout=TICK_MS / 1000))[0]:
@@ -193,7 +196,7 @@ class InProcessBroker(NodeThread[Broker]):
         self.exit_codes.append(code)
 
     def _crash(self) -> None:
-        """Handle a scripted `crash`: the thread continues without a broker until `stop`, `kill` or `restart`."""
+        """Handle a `crash` that a fault rule has caused: the broker is gone, but its thread continues until `stop`, `kill` or `restart`."""
         self._crashed = True
         self.broker.crash()
 
@@ -202,12 +205,12 @@ class InProcessBroker(NodeThread[Broker]):
         return None if found is None else found.name
 
     def counters(self) -> Counters:
-        """Return counters since the broker's start. To count the requests of one step, call it before and after the step, and use the
+        """Return the broker's counters since its start. To count the requests of one step, call it before and after the step, and use the
         difference: `(broker.counters() - before).requests["Produce"]`."""
         return self.call(counters_of)
 
     def record(self) -> InProcessBroker:
-        """Record the history of requests from now on, for `assert_exactly_once`; return this broker."""
+        """From now on, record what clients send and receive, for `assert_exactly_once`. Return this broker."""
         if not self._recording:
             self._recording = True
             self.script.observe(self.history)
@@ -221,14 +224,15 @@ class InProcessBroker(NodeThread[Broker]):
         by: str | Identity = "value",
         audit: bool = True,
     ) -> None:
-        """Judge what clients saw and what the logs contain, for the given topics or all except internal ones. Raises NotExactlyOnce with an
-        explanation.
+        """Compare what clients sent and received with the logs, for the given topics or all except internal ones. Raise NotExactlyOnce,
+        with an explanation, if a record was lost, duplicated or reordered, or was read although it was aborted.
 
-        `expected`: identities that must be readable, each once, and nothing else. `by` identifies records: by "value", by "key", or by a
-        function of key and value, which returns None to leave a record out. `audit`: also audit the log, if the extra `audit` is installed.
+        `expected`: the identities of which each must be readable exactly once, and no others. `by` says how records are identified: by
+        "value", by "key", or by a function of key and value, which returns None for a record that is not judged. `audit`: also audit the
+        log, if the extra `audit` is installed.
 
-        Raises RuntimeError if nothing was recorded, KeyError for an unknown topic, and TypeError or ValueError for an `expected` that can
-        never be met (text where values are bytes, an identity twice).
+        Raises RuntimeError if nothing was recorded, KeyError for an unknown topic, and TypeError or ValueError if `expected` can never be
+        met (text although values are bytes, or one identity twice).
         """
         from ottla.broker.testing.verdict import assert_exactly_once  # noqa: PLC0415 # only for tests that judge
 
@@ -237,8 +241,8 @@ class InProcessBroker(NodeThread[Broker]):
         assert_exactly_once(self, self.history, topics, expected=expected, by=by, audit=audit)
 
     def stop(self) -> None:
-        """Stop the broker cleanly, as SIGTERM does, or end a scripted crash. Remove a temporary directory, unless `keep` was called, and
-        all marks."""
+        """Stop the broker cleanly, as SIGTERM does; after a crash by a fault rule, only end its thread. Then remove a temporary directory
+        (if `keep` was not called) and all states that `mark` has saved."""
         self._end()
         self._remove_temporary()
         if self._marks is not None:
@@ -253,7 +257,8 @@ class InProcessBroker(NodeThread[Broker]):
             self.end_loop()
 
     def kill(self) -> None:
-        """Kill the broker, as SIGKILL does, as far as one process allows: no checkpoint, no sync, no clean-shutdown marker."""
+        """Kill the broker as SIGKILL does, as far as this is possible within one process: no checkpoint, no sync, no clean-shutdown
+        marker."""
         if self.paused:
             self.resume(self.node.crash)
         elif not self._crashed:
@@ -261,7 +266,7 @@ class InProcessBroker(NodeThread[Broker]):
         self.end_loop()
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop (or kill) the broker, and start it on the same directory and port."""
+        """Stop the broker (with `kill`: kill it), and start it on the same directory and port."""
         if kill:
             self.kill()
         else:
@@ -269,8 +274,8 @@ class InProcessBroker(NodeThread[Broker]):
         self.start()
 
     def mark(self) -> Mark:
-        """Save the broker's present state, and return it as a mark, to which `rewind` returns; `stop` forgets all marks. The broker answers
-        nothing while its files are saved and copied.
+        """Save the broker's present state, and return a mark: pass it to `rewind` to return to this state. `stop` deletes all marks. The
+        broker does not answer while its files are saved and copied.
 
         Raises RuntimeError if the broker does not run or a partition is offline, ForkRefused if the files cannot be copied.
         """
@@ -283,11 +288,11 @@ class InProcessBroker(NodeThread[Broker]):
         return self._marks.add(self._clock.now_ms(), self.broker.log_dir.mark_as_clean, [self.history.length()])
 
     def rewind(self, mark: Mark) -> None:
-        """Return to the state at the mark, whatever the broker did since, also if it was killed: topics, records, groups, offsets,
-        producers, open transactions, ACLs, users, quotas, settings and, if it can be moved, the clock. The recorded history ends there,
-        too. Fault rules stay.
+        """Return the broker to the state that `mark` has saved: topics, records, groups, offsets, producers, open transactions, ACLs,
+        users, quotas, settings and, if it can be moved, the clock. Whatever was recorded in the history since then is removed, too. Fault
+        rules stay. The broker may have been killed meanwhile.
 
-        All connections are closed, and clients connect again to the same port. A mark can be returned to any number of times, and marks
+        All connections are closed, and clients connect again to the same port. A test can return to one mark any number of times, and marks
         made later stay valid. Raises ValueError for a mark of another broker, or from before a `stop`.
         """
         if self._marks is None or mark not in self._marks:
@@ -305,11 +310,13 @@ class InProcessBroker(NodeThread[Broker]):
         return PreopenedLogDir(self._loaded_settings(), self.script, self._environment(), copy, now_ms)
 
     def as_of(self, moment: datetime | int | AtOffset) -> InProcessBroker:
-        """Start a read-only broker on a fork of this one's data, cut at an earlier moment: clients may only read, and commit offsets.
+        """Start and return a read-only broker on a copy of this broker's data, cut at an earlier moment. Its clients may only read, and
+        commit offsets.
 
         `moment` is a time by this broker's clock (a datetime, or Unix time in ms), or an `AtOffset`: the moment at which a partition's log
-        ended at an offset. The new broker's clock continues from the moment. Stop it, or use it as a context manager; this one is not
-        changed. Raises ForkRefused if the state at the moment cannot be restored, for instance because its metadata was removed.
+        ended at an offset. The new broker's clock continues from the moment. Stop the new broker, or use it as a context manager; this
+        broker is not changed. Raises ForkRefused if the state at the moment cannot be restored, for instance because its metadata was
+        removed.
         """
         wanted = round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
         path, clock = Path(tempfile.mkdtemp(prefix=f".{self.data_dir.name}-as-of-", dir=self.data_dir.parent)), MovableClock()
@@ -332,7 +339,7 @@ class InProcessBroker(NodeThread[Broker]):
         fork(self.data_dir, target, finish=self.broker.log_dir.mark_as_clean)
 
     def keep(self) -> Path:
-        """Keep the temporary data directory after the stop; return its path."""
+        """Do not remove the temporary data directory at the stop; return its path."""
         self._temporary = False
         return self.data_dir
 
@@ -354,13 +361,14 @@ class InProcessBroker(NodeThread[Broker]):
 
 
 def several(given: str | Sequence[str]) -> Sequence[str]:
-    """Return a list of strings; a single string becomes a list of one item, not of letters."""
+    """Return a list of strings. A single string becomes a list with one item."""
     return [given] if isinstance(given, str) else given
 
 
 def import_ahead() -> None:
-    """Import now what the broker would import while it serves. Otherwise it would import on its thread while the test imports too, which
-    sometimes fails in CPython 3.11 when pytest rewrites assertions ("AST constructor recursion depth mismatch", gh-106905)."""
+    """Import now the modules that the broker would otherwise import while it serves. Imports on the broker's thread and on the test's
+    thread at the same time sometimes fail in CPython 3.11 when pytest rewrites assertions ("AST constructor recursion depth mismatch",
+    gh-106905)."""
     import ottla.broker.api.produce_fast_path  # noqa: F401, PLC0415 # only needed ahead of time by tests
 
     load_all()

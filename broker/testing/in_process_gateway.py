@@ -31,7 +31,8 @@ _HOST = "127.0.0.1"
 
 
 class InProcessGateway(InProcessNode[Gateway]):
-    """A gateway to the cluster whose bootstrap servers are `to`. Use as a context manager, or call `start` and `stop`.
+    """A gateway (a Kafka proxy that injects faults) in this process, in front of the cluster whose bootstrap servers are `to`. Use it as a
+    context manager, or call `start` and `stop`.
 
     `faults` is a rule of `ottla gateway --fault`, or several. `port` 0 chooses free ports. `command_config` is a file with client security
     settings: the gateway takes its TLS settings to connect to the cluster, and `assert_exactly_once` reads the cluster's logs with them.
@@ -51,7 +52,7 @@ class InProcessGateway(InProcessNode[Gateway]):
         self.script = Faults((parse_rule(rule) for rule in several(faults)), refused=NEEDS_A_BROKER)
         self.faults = FaultControl(self, self.script)
         self.history = History(self._topic_name)
-        """What clients have done through the gateway since `record`."""
+        """What clients have sent and received through the gateway since `record` was called."""
         self._recording = False
         self._clock = MovableClock()
         self.clock = ClockControl(self, self._clock)
@@ -67,8 +68,8 @@ class InProcessGateway(InProcessNode[Gateway]):
 
     @property
     def port(self) -> int:
-        """The port of the gateway's bootstrap address; the brokers of the cluster have further ports. Raises RuntimeError before the
-        start."""
+        """The port of the gateway's bootstrap address. Each broker of the cluster has a further port at the gateway. Raises RuntimeError
+        before the start."""
         return int(self.bootstrap.rpartition(":")[2])
 
     @property
@@ -77,7 +78,8 @@ class InProcessGateway(InProcessNode[Gateway]):
         return self.running and not self.paused
 
     def record(self) -> InProcessGateway:
-        """Record the history of requests from now on, for `assert_exactly_once`. Requests are then answered one after the other."""
+        """From now on, record what clients send and receive, for `assert_exactly_once`, and return this gateway. While it records, the
+        gateway answers requests one after the other."""
         if not self._recording:
             self._recording = True
             self.script.observe(self.history)
@@ -91,8 +93,8 @@ class InProcessGateway(InProcessNode[Gateway]):
         by: str | Identity = "value",
         audit: bool = True,
     ) -> None:
-        """Compare what clients saw with the cluster's logs, with the arguments of `InProcessBroker.assert_exactly_once`. The logs are read
-        over the wire, on connections of their own, up to the high watermark.
+        """Compare what clients sent and received through the gateway with the cluster's logs. The arguments are those of
+        `InProcessBroker.assert_exactly_once`. The gateway reads the logs over its own connections to the cluster, up to the high watermark.
 
         `topics`: by default those that were written or read through the gateway. Raises NotExactlyOnce with an explanation, OSError if the
         cluster cannot be read, RuntimeError if nothing was recorded, or if no client used the gateway and neither `topics` nor `expected`

@@ -1,9 +1,9 @@
-"""Links between the nodes of a cluster in this process, which can be blocked or delayed, over real sockets.
+"""Network links between the nodes of a cluster in this process. The nodes use real sockets; a test can block or delay a link.
 
 Rules:
 - The bytes of a connection arrive in order.
-- What is sent over a blocked link arrives when the link is unblocked, also the end of a connection; a connection attempt waits. This is
-  what TCP's retransmission does, and neither side is notified.
+- Whatever is sent over a blocked link (bytes, or the end of a connection) arrives when the link is unblocked; a connection attempt waits.
+  TCP's retransmission has the same effect: neither side is notified.
 - The node that opened a connection applies the rules in both directions.
 - Links may be changed on any thread; a change applies to everything sent after it.
 """
@@ -22,8 +22,8 @@ Way = tuple[int, int]
 
 
 class Links:
-    """The network between the nodes of a cluster in this process: which directions are blocked or delayed. `blocked` has the blocked
-    directions, each as (sending node, receiving node)."""
+    """The network between the nodes of a cluster in this process. It knows which directions between two nodes are blocked or delayed;
+    `blocked` has the blocked ones, each as (sending node, receiving node)."""
 
     def __init__(self) -> None:
         self.blocked: frozenset[Way] = frozenset()
@@ -32,37 +32,37 @@ class Links:
         self._networks: dict[int, LinkedNetwork] = {}
 
     def network(self, node: int) -> LinkedNetwork:
-        """Return a new network for a node, whose connections are blocked and delayed as this object says. Make one for each event loop that
-        the node runs on."""
+        """Return a new network for the node with this id; its connections are blocked and delayed as the rules of this object say. Each
+        event loop that the node runs on needs a network of its own."""
         self._networks[node] = made = LinkedNetwork(self, node)
         return made
 
     def block(self, ways: Iterable[Way]) -> None:
-        """Block these directions (from a node, to a node), in addition to those that are blocked already."""
+        """Block these directions, in addition to those that are blocked already. A direction is (sending node, receiving node)."""
         self._change(self.blocked.union(ways), self._slow_ms)
 
     def slow(self, ways: Iterable[Way], ms: float) -> None:
-        """Delay everything that is sent in these directions (from a node, to a node) by `ms`."""
+        """Delay everything that is sent in these directions by `ms` milliseconds. A direction is (sending node, receiving node)."""
         self._change(self.blocked, {**self._slow_ms, **dict.fromkeys(ways, ms)})
 
     def heal(self) -> None:
-        """Unblock all links and end their delays; events that were held back are delivered."""
+        """Unblock all links and remove all delays. Bytes and connection ends that were held back are delivered."""
         self._change(frozenset(), {})
 
     def between(self, some: Collection[int], others: Collection[int]) -> list[Way]:
-        """Return both directions between each pair of nodes of the two groups."""
+        """Return both directions of the link between each node of `some` and each node of `others`."""
         return [way for one in some for other in others for way in ((one, other), (other, one)) if one != other]
 
     def delay_ms(self, way: Way) -> float:
-        """Return the delay of a direction (from a node, to a node) in ms; 0 without one."""
+        """Return the delay of a direction (sending node, receiving node) in ms; 0 if it is not delayed."""
         return self._slow_ms.get(way, 0)
 
     def listens(self, node: int, port: int) -> None:
-        """Register the node that listens on a port."""
+        """Register that the node with this id listens on a port."""
         self._node_at[port] = node
 
     def node_at(self, port: int) -> int:
-        """Return the node that listens on a port; -1 if no node of the cluster does."""
+        """Return the id of the node that listens on a port; -1 if no node of the cluster does."""
         return self._node_at.get(port, -1)
 
     def _change(self, blocked: frozenset[Way], slow_ms: dict[Way, float]) -> None:
@@ -72,14 +72,15 @@ class Links:
 
 
 class LinkedNetwork:
-    """One node's access to the operating system's TCP, whose connections to other nodes are blocked and delayed as `Links` says."""
+    """The TCP network as one node of an in-process cluster sees it. Its connections to other nodes are blocked and delayed by the rules in
+    `Links`."""
 
     def __init__(self, links: Links, node: int) -> None:
         self._links, self._node = links, node
         self._sockets: Network = Sockets()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.directions: dict[Direction, None] = {}
-        """Both directions of each connection that this node has opened, as the keys of a dict in the order of their creation."""
+        """The two directions of each connection that this node has opened. They are the keys of a dict, in the order of their creation."""
 
     def listen(self, host: str, port: int) -> BoundAddress:
         place = self._sockets.listen(host, port)
@@ -102,7 +103,7 @@ class LinkedNetwork:
         return relay.transport
 
     def deliver_unblocked(self) -> None:
-        """Deliver what is not blocked or delayed any more, after the links have changed. May be called on any thread."""
+        """After the links have changed: deliver everything that is now neither blocked nor delayed. May be called on any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver_all_due)
 
@@ -112,8 +113,8 @@ class LinkedNetwork:
 
 
 class Direction:
-    """One direction of one connection. It delivers bytes and the end of the connection in order, each when the link's delay is over and the
-    link is not blocked."""
+    """One direction of one TCP connection. It delivers bytes and the end of the connection in order; each is delivered when the link's
+    delay is over and the link is not blocked."""
 
     def __init__(self, network: LinkedNetwork, links: Links, way: Way) -> None:
         self._network, self._links, self._way = network, links, way
@@ -123,19 +124,21 @@ class Direction:
         network.directions[self] = None
 
     def carry(self, arrives: Callable[[], object]) -> None:
-        """Deliver an event (bytes, or the connection's end) by calling `arrives`, after all events before it."""
+        """Deliver an event (bytes, or the connection's end) by calling `arrives`, when the link permits it and all earlier events are
+        delivered."""
         delay_ms = self._links.delay_ms(self._way)
         self._in_transit.append((self._loop.time() + delay_ms / 1000 if delay_ms else 0, arrives))
         self.deliver_due()
 
     async def wait_until_passable(self) -> None:
-        """Wait until an event that is sent now would arrive: until the link's delay is over and the direction is not blocked."""
+        """Wait until the delay of the link is over and this direction is not blocked. An event that was sent at the time of the call would
+        arrive then."""
         arrived: asyncio.Future[None] = self._loop.create_future()
         self.carry(lambda: None if arrived.done() else arrived.set_result(None))
         await arrived
 
     def deliver_due(self) -> None:
-        """Deliver all events whose delay is over, unless the direction is blocked."""
+        """Deliver all events whose delay is over. While the direction is blocked, deliver nothing."""
         waiting = self._in_transit
         while waiting and self._way not in self._links.blocked:
             due, arrives = waiting[0]
@@ -156,9 +159,9 @@ class Direction:
 
 
 class Relay(asyncio.Protocol):
-    """The asyncio protocol of the TCP socket of a connection between two nodes. It passes the received bytes and the connection's end to
-    `inner`, the protocol of the node that opened the connection: after the delay of the direction `back`, and only while this direction is
-    not blocked."""
+    """The asyncio protocol on the TCP socket of a connection between two nodes. It passes received bytes and the connection's end to
+    `inner`, the protocol of the node that opened the connection. It does so after the delay of the direction `back` (from the other node),
+    and only while this direction is not blocked."""
 
     transport: RelayTransport
 
@@ -199,8 +202,9 @@ class Relay(asyncio.Protocol):
 
 
 class RelayTransport(asyncio.Transport):
-    """The transport to which the node that opened a connection writes. It passes the bytes and the connection's end to the TCP socket
-    after the delay of the direction to the other node, and only while this direction is not blocked. `abort` takes effect at once."""
+    """The asyncio transport to which a node writes on a connection that it has opened. It passes the bytes and the connection's end to the
+    TCP socket after the delay of the direction to the other node, and only while this direction is not blocked. `abort` takes effect at
+    once."""
 
     def __init__(self, socket: asyncio.Transport, relay: Relay) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember that a test has failed, for fixtures that are torn down after it."""
+    """Store that a test has failed, for the fixtures that are torn down after it: they keep the data directory."""
     report = yield
     if report.failed:
         item.stash[_FAILED] = True
@@ -60,7 +60,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def ottla_broker_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., InProcessBroker]]:
-    """Starts brokers: `ottla_broker_factory(settings={…}, faults=[…])`. They stop with the test; a given `data_dir` is not removed."""
+    """Returns a function that starts a broker, such as `ottla_broker_factory(settings={…}, faults=[…])`. The brokers are stopped after the
+    test; a data directory that the test passed as `data_dir` is not removed."""
     from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # only for tests with a broker
 
     with ExitStack() as stack:
@@ -101,7 +102,7 @@ def _marked(request: pytest.FixtureRequest, kind: type) -> dict[str, Any]:
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[..., InProcessBroker]) -> InProcessBroker:
-    """A broker for this test, which records what clients do. The test's marker `ottla` configures the broker."""
+    """A broker for this test, which records what clients send and receive. The test's marker `ottla` configures the broker."""
     from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # only for tests with a broker
 
     return ottla_broker_factory(**_marked(request, InProcessBroker))
@@ -109,8 +110,8 @@ def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[
 
 @pytest.fixture
 def ottla_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCluster]:
-    """A cluster for this test, which records what clients do. The test's marker `ottla` configures it; by default it has three brokers
-    (`brokers=5`: five)."""
+    """A cluster for this test, which records what clients send and receive. The test's marker `ottla` configures it; by default it has
+    three brokers (`brokers=5`: five)."""
     from ottla.broker.testing.cluster import InProcessCluster  # noqa: PLC0415 # only for tests with a cluster
 
     cluster = InProcessCluster(**{"data_dir": tmp_path_factory.mktemp("ottla") / "data", **_marked(request, InProcessCluster)}).record()
@@ -123,7 +124,7 @@ def ottla_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def ottla_gateway_to() -> str:
-    """Override this fixture: return the bootstrap servers of the cluster behind `ottla_gateway`."""
+    """The bootstrap servers of the cluster behind the fixture `ottla_gateway`. A project overrides this fixture."""
     raise pytest.UsageError(
         'ottla_gateway needs a cluster: @pytest.mark.ottla(to="localhost:9092"), or a fixture ottla_gateway_to that returns its bootstrap '
         "servers (docs/gateway.md)"
@@ -132,8 +133,8 @@ def ottla_gateway_to() -> str:
 
 @pytest.fixture
 def ottla_gateway(request: pytest.FixtureRequest) -> Iterator[InProcessGateway]:
-    """A gateway for this test, which records what clients do. The cluster behind it is the one that the test's marker `ottla` names
-    (`to="localhost:9092"`), otherwise that of the fixture `ottla_gateway_to`."""
+    """A gateway (a proxy that injects faults) for this test, which records what clients send and receive. The test's marker `ottla` names
+    the cluster behind it (`to="localhost:9092"`); otherwise the fixture `ottla_gateway_to` does."""
     from ottla.broker.testing.in_process_gateway import InProcessGateway  # noqa: PLC0415 # only for tests with a gateway
 
     options = _marked(request, InProcessGateway)
@@ -145,7 +146,8 @@ def ottla_gateway(request: pytest.FixtureRequest) -> Iterator[InProcessGateway]:
 
 @pytest.fixture(scope="session")
 def ottla_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    """A broker for the whole session (of each pytest-xdist worker). Tests that share it need their own topics and groups."""
+    """One broker for the whole pytest session (under pytest-xdist: for each worker). Tests that share it need their own topics and
+    groups."""
     from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # only for tests with a broker
 
     broker = InProcessBroker(tmp_path_factory.mktemp("ottla-session") / "data").record()
@@ -156,7 +158,7 @@ def ottla_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[I
 
 @pytest.fixture(scope="session")
 def ottla_seed() -> Callable[[InProcessBroker], object]:
-    """Override this fixture: return a function that fills the broker of `ottla_seeded_broker`, once a session."""
+    """A function that fills the broker of the fixture `ottla_seeded_broker` with data, once a session. A project overrides this fixture."""
     raise pytest.UsageError(
         "ottla_seeded_broker needs a session fixture ottla_seed, which returns a function of the broker (docs/testing.md)"
     )
@@ -164,7 +166,7 @@ def ottla_seed() -> Callable[[InProcessBroker], object]:
 
 @pytest.fixture(scope="session")
 def ottla_seed_settings() -> dict[str, str | float]:
-    """The settings of `ottla_seeded_broker`; override this fixture to change them."""
+    """The broker settings of the fixture `ottla_seeded_broker`. A project overrides this fixture to change them."""
     return {}
 
 
@@ -185,7 +187,8 @@ def _ottla_seeded(
 
 @pytest.fixture
 def ottla_seeded_broker(_ottla_seeded: tuple[InProcessBroker, Mark]) -> InProcessBroker:
-    """A broker that `ottla_seed` has filled once a session (of each pytest-xdist worker). Before each test it is rewound to that state."""
+    """A broker with the data that the fixture `ottla_seed` has written, once a session (under pytest-xdist: once for each worker). Before
+    each test, the broker is returned to that state."""
     broker, mark = _ottla_seeded
     broker.rewind(mark)
     broker.faults.reset()
@@ -194,36 +197,36 @@ def ottla_seeded_broker(_ottla_seeded: tuple[InProcessBroker, Mark]) -> InProces
 
 @pytest.fixture
 def ottla_bootstrap(ottla_broker: InProcessBroker) -> str:
-    """The bootstrap server of `ottla_broker`."""
+    """The bootstrap server (`host:port`) of the fixture `ottla_broker`."""
     return ottla_broker.bootstrap
 
 
 @pytest.fixture
 def ottla_topics(ottla_broker: InProcessBroker) -> TopicControl:
-    """Creates and describes the topics of `ottla_broker`."""
+    """An object that creates and describes topics of the fixture `ottla_broker`."""
     return ottla_broker.topics
 
 
 @pytest.fixture
 def ottla_acls(ottla_broker: InProcessBroker) -> AclControl:
-    """The ACLs of `ottla_broker`, whose settings must name an authorizer."""
+    """An object that adds and removes ACLs of the fixture `ottla_broker`. The broker's settings must name an authorizer."""
     return ottla_broker.acls
 
 
 @pytest.fixture
 def ottla_topic(request: pytest.FixtureRequest, ottla_broker: InProcessBroker) -> str:
-    """A new topic with one partition, named after the test."""
+    """The name of a new topic with one partition, which is named after the test."""
     name = _TOPIC_CHARACTERS.sub("-", request.node.name).strip("-") or "topic"
     return ottla_broker.topics.create(name[:_TOPIC_LENGTH_MAX])
 
 
 @pytest.fixture
 def ottla_faults(ottla_broker: InProcessBroker) -> FaultControl:
-    """The scripted faults of `ottla_broker`."""
+    """An object that loads and removes fault rules of the fixture `ottla_broker`."""
     return ottla_broker.faults
 
 
 @pytest.fixture
 def ottla_clock(ottla_broker: InProcessBroker) -> ClockControl:
-    """The clock of `ottla_broker`."""
+    """An object that reads and advances the clock of the fixture `ottla_broker`."""
     return ottla_broker.clock

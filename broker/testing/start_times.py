@@ -1,4 +1,5 @@
-"""Measures the start of an in-process broker, and of a cluster of three: `python -m ottla.broker.testing.start_times`."""
+"""Measures how long an in-process broker and an in-process cluster of three brokers take to start: `python -m
+ottla.broker.testing.start_times`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ RUNS = 20
 
 
 def start_times(make: Callable[[], InProcessBroker | InProcessCluster], runs: int = RUNS) -> list[tuple[float, float]]:
-    """Return wall-clock and processor milliseconds of each start. A first start, which still imports, is not counted."""
+    """Start the node that `make` returns `runs` times; return the elapsed time and the processor time of each start, in ms. One start
+    before them, which still imports modules, is not counted."""
     measured = []
     for _ in range(runs + 1):
         node = make()

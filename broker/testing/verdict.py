@@ -1,4 +1,4 @@
-"""Compares the recorded history of clients with the logs: `examine` returns the anomalies, `assert_exactly_once` raises an exception that
+"""Compares the recorded history of clients with the logs: `examine` returns the anomalies; `assert_exactly_once` raises an exception that
 explains them."""
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class AssertionArguments(NamedTuple):
 
 
 class NotExactlyOnce(AssertionError):
-    """Records were duplicated, lost or reordered, or were read although they were aborted. The text explains it; `anomalies` and `findings`
-    (of the log's audit) have the details for programs."""
+    """Raised if records were duplicated, lost or reordered, or were read although they were aborted. The text explains it; `anomalies` and
+    `findings` (of the log's audit) have the details for programs."""
 
     def __init__(self, anomalies: Sequence[Anomaly], findings: Sequence[str]) -> None:
         super().__init__(explain(anomalies, findings))
@@ -43,7 +43,8 @@ class NotExactlyOnce(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The result of comparing a history with the logs: the anomalies, the findings of the audit, and all records of the compared logs."""
+    """The result of comparing the history of clients with the logs: the anomalies, the findings of the audit, and all records of the
+    compared logs."""
 
     anomalies: list[Anomaly] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -59,9 +60,12 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Compare what clients saw (`history`) with the logs of `topics` (None: all except internal ones). Return the anomalies, the findings
-    of the audit, and all stored records. `by` identifies records; `expected` are the identities that must be readable, each once (None:
-    any). With `audit`, also audit the logs. Raises RuntimeError for an incomplete history, KeyError for an unknown topic."""
+    """Compare what clients sent and received (`history`) with the broker's logs of `topics` (None: all except internal ones). Return the
+    anomalies, the findings of the audit, and all stored records.
+
+    `by` maps a record to its identity. `expected` are the identities of which each must be readable exactly once; None: no check. With
+    `audit`, also audit the logs. Raises RuntimeError for an incomplete history, KeyError for an unknown topic.
+    """
     if not history.complete:
         raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the log alone")
     wanted = None if topics is None else set(topics)
@@ -71,15 +75,16 @@ def examine(
 
 
 def _check_topics(running: Broker, history: History, wanted: Collection[str]) -> None:
-    """Raise KeyError for an unknown topic, so that a misspelt name is not judged clean. A deleted topic that was written to is known."""
+    """Raise KeyError for an unknown topic in `wanted`, because a misspelt name would otherwise pass the check. A topic that was written to
+    and then deleted counts as known."""
     names = set(running.services.partitions.topic_names())
     for topic in sorted(set(wanted) - names - {send.topic for send in history.sends}):
         raise KeyError(f"there is no topic {topic!r}; existing topics: {', '.join(sorted(names)) or 'none'}")
 
 
 def _observations(running: Broker, history: History, wanted: Collection[str] | None, by: Identity) -> Observations:
-    """Return what clients saw and what the logs contain, both read in one turn of the loop, so that records sent meanwhile are in both or
-    in neither."""
+    """Return the history of the clients together with the records in the logs. Both are read in one turn of the event loop, so that a
+    record sent meanwhile is in both or in neither."""
     partitions = [
         each for each in running.services.partitions if (not each.topic.startswith("__") if wanted is None else each.topic in wanted)
     ]
@@ -105,9 +110,9 @@ def assert_exactly_once(
 ) -> None:
     """Compare the history of a broker's clients with the broker's logs; raise NotExactlyOnce if they show an anomaly.
 
-    `topics`: only these. `expected`: identities that must be readable, each once. `by`: "value", "key" or a function. `audit`: also audit
-    the log, if the extra `audit` is installed. Raises ValueError, TypeError and KeyError for invalid arguments, RuntimeError for an
-    incomplete history.
+    `topics`: compare only these. `expected`: the identities of which each must be readable exactly once. `by` says how records are
+    identified: by "value", by "key", or by a function. `audit`: also audit the log, if the extra `audit` is installed. Raises ValueError,
+    TypeError and KeyError for invalid arguments, RuntimeError for an incomplete history.
     """
     __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
     arguments = assertion_arguments(topics, expected, by)
@@ -118,13 +123,13 @@ def assert_exactly_once(
 
 
 def audit_missing() -> str | None:
-    """Return the name of the first package of the extra `audit` that is not installed, None if all are."""
+    """Return the name of the first package of the optional dependencies `audit` that is not installed; None if all are installed."""
     return next((name for name in _AUDIT_NEEDS if find_spec(name) is None), None)
 
 
 def assertion_arguments(topics: str | Iterable[str] | None, expected: Iterable[Hashable] | None, by: str | Identity) -> AssertionArguments:
-    """Check the arguments of `assert_exactly_once`, and return them with one type each: two lists and a function. Raises TypeError for an
-    identity that no record can have, ValueError for a repeated one, or an unknown `by`."""
+    """Check the arguments of `assert_exactly_once`, and convert them to two lists and a function. Raises TypeError for an expected identity
+    that no record can have, ValueError for an identity that occurs twice or an unknown `by`."""
     names = [topics] if isinstance(topics, str) else topics
     return AssertionArguments(
         None if names is None else list(names), None if expected is None else _expected(expected, by), identity_of(by)
@@ -144,7 +149,8 @@ def _expected(given: Iterable[Hashable], by: str | Identity) -> list[Hashable]:
 
 
 def identity_of(by: str | Identity) -> Identity:
-    """Return the function for "value" or "key", or the given function. Raises ValueError for another word."""
+    """Return the function that maps a record to its identity: that for the word "value" or "key", or `by` itself if it is a function.
+    Raises ValueError for another word."""
     if not isinstance(by, str):
         return by
     if by not in _IDENTITIES:
@@ -160,9 +166,11 @@ def audit_findings(
     alone: Collection[str] | None = None,
     command_config: Path | None = None,
 ) -> list[str]:
-    """Return the audit's violations in directories, or in a cluster (`kafka://host:port`, with the security settings of `command_config`),
-    one line each, at most `_FINDINGS_MAX`; none if the audit is not installed. With `replicas`, also compare the directories with each
-    other. `alone`: return only violations in these topics, and none in internal ones."""
+    """Return the violations that the audit finds, one line each, at most `_FINDINGS_MAX`. If the audit is not installed, return none.
+
+    `paths` are data directories, or a cluster (`kafka://host:port`, with the security settings of `command_config`). With `replicas`, also
+    compare the directories with each other. `alone`: return only violations in these topics, and none in internal ones.
+    """
     if audit_missing() is not None:
         return []
     from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # costs a tenth of a second

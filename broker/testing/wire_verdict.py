@@ -1,7 +1,8 @@
-"""Judges what clients did through a gateway against the cluster's logs, which are read over the wire.
+"""Judges exactly-once delivery through a gateway: compares what clients sent and received with the logs of the cluster behind it, which are
+read as a Kafka client reads them.
 
 Rules:
-- Records are read up to the high watermark, once it is above every acknowledged record: with acks=1 a record is acknowledged before the
+- Records are read up to the high watermark, after it has passed every acknowledged record: with acks=1, a record is acknowledged before the
   high watermark passes it.
 - The audit's findings are reported for the judged topics only, because `__transaction_state` also has other clients' transactions.
 - A topic that no recorded client used is judged only if the caller names it.
@@ -30,18 +31,19 @@ _PAUSE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class WireSource:
-    """A cluster to read: its bootstrap servers, and a file with client security settings (client.properties)."""
+    """A cluster whose logs are to be read: its bootstrap servers, and a file with client security settings (client.properties)."""
 
     bootstrap: str
     command_config: Path | None = None
 
     def address(self) -> Address:
-        """Return the address and security settings to connect with. Raises ValueError or OSError for invalid settings."""
+        """Return the cluster's address and the security settings for a connection to it. Raises ValueError or OSError for invalid
+        settings."""
         return address(self.bootstrap, {} if self.command_config is None else {CONFIG_FILE: str(self.command_config)})
 
     @property
     def url(self) -> str:
-        """The cluster as a path argument of the audit: `kafka://host:port`."""
+        """The cluster as the audit's command line names it: `kafka://host:port`."""
         return f"kafka://{self.bootstrap}"
 
 
@@ -54,8 +56,8 @@ def assert_exactly_once(
     by: str | Identity = "value",
     audit: bool = True,
 ) -> None:
-    """Implement `InProcessGateway.assert_exactly_once`: judge what clients did through the gateway; raise NotExactlyOnce if anything is
-    wrong."""
+    """Implements `InProcessGateway.assert_exactly_once`: compare what clients sent and received through the gateway with the cluster's
+    logs, and raise NotExactlyOnce if anything is wrong."""
     __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
     if topics is None and expected is None and not history.sends and not history.reads:
         raise RuntimeError("no client wrote or read records through the gateway: does it use the gateway's bootstrap servers?")
@@ -74,10 +76,13 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Compare what clients did through a gateway with the logs of `topics` (None: those that were written or read), which are read over the
-    wire. Return the anomalies, the findings of the audit, and all stored records. `by` identifies records; `expected` are the identities
-    that must be readable, each once (None: any). With `audit`, also audit the logs. Raises RuntimeError for an incomplete history, KeyError
-    for an unknown topic, and WireError (an OSError) if the cluster cannot be read."""
+    """Compare what clients sent and received through a gateway with the cluster's logs of `topics` (None: those that were written or read).
+    Return the anomalies, the findings of the audit, and all stored records.
+
+    `by` maps a record to its identity. `expected` are the identities of which each must be readable exactly once; None: no check. With
+    `audit`, also audit the logs. Raises RuntimeError for an incomplete history, KeyError for an unknown topic, and WireError (an OSError)
+    if the cluster cannot be read.
+    """
     if not history.complete:
         raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the log alone")
     sends, reads = list(history.sends), list(history.reads)  # before the logs: records sent meanwhile are then only in the logs
@@ -98,9 +103,11 @@ def examine(
 
 
 def _read(cluster: Cluster, names: Collection[str], used: Collection[str], seen: Observations) -> None:
-    """Read the topics' records, log start offsets and cleanup policies into `seen`. A topic of `used` may be deleted: it has no records.
+    """Read the records, log start offsets and cleanup policies of the topics `names` into `seen`. A topic in `used` (one that clients have
+    used) may have been deleted: then it has no records.
 
-    Raises KeyError for any other topic that cannot be found, WireError for a partition that cannot be read."""
+    Raises KeyError for any other topic that cannot be found, WireError for a partition that cannot be read.
+    """
     found = cluster.find(names)
     there = {topic for topic, _ in found.partitions}
     for topic in sorted(set(names) - there):
@@ -128,8 +135,8 @@ def _contents(cluster: Cluster, tp: TopicPartition, begin: int, end: int) -> lis
 def _ends(
     cluster: Cluster, partitions: Collection[TopicPartition], sends: Iterable[Send]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-    """Return the high watermark of each partition, and the error of each partition that has none. First wait, at most `_PATIENCE_S`, until
-    all acknowledged records are below the high watermarks."""
+    """Return the high watermark of each partition, and the error of each partition that has none. Before that, wait until the high
+    watermarks have passed all acknowledged records, at most `_PATIENCE_S` seconds."""
     acked: dict[TopicPartition, int] = {}
     for send in sends:
         if send.acked:
