@@ -12,7 +12,7 @@ Options:
 - `start_offset`, `end_offset`, `start_timestamp`, `end_timestamp`: read only this range of offsets, or of timestamps in ms since the epoch.
   The start is included, the end is not.
 - `walk`: with `false`, the batches' records are not parsed. The columns that need this are null: `records_found`, `found_max_timestamp`,
-  `sparse`, `records_fault`, `marker` and `coordinator_epoch`. For level `batches` only.
+  `sparse`, `records_fault`, `marker` and `coordinator_epoch`. The default is `true`. Other levels than `batches` ignore this option.
 - `max_bytes_per_trigger`: for streams (`readStream`) only.
 
 With a `.schema(...)` of fewer columns the reader builds only those columns. Filters of a query reach the reader if
@@ -46,8 +46,8 @@ OPTIONS: Final = ("path", "level", "topic", "partition", *NUMBERS, "walk", "max_
 
 
 class KafkaLogSource(DataSource):
-    """The data source `kafka_log`. Raises ValueError on an unknown level or option, a missing path, or a numeric option that is not a
-    number."""
+    """The data source `kafka_log`. Its methods raise ValueError for an unknown level or option, a missing path, and an option whose value
+    has the wrong type (not a number, or neither `true` nor `false`)."""
 
     @classmethod
     def name(cls) -> str:
@@ -99,7 +99,8 @@ class KafkaLogSource(DataSource):
         return level
 
     def _unread(self) -> frozenset[str]:
-        return frozenset() if self.options.get("walk", "true") == "true" else OPENED | MARKED
+        parsed = _boolean("walk", self.options.get("walk", "true"))
+        return frozenset() if parsed or self._level() != "batches" else OPENED | MARKED
 
 
 def filters_of(options: Mapping[str, str]) -> Filters:
@@ -115,6 +116,12 @@ def _number(name: str, value: str) -> int:
         return int(value)
     except ValueError:
         raise ValueError(f"option {name}: {value!r} is not a number") from None
+
+
+def _boolean(name: str, value: str) -> bool:
+    if value.lower() not in {"true", "false"}:
+        raise ValueError(f"option {name}: must be true or false, not {value!r}")
+    return value.lower() == "true"
 
 
 class _PushFilters:

@@ -57,6 +57,29 @@ def test_columns_that_need_records_are_null_if_walking_is_off(spark: SparkSessio
     assert (row.record_count, row.crc_ok, row.records_found, row.marker) == (3, True, None, None)
 
 
+def test_walk_option_is_ignored_by_other_levels_than_batches(spark: SparkSession, tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(1, pid=7, epoch=0, seq=0, transactional=True)
+    log.marker(7, coordinator_epoch=3)
+    row = spark.read.format("kafka_log").option("level", "markers").option("walk", "false").load(str(tmp_path)).first()
+    assert row is not None
+    assert (row.marker, row.coordinator_epoch) == ("commit", 3)
+
+
+@pytest.mark.parametrize(("value", "records_found"), [("TRUE", 3), ("False", None)])
+def test_walk_option_ignores_case(spark: SparkSession, tmp_path: Path, value: str, records_found: int | None) -> None:
+    PartitionWriter(tmp_path, "t", 0).data(3)
+    row = spark.read.format("kafka_log").option("walk", value).load(str(tmp_path)).first()
+    assert row is not None
+    assert row.records_found == records_found
+
+
+@pytest.mark.parametrize("level", ["batches", "records"])
+def test_walk_option_is_rejected_if_neither_true_nor_false(level: str) -> None:
+    with pytest.raises(ValueError, match="option walk: must be true or false, not 'no'"):
+        KafkaLogSource({"level": level, "walk": "no", "path": "x"}).reader(StructType([]))
+
+
 def test_query_filters_are_pushed_down_and_do_not_change_the_result(spark: SparkSession, tmp_path: Path) -> None:
     for partition in range(3):
         log = PartitionWriter(tmp_path, "t", partition)
