@@ -143,8 +143,9 @@ def audit(
 def open_judge(  # noqa: PLR0917 # called once
     name: str, log_bytes: int, master: str | None, memory_mb: int, progress: Progress, resume: Path | None
 ) -> AbstractContextManager[Judge]:
-    """Open the judge, which runs the audit's rules, for logs of `log_bytes` bytes: on Spark if `name` is `spark`, otherwise on DuckDB in
-    this process. Raises CannotJudge."""
+    """Open the judge that runs the audit's rules over logs of `log_bytes` bytes: on Spark if `name` is `spark`, otherwise on DuckDB in this
+    process. `master` (Spark's master URL) and `resume` (a directory for the tasks' results) are used only with Spark. Raises CannotJudge if
+    the engine is missing or cannot start."""
     if name == SPARK:
         return _spark_judge(master, memory_mb, progress, resume)
     with _engine_needed():
@@ -162,8 +163,8 @@ def _spark_judge(master: str | None, memory_mb: int, progress: Progress, resume:
 
 @contextmanager
 def _engine_needed() -> Iterator[None]:
-    """Raise CannotJudge if the block fails to import a package of the embedded engine (DuckDB). The tasks of the Spark engine need these
-    packages, too."""
+    """A context manager for imports of the embedded engine (DuckDB): if a package is missing, raise CannotJudge with the pip command that
+    installs it. The Spark engine needs these packages, too, because its tasks judge with DuckDB."""
     try:
         yield
     except ModuleNotFoundError as e:
@@ -174,8 +175,9 @@ def _engine_needed() -> Iterator[None]:
 def _sources(
     paths: Sequence[str | Path], topics: Sequence[str], wire: Wire | None, replicas: bool, progress: Progress
 ) -> Iterator[Sources]:
-    """Yield the inputs to read: directories and clusters, pinned at their current state, or clusters fetched into a directory first. Raises
-    CannotJudge when a cluster cannot be fetched."""
+    """Yield the paths to read. Directories and clusters are fixed at their current ends, so that later batches are not read; with
+    `--spool`, clusters are first copied to a local directory. Raises CannotJudge when a cluster cannot be copied, or when `replicas` is
+    requested for clusters that are not copied."""
     if replicas and any(map(is_cluster, paths)) and (wire is None or wire.spool is None):
         raise CannotJudge("Over the wire only leaders are read: --replicas compares directories")
     with ExitStack() as stack:
@@ -211,7 +213,8 @@ def _reporting_failures(engine: str, paths: Sequence[str]) -> Iterator[None]:
 
 
 def check_rate(engine: str, wire: Wire | None) -> None:
-    """Raise CannotJudge if `wire` limits the bytes per second and the engine cannot keep the limit: Spark's tasks fetch independently."""
+    """Raise CannotJudge if the options `wire` limit the bytes per second and Spark's tasks would fetch from the cluster: they fetch
+    independently of each other, so they cannot keep a common limit."""
     if wire is not None and engine == SPARK and wire.bytes_per_second and wire.spool is None:
         raise CannotJudge("Spark fetches in many tasks at once: a limit of bytes a second needs --spool, or --engine duckdb")
 

@@ -44,7 +44,7 @@ the driver."""
 ANSWER: Final = -1
 """A number that no shuffle partition has. It marks a row whose data is an `Answer` (results of a task) for the driver, or an exception."""
 SLICE_END: Final = "end"
-"""A text that stands in place of a row kind (`batches`, `records`) and marks the last row of a slice. That row contains (`Slice.judged`,
+"""Marks the last row of a slice; other rows have their kind (`batches` or `records`) in this place. The last row contains (`Slice.judged`,
 `Slice.slices`), so that the task that judges the partition knows its files, and whether it received all slices."""
 Task = list[LogDirectory]
 """The input of a task: a subset of each directory's partitions."""
@@ -75,8 +75,8 @@ class Plan(NamedTuple):
 
     @property
     def judged(self) -> list[Task]:
-        """All partitions that the plan covers, each once: in the input of the task that judges it or, if it is read in slices, as an input
-        of its own."""
+        """All partitions of the plan, each once, grouped as they are judged: first the inputs of tasks that judge whole partitions, then
+        each partition that is read in slices."""
         return self.tasks + [each.judged for each in self.slices if each.judged is not None]
 
     @property
@@ -92,19 +92,19 @@ TASKS_MAX: Final = 20_000
 """The maximum number of tasks, because the driver holds each task in memory. Only logs of more than 10 TB would need more tasks of
 TASK_BYTES_MAX bytes each."""
 TASKS_WANTED: Final = 16
-"""The number of tasks for a large log on a small cluster (see `make_tasks`), so that all cores finish at the same time. A small log gets
-fewer, because the queries of each task take 0.25 s."""
+"""The minimum number of tasks for a large log, however few cores the cluster has (see `make_tasks`), so that all cores finish at about the
+same time. A small log gets fewer tasks, because the queries of each task take 0.25 s."""
 UNSPLIT_BYTES_MAX: Final = 16 << 30
 """The size in bytes above which a partition is split even if it does not delay the other tasks: a single task would take minutes to judge
 it, and would repeat them after a failure."""
 FILE_BYTES: Final = 64 << 10
 """The fixed cost of a file, in bytes: opening it and judging its partition takes as long as reading this many bytes."""
 SHUFFLE_PARTITION_BYTES: Final = 16 << 30
-"""How many bytes of log one shuffle partition serves if no rule needs a business key. The second step then receives only one row per
-transaction and one per producer."""
+"""The number of shuffle partitions is the log's size divided by this many bytes, if no rule needs a business key. The second step then
+receives only one row per transaction and one per producer."""
 KEYS_SHUFFLE_PARTITION_BYTES: Final = 1 << 30
-"""How many bytes of log one shuffle partition serves if the audit has a business key (--key-field). The second step then receives one row
-per record."""
+"""The number of shuffle partitions is the log's size divided by this many bytes, if the audit has a business key (--key-field). The second
+step then receives one row per record."""
 SHUFFLE_PARTITIONS_MAX: Final = 1000
 BLOB_BYTES: Final = 16 << 20
 """Bytes of Arrow streams that a task of the first step holds before it yields them."""
@@ -133,7 +133,7 @@ def _deserialized(content: bytes) -> tuple[Any, ...]:
 
 def make_tasks(logs: Sequence[LogDirectory], spec: AuditSpec, cores: int = 1) -> list[Task]:
     """Divide all partitions of the topics in `spec` among tasks of about equal size; return the tasks, the largest first. A log that is
-    large enough gets three tasks for each of the cluster's `cores`."""
+    large enough gets three tasks for each of the cluster's `cores`, and at least TASKS_WANTED tasks."""
     units = _units(logs, spec)
     return _tasks_of(units, _target(sum(map(_cost, units.values())), cores))
 
@@ -446,7 +446,8 @@ def _batches(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 def draw_tasks(work: Work, drawn: Sequence[Drawn], found: Sequence[FindingPlace], tasks: Iterable[Row]) -> Iterator[Row]:
-    """Compute the data for pictures (`steps.draw`) from the partitions of each task, and yield one `Answer` per task. Raises OSError."""
+    """For each task, compute the data for the HTML report's pictures of the partitions in `drawn`, and read the headers of the batches in
+    `found` (see `steps.draw`). Yield one `Answer` per task. Raises OSError."""
     for _, content in tasks:
         task = [*_deserialized(content)]
         with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:

@@ -160,10 +160,10 @@ GROUP_COLUMNS: Final[dict[str, str]] = {
     "standby_tasks": "array<string>",
     "warmup_tasks": "array<string>",
 }
-"""One row per record in `__consumer_offsets` of a consumer, share or streams group and its members. `record`: `group` (`epoch`: its
-epoch), `member`, `target` (the epoch of the target assignment), `target member`, `current` (a member's epoch and assignment), or
-`unreadable`. `deleted`: a tombstone. `tasks`: what the member owns, also if it must revoke it: `subtopology-partition` of a streams group's
-active tasks, else `topic id-partition`."""
+"""One row per record in `__consumer_offsets` of a consumer, share or streams group and its members. `record` is the kind of record: `group`
+(`epoch` is the group's epoch), `member`, `target` (`epoch` is that of the target assignment), `target member`, `current` (a member's epoch
+and assignment), or `unreadable`. `deleted`: the record is a tombstone. `tasks`: what is assigned to the member, including what it must
+revoke: `subtopology-partition` for the active tasks of a streams group, otherwise `topic id-partition`."""
 SNAPSHOT_COLUMNS: Final[dict[str, str]] = {
     "snapshot_offset": "bigint",
     "producer_id": "bigint",

@@ -95,10 +95,10 @@ BY_SEQUENCE: Final = {
         CAST(coalesce(e.first_sequence, s.sequence) + r.offset - r.base_offset AS STRING)) END""",
     "first": "0",
 }
-"""The parts of the query JUDGED if copies are recognized by producer sequence. The copy with the lowest offset is the first one: all copies
-are in one partition, where offsets rise in the order of appending."""
+"""SQL to insert into the query JUDGED if copies are recognized by producer id, epoch and sequence. The copy with the lowest offset is the
+first one: all copies are in one partition, where offsets rise in the order of appending."""
 BY_KEY: Final = {"scope": "topic", "first": "r.timestamp"}
-"""The parts of the query JUDGED if copies are recognized by business key. The copy with the earliest timestamp is the first one: the
+"""SQL to insert into the query JUDGED if copies are recognized by business key. The copy with the earliest timestamp is the first one: the
 records of a key may be in several partitions, so their offsets say nothing about their order."""
 
 COUNTS: Final = "SELECT topic, fate, count(*) AS records, count(once) AS identified FROM judged GROUP BY topic, fate"

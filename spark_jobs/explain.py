@@ -58,7 +58,8 @@ class OffsetNotFound(Exception):
 
 @dataclass(slots=True)
 class Transaction:
-    """The transaction of a batch. `ended`: its marker's offset; `state`: the coordinator's latest state of the transactional id."""
+    """The transaction to which a batch belongs. `ended`: the offset of its marker; None while it is open. `state`: the latest state of
+    `transactional_id` in `__transaction_state`."""
 
     first_offset: int
     outcome: str | None = None
@@ -69,8 +70,9 @@ class Transaction:
 
 @dataclass(slots=True)
 class Explanation:
-    """The facts about one offset. `sequence`: the record's own sequence. `holding_back`: (producer id, first offset) of the oldest open
-    transaction, which determines the last stable offset."""
+    """The facts about one offset. `batch`, `record`: columns of the batch and of the record at the offset. `sequence`: the sequence number
+    of this record, not the batch's base sequence. `holding_back`: (producer id, first offset) of the oldest open transaction, which
+    determines the last stable offset."""
 
     topic: str
     partition: int

@@ -111,7 +111,8 @@ class Location:
         return sorted(found, key=lambda entry: entry.name)
 
     def readable(self, path: str) -> bool:
-        """Return whether the process may read the file. Remote file systems report a lack of permission only when the file is read."""
+        """Return False if the process has no permission to read the file. For a remote file system, always return True: it reports a lack
+        of permission only when the file is read."""
         return not self.is_local or os.access(path, os.R_OK)
 
     def open(self, path: str) -> RandomAccess:
@@ -171,7 +172,8 @@ class RandomAccess:
 
 @lru_cache(maxsize=64)
 def place(url: str) -> Location:
-    """Return the directory of a path or URL. Raises ValueError on a URL with an unknown file system, OSError when access is refused."""
+    """Return the `Location` (a directory and its file system) that a path or URL names. Raises ValueError on a URL with an unknown file
+    system, OSError when access is refused."""
     if SCHEME_END not in url:
         path = url.rstrip("/") or "/"
         return Location(url, path, arrow_fs.LocalFileSystem(), "")

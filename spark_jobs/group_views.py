@@ -12,8 +12,8 @@ from typing import Final
 from ottla.spark_jobs.views import clamped
 
 WIDTH_MAX: Final = 1 << 16
-"""State batches with more offsets are not judged, because each offset becomes one row and a damaged batch may claim any number of offsets.
-The limit is several times group.share.max.partition.max.record.locks (10000)."""
+"""The maximum number of offsets in a state batch that is judged. A damaged batch may claim any number of offsets, and each offset becomes
+one row. The limit is several times group.share.max.partition.max.record.locks (10000)."""
 
 RAW_SHARE_STATES_NEED: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, offset bigint, log_start_offset bigint, record string, "

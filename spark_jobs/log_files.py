@@ -1,4 +1,5 @@
-"""Finds partition logs, their segments and their side files in a data directory of Ottla or of Apache Kafka.
+"""Finds partition logs in a data directory of Ottla or of Apache Kafka: their segments, and the files beside these (indexes, producer
+snapshots, leader epoch checkpoints).
 
 Invariants:
 - Only Kafka's small text checkpoints are opened, and nothing is written.
@@ -25,7 +26,8 @@ PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[
 RENAMED_DIR: Final = re.compile(r".+-(delete|future|stray)")
 SEGMENT_FILE: Final = re.compile(r"\d{20}\.log", re.ASCII)
 SWAP_FILE: Final = re.compile(r"\d{20}\.log\.swap", re.ASCII)
-"""A cleaned segment that the log cleaner is about to rename to replace segments (Kafka's `LocalLog.replaceSegments`)."""
+"""Matches the name of a segment that the log cleaner has written to replace other segments, and has not renamed to its final name yet
+(Kafka's `LocalLog.replaceSegments`)."""
 SIDE_FILE: Final = re.compile(r"(?P<offset>\d{20})\.(?P<kind>index|timeindex|txnindex|snapshot)", re.ASCII)
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
@@ -126,9 +128,9 @@ def _list_all(where: Location, paths: list[str]) -> Iterable[list[Entry] | OSErr
 
 
 def _listed_ahead(listed: Callable[[str], list[Entry] | OSError], paths: list[str]) -> Iterator[list[Entry] | OSError]:
-    """List the directories `paths` in parallel, and yield each listing, or its error, in the order of `paths`. At most LISTED_AHEAD
-    listings are in memory at once, because the entries of all directories of a large log would take as much memory as its `Segment`
-    objects."""
+    """List the directories `paths` in parallel by calling `listed`, which returns a directory's entries or an error. Yield the results in
+    the order of `paths`. At most LISTED_AHEAD of them are in memory at once, because the entries of all directories of a large log would
+    take as much memory as its `Segment` objects."""
     ahead: deque[Future[list[Entry] | OSError]] = deque()
     with ThreadPoolExecutor(LISTINGS_AT_ONCE, "listing") as pool:
         for path in paths:

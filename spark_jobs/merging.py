@@ -13,7 +13,7 @@ from ottla.spark_jobs.engines import Row
 from ottla.spark_jobs.steps import Answer
 
 EXTRA_FINDINGS_MAX: Final = 1000
-"""How many findings of a rule, in addition to those that will be kept, are collected before the list is sorted and cut."""
+"""More findings of a rule are collected than will be returned: twice as many, and this number. Then the list is sorted and cut."""
 
 
 class Merged:

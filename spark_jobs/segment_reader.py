@@ -1,7 +1,7 @@
 """Reads a part of a segment file as runs of batches, and continues after damage.
 
 Invariants:
-- At most one window of the file is in memory, or one batch if it is larger.
+- At most WINDOW_BYTES of the file are in memory, or one batch if it is larger.
 - The file is read up to its size when it was listed, so a broker may append meanwhile.
 - Damage never ends the reading: the bytes up to the next batch with a correct CRC are reported as one `Stop`, and reading continues there.
 - A part that begins at a batch gives the same items as reading from the start of the file would give from there on.
@@ -36,9 +36,9 @@ RECORDS_MAX: Final = 1_000_000
 ROWS_MAX: Final = 1 << 16
 SEARCH_BYTES: Final = 256 << 20
 SEARCH_TIMES: Final = 64
-"""Limits the search for the next batch after damage: it may checksum SEARCH_BYTES bytes, and this many bytes for each byte of the part.
-Random bytes need half of that. Without the limit, crafted bytes (a header every 61 bytes, each claiming a batch up to the file's end) would
-keep the search of one segment busy for days."""
+"""Limits the search for batches after damage. In one part of a segment, the search may compute checksums over SEARCH_BYTES bytes plus this
+many times the part's size; random bytes need half of that. Without the limit, crafted bytes (a header every 61 bytes, each claiming a batch
+up to the file's end) would keep the search of one segment busy for days."""
 JUMP_BYTES: Final = 1 << 20
 """If batches are longer than so many bytes on average, and only their headers are needed, the reader skips the bytes between the headers.
 For shorter batches, sequential reads are faster."""
@@ -282,8 +282,8 @@ class _Reader:
         return True
 
     def _find_batch(self, position: int, last_offset: int) -> int | None:
-        """Return the position of the first batch at or after `position` with a correct CRC and a base offset above `last_offset`. None
-        if there is none, or if the search exceeds its budget."""
+        """Return the position of the first batch at or after `position` with a correct CRC and a base offset above `last_offset`. Return
+        None if there is none, or if the search exceeds its limit (see SEARCH_TIMES)."""
         end = self._end
         while end - position >= HEADER_BYTES:
             chunk = self._file.read_at(position, min(WINDOW_BYTES, end - position))

@@ -182,7 +182,8 @@ def _context(log_bytes: int, master: str | None, more: Mapping[str, str] | None 
 
 
 def _import(*names: str) -> None:
-    """Import modules while the JVM starts. PySpark 4 imports its test helpers, and pandas with them, at its first call to Java."""
+    """Import the modules `names` in a thread, while the JVM starts. Missing modules are ignored. One of them contains PySpark's test
+    helpers: PySpark 4 would otherwise import it, together with pandas, at its first call to Java."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     for name in names:
         with suppress(ImportError):  # an optional package may be missing

@@ -173,7 +173,8 @@ RANGES: Final[dict[str, dict[str, str]]] = {
         for level in ("records", "markers", "transactions", "offsets", "groups", "share_states")
     },
 }
-"""For each level, the columns whose filters in a Spark query limit the range of offsets or of timestamps to read."""
+"""For each level, the columns on which a filter of a Spark query limits what is read, and what the filter limits: the range of offsets or
+of timestamps."""
 
 
 def _both(already: frozenset[Any], given: frozenset[Any]) -> frozenset[Any]:

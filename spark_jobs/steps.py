@@ -75,7 +75,8 @@ class AuditSpec:
 
 @dataclass(slots=True)
 class AvailableViews:
-    """The SQL views that the first step has made, by the names that rules use. `transactional`: some batch is transactional."""
+    """The SQL views that the first step has made, by the names that rules use. `transactional`: whether any batch in the logs is
+    transactional."""
 
     names: set[str] = field(default_factory=set)
     transactional: bool = False

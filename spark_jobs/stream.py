@@ -103,7 +103,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _available(self) -> dict[str, list[Segment]]:
-        """Return the segments that may be read now. Retention may have deleted segments of the listing at the start."""
+        """Return the segments that may be read now. With Trigger.AvailableNow, these are the segments that were listed at the query's
+        start, without those that retention has deleted since."""
         if self._at_start is None:
             return self._logs()
         existing = {segment.path for segments in self._logs().values() for segment in segments}

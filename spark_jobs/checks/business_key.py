@@ -1,7 +1,8 @@
 """Rule `business-key`: no two visible records of a topic have the same business key (a field or header, such as an order number, that is
 unique by intent).
 
-The rule shuffles one row per record by the key. If a partition is larger than a task's share, several tasks read it and parse the keys.
+With Spark, one row per record is shuffled by the business key, so that one task compares all records with the same key. Several tasks read
+a large partition and extract the keys.
 """
 
 from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity

@@ -1,7 +1,7 @@
 """Rule `replicas`: the replicas of a partition are equal byte for byte.
 
-One task compares all copies of a partition. If they are much larger than a task, several tasks read them, and pass on one row per batch
-and per record to the task that compares.
+One task compares all replicas of a partition. If the replicas are too large for one task, several tasks read them, and pass on one row per
+batch and per record to the task that compares.
 """
 
 from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity

@@ -1,4 +1,4 @@
-"""The class of audit rules, and the values of its fields."""
+"""The class `Rule`, which describes one rule of the audit, and the enums of its fields."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 PLACE: Final = ("severity", "kind", "log_dir", "topic", "partition", "offset", "file", "position")
-"""The columns that every rule's query returns for a finding: its severity, its kind (a short text of the rule), and its place in the log
-(`position`: bytes from the start of the segment file)."""
+"""The columns that every rule's query returns for a finding: its severity, its kind (a short text that says what is wrong, such as `records
+unreadable`), and its place in the log (`position`: bytes from the start of the segment file)."""
 
 
 class Severity(StrEnum):

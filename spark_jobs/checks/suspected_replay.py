@@ -1,7 +1,7 @@
 """Rule `suspected-replay`: no consecutive records look like a second copy of earlier ones, sent by a producer that did not know that the
 first copy had arrived.
 
-One task compares the records of a partition. If the partition is larger than a task's share, several tasks read it and pass on one row per
+One task compares the records of a partition. If the partition is too large for one task, several tasks read it and pass on one row per
 record, with a hash of its content.
 """
 

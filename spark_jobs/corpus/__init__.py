@@ -1,4 +1,5 @@
-"""Logs with known findings: small logs with one planted anomaly each, mixtures, and unusual but legal logs.
+"""Logs with known findings, to test the audit: small logs with one planted anomaly each, random logs with several, and unusual but legal
+logs.
 
 `python -m ottla.spark_jobs.corpus` judges all of them and prints a table; `python -m ottla.spark_jobs.corpus DIR` only writes them, for
 other tools.

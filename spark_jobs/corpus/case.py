@@ -12,8 +12,8 @@ Expected = tuple[str, str, str, str]
 
 class Case(NamedTuple):
     """A log of the corpus, with the findings that the audit must report. `write` creates the log in a directory; if `directories` is set,
-    it creates several directories there, which are replicas of one another. `expected` is the exact set of findings; a legal log has only
-    findings of severity info, or none."""
+    it creates several directories there, which are replicas of one another. `expected` is the exact set of findings; a legal log has none
+    of severity violation."""
 
     write: Callable[[Path], None]
     expected: list[Expected]

@@ -34,7 +34,8 @@ PLANTED: Final = (
     ("mixed-transaction", "plain batch in an open transaction", "payments-0@17"),
     ("markers", "coordinator epoch regress", "payments-1@14"),
 )
-"""Each planted violation: rule, kind, topic-partition@offset. The zombie's batch is also a hanging transaction, because nothing ends it."""
+"""The violations in the example log: rule, kind, topic-partition@offset. The batch of the zombie producer at payments-0@12 is reported
+twice: it is also a hanging transaction, because no marker ends it."""
 
 
 class Partition:
@@ -54,7 +55,7 @@ class Partition:
         self._next_offset += read_header(batch).last_offset_delta + 1
 
     def data(self, producer_id: int, epoch: int, sequence: int, minute: int, *, transactional: bool = True) -> None:
-        """Append a batch of two payment records at the given minute."""
+        """Append a batch of two payment records. `minute`: the records' timestamp, in minutes after BEGAN_MS."""
         at = BEGAN_MS + minute * MINUTE_MS
         values = [json.dumps({"payment": f"{producer_id}-{epoch}-{sequence + i}", "cents": 100}).encode() for i in range(2)]
         records = [SimpleRecord(b"k", value, at) for value in values]
@@ -73,7 +74,8 @@ class Partition:
     def state(
         self, transactional_id: str, producer_id: int, epoch: int, state: str, minute: int, *partitions: int, version: int = 2
     ) -> None:
-        """Append the coordinator's record of a transactional id to `__transaction_state`; the transaction began in the same minute."""
+        """Append a record of `__transaction_state` with the state of a transactional id. `minute`: the time of the record and of the
+        transaction's start, in minutes after BEGAN_MS. `partitions`: the transaction's partitions of the example topic."""
         at = BEGAN_MS + minute * MINUTE_MS
         value = TransactionLogValue(
             producer_id=producer_id,

@@ -25,7 +25,7 @@ SEEDS = 6
 
 @dataclass
 class Producer:
-    """An idempotent producer, or a transactional producer of version 2. `touched`: the partitions of its open transaction."""
+    """An idempotent producer, or a transactional producer with transactions of version 2 (KIP-890)."""
 
     pid: int
     transactional: bool

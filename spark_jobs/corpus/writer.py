@@ -60,10 +60,9 @@ class PartitionWriter:
         transactional: bool = False,
         leader_epoch: int = 0,
     ) -> int:
-        """Append a data batch of JSON values (`rows`: their `row` field), and return its base offset.
-
-        A producer id without an epoch gets epoch 0.
-        """
+        """Append a batch of records, and return its base offset. Each record has a JSON value with the field `row`. `rows`: the values of
+        this field, one for each record; None: `count` records with unique values. `at`: the records' timestamp in ms. A producer id without
+        an epoch gets epoch 0."""
         values = rows if rows is not None else [f"{self.directory.name}-{self._written + i}" for i in range(count)]
         self._written += len(values)
         records = [SimpleRecord(b"k", json.dumps({"row": row, "n": {"id": row}}).encode(), at) for row in values]
@@ -80,15 +79,15 @@ class PartitionWriter:
 
 
 def cleaned(batch: bytes, *kept: int) -> bytes:
-    """Return the batch as the log cleaner leaves it, with only the given records."""
+    """Return the batch as the log cleaner leaves it: with only the records at the indexes `kept`, and its original offset range."""
     records = [encode_record(r.offset_delta, r.timestamp_delta, r.key, r.value, r.headers) for r in iter_records(batch)]
     section = b"".join(records[i] for i in kept)
     return pack_header(read_header(batch)._replace(record_count=len(kept)), section) + section
 
 
 def old_message(offset: int, value: bytes, attributes: int = 0) -> bytes:
-    """Return a message of format v1 without a key. If `attributes` say compressed, `value` contains other messages, and `offset` is that
-    of the last one."""
+    """Return a message of format v1 (magic 1) without a key. If `attributes` contain a compression codec, `value` must hold the compressed
+    inner messages, and `offset` is that of the last one."""
     body = struct.pack(">bbqii", 1, attributes, T0, -1, len(value)) + value
     return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
 
@@ -101,12 +100,12 @@ def reheaded(batch: bytes, **fields: int) -> bytes:
 
 
 def numbered(count: int) -> list[SimpleRecord]:
-    """Return records with small JSON values."""
+    """Return `count` records, each with a different small JSON value."""
     return [SimpleRecord(b"k", b'{"row": "h%d"}' % i, T0) for i in range(count)]
 
 
 def flip(file: Path, position: int, bit: int = 0x10) -> None:
-    """Flip one bit of a file."""
+    """Invert bits of the file's byte at `position`: those that are set in the mask `bit`."""
     content = bytearray(file.read_bytes())
     content[position] ^= bit
     file.write_bytes(content)

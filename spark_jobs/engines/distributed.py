@@ -97,8 +97,8 @@ class SparkJudge:
     def draw(
         self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[FindingPlace]
     ) -> Iterable[Answer]:
-        """Read the segments that the HTML report's pictures show a second time, and yield the rows from which the pictures are drawn (see
-        `steps.draw`)."""
+        """Read the segments that appear in the HTML report's pictures again, after `judge` has read them, and yield the rows from which the
+        pictures are drawn (see `steps.draw`)."""
         some, ends, early = limit_drawn_logs(logs, drawn, found)
         yield {"ends": early}
         work = Work(spec, 1, self._memory_mb)

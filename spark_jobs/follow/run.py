@@ -38,7 +38,8 @@ BATCH_BYTES_MAX: Final = 256 << 20
 """Log bytes per micro-batch. The batch headers of so many bytes fit into the driver's memory even if each batch is one small record."""
 POLL_SECONDS: Final = 0.2
 OnFindings = Callable[[int, Sequence[Mapping[str, Any]]], None]
-"""A callback with a micro-batch's number and its findings. For a repeated micro-batch it is called again if its state was not written."""
+"""A callback that gets a micro-batch's number and its findings. If the process is killed before the state after the micro-batch is stored,
+Spark repeats the micro-batch, and the callback is called again."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,8 @@
 rules' views can be built over both, and choose the rows to remember for the next micro-batch.
 
 Invariants:
-- Remembered rows precede arriving rows in every window, with the counts (`blind_before`, `holes_before`) that they had in the whole log.
+- Remembered rows precede arriving rows in every window. Each keeps the counts that it had in the whole log: `blind_before` (unreadable byte
+  ranges before it) and `holes_before` (offsets before it that compaction may have emptied).
 - A row is remembered for one or more purposes (roles): `tail` for its partition's rules, `of_producer` for its producer's epochs and
   transactions, `of_sequence` for its producer's sequences. The columns that the row's roles do not need are masked (producer -1, sequence
   -1), so that no rule uses the row beyond its roles.
@@ -93,8 +94,8 @@ SPANS: Final = f"""
     )
     SELECT *, age <= {KEPT_BATCHES} AND NOT merged AS apart FROM ranked WHERE session = last_session AND epoch_rank <= 2
 """
-"""SQL that selects the batches whose sequences must be remembered, of each producer's two newest epochs. `apart`: one of the last batches,
-which is remembered as a row of its own; the others become one merged row."""
+"""SQL that selects the batches whose sequences must be remembered: those of each producer's two newest epochs. The column `apart` is true
+for the last KEPT_BATCHES batches of an epoch; each of them is remembered as a row. The other batches of the epoch become one merged row."""
 
 ROLES: Final = f"""
     WITH times AS (

@@ -22,8 +22,8 @@ PARTITIONS_MAX: Final = 24
 SPANS_MAX: Final = 40
 TRANSACTIONS_MAX: Final = 200
 DRAWN_BYTES_MAX: Final = 1 << 30
-"""The maximum number of a partition's bytes that are read again for its picture: so many of its first segments, and so many of its segments
-with findings. Of each of the two, at least one segment is read, whatever its size."""
+"""The maximum number of a partition's bytes that are read again for its picture. The limit applies separately to the partition's first
+segments and to its segments with findings; at least one segment of each group is read, whatever its size."""
 LOG_END: Final = 2**63 - 1
 """The end offset of a picture that shows its whole partition."""
 
@@ -155,8 +155,8 @@ class Pictures:
 
 def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], query: QueryPictures) -> dict[str, Pictures]:
     """Return the data for the pictures of each judged directory. `extents`: for each partition, its first and last offset and its size (the
-    rows of EXTENTS). `query`: a function that returns the rows of `picture_rows` for the partitions chosen here; the tasks that read these
-    partitions run it."""
+    rows of EXTENTS). `query`: a function that runs `picture_rows` for the partitions that are chosen here, in the tasks that read them, and
+    returns its rows."""
     findings = {verdict.path: [finding for result in verdict.rules.values() for finding in result.samples] for verdict in verdicts}
     pictures = {path: Pictures() for path in findings}
     drawn = _choose(findings, pictures, extents)

@@ -5,7 +5,8 @@ Invariants:
   visible, removes the files that they replace, and stores how far the run came (`Sink.progress`). A run that is killed before its commit
   leaves only files that no reader sees.
 - The progress is part of the table, so that it cannot disagree with its rows: a run that continues from it appends each row once.
-- A format is one module that names files, commits and progress. Its library is imported when a table is opened.
+- Each format has one module, which decides the files' names, how a commit is made, and where the progress is stored. Its library is
+  imported when a table is opened.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ INTERNAL: Final = {
     "groups": CONSUMER_OFFSETS,
     "share_states": SHARE_GROUP_STATE,
 }
-"""The internal topic of each level that decodes the records of one internal topic only."""
+"""For each level whose rows are decoded from the records of one internal topic: that topic."""
 _PARTS: Final[dict[str, Callable[[Part, pa.Schema, Filters], Iterator[pa.RecordBatch]]]] = {
     "batches": batch_rows,
     "records": record_rows,

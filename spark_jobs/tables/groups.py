@@ -47,8 +47,9 @@ def share_state_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterato
 
 
 class _Kind(NamedTuple):
-    """A type of group record. `read` returns the (epoch, tasks, standby tasks, warm-up tasks) of a record's value, with None for each part
-    that this type does not have."""
+    """How a type of group record becomes a row. `record`, `group_type`: values of these columns. `key`, `value`: the record's message
+    classes. `read` takes the value and returns (epoch, tasks, standby tasks, warm-up tasks), with None for each part that this type does
+    not have."""
 
     record: str
     group_type: str

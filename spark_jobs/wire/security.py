@@ -138,7 +138,9 @@ class Security:
         return context
 
     def tokens(self, host: str) -> Tokens:
-        """Return the SASL tokens of one authentication at a host. Raises NotTrusted if none can be obtained."""
+        """Return a generator for one SASL authentication at a host: it yields each token to send, and receives the broker's response to it.
+        It raises NotTrusted if the broker does not prove its identity or Kerberos fails; this method raises it if the package for GSSAPI is
+        missing."""
         kerberos = self.kerberos
         if kerberos is None:
             return tokens_of(self.mechanism, self.username, self.password, os.urandom, by_token=self.by_token)
