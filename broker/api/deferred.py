@@ -1,4 +1,4 @@
-"""Responses from results that may be pending. If the result is already available, the response is made at once, without a task."""
+"""Makes responses from results that may be pending. A result that is already available gives the response at once, without a task."""
 
 from __future__ import annotations
 

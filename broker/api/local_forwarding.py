@@ -15,8 +15,9 @@ from ottla.protocol.schema import Message
 
 
 class LocalForwarding:
-    """The `Forwarding` of a standalone node: it calls the controller in the same process, where a cluster broker sends an Envelope
-    (`ottla.broker.runtime.nodes.envelopes`). `broker` returns the broker's services."""
+    """Forwards requests on a standalone node, by calls to the controller in the same process. (A cluster broker sends Envelopes instead:
+    `ottla.broker.runtime.nodes.envelopes`.) `broker` returns the broker's services.
+    """
 
     def __init__(self, metadata: StandaloneMetadata, broker: Callable[[], Services]) -> None:
         self._metadata = metadata

@@ -1,4 +1,6 @@
-"""The topics of an OffsetCommit or TxnOffsetCommit request, which name them, or in newer versions have their ids (KIP-848, KIP-1319)."""
+"""Finds the topics of an OffsetCommit or TxnOffsetCommit request. Newer versions of these requests have topic ids instead of names
+(KIP-848, KIP-1319).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ _RequestTopic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
 
 
 def find_topic(catalog: Catalog, topic: _RequestTopic, *, by_id: bool) -> TopicImage | None:
-    """Return the topic of a request that has ids (`by_id`) or names, or None if it does not exist."""
+    """Return the topic that the request names by its id (`by_id`) or its name; None if the topic does not exist."""
     return catalog.topic_by_id(topic.topic_id) if by_id else catalog.topic(topic.name)
 
 

@@ -1,5 +1,5 @@
-"""Interceptors around a request's handler, or a gateway's request to the cluster: observers and scripted faults (`api/faulty`). Imported
-only if there are any.
+"""Interceptors, which observe requests or apply scripted faults to them (`api/faulty`). They are called around a request's handler in a
+broker, or around a request to the cluster in a gateway (a proxy in front of a cluster). Imported only if there are any.
 
 Rules:
 - An interceptor is called like a handler and returns what a handler returns: a response, an awaitable of one, or None. The carrier awaits

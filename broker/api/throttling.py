@@ -4,8 +4,8 @@ paused for that time (KIP-219).
 Rules:
 * While no client quota is configured, dispatchers do not use this module, and it is not imported.
 * A Produce is charged by its bytes, even if it is rejected; a consumer's Fetch by its response's bytes. A Fetch that exceeds the quota is
-  answered without records and not charged. As in Kafka, a Fetch response has at most the bytes that the quota allows in `quota.window.num`
-  - 1 windows.
+  answered without records and not charged. As in Kafka, a Fetch response has at most the bytes that the quota allows in all but one of the
+  `quota.window.num` windows.
 * Every request is charged by the time that it takes on the event loop until it is answered or waits; 100 % is all of the loop's time. Three
   kinds of requests are not charged: those of other brokers and controllers, Produce with acks=0, and requests before authentication (in
   Kafka, SaslServerAuthenticator answers the latter itself).

@@ -222,7 +222,7 @@ def _can_change(name: str, like: ReleaseBehaviour) -> bool:
 
 def is_settable_while_running(name: str) -> bool:
     """Return whether a client can set `name`, a TLS or SASL setting without a `listener.name.` prefix, on a running broker. As in Kafka,
-    it is stored.
+    the value is only stored; running listeners ignore it.
     """
     from ottla.broker.core.security_keys import SETTABLE_WHILE_RUNNING  # noqa: PLC0415 # only secured brokers need it
 

@@ -1,4 +1,4 @@
-"""The dynamic settings of a broker over its static ones (Kafka's `DynamicBrokerConfig`).
+"""A broker's settings in layers: dynamic settings override static ones (Kafka's `DynamicBrokerConfig`).
 
 Invariants:
 - The value in force is the one that was set dynamically for this broker, else the one set dynamically for all brokers, else the static one

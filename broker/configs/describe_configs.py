@@ -138,7 +138,9 @@ def _metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def _untyped_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return the overrides of a client metrics subscription alone, as texts without a type, as releases before 4.1 describe them."""
+    """Return only those settings of a client metrics subscription that were set (no defaults), as texts without a type. Kafka releases
+    before 4.1 describe a subscription so.
+    """
     source = ConfigSource.CLIENT_METRICS
     return [
         ConfigEntry(name, text, source, UNKNOWN_TYPE, read_only=False, sensitive=False, synonyms=(), documentation="")

@@ -32,9 +32,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 again under another member id (Kafka's classicGroupNewMemberJoinTimeoutMs)."""
 
 NOBODY_JOINED_RETRY_MS = 1_000
-"""If the join phase of a group of static members ends before one of them has joined, it is extended by at least this time. The minimum is
-needed because clients can send a rebalance timeout of 0.
-"""
+"""The minimum time by which the join phase is extended if it ends before any member of a group of static members has joined. Without it, a
+rebalance timeout of 0 from a client would make the group extend the phase in a loop."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,9 @@ class ConsumerConfig:
 
 
 class ConsumerGroupUpdate(SubscriptionGroupUpdate[ConsumerGroup, ConsumerConfig]):
-    """One operation on a consumer group: a copy of the group, and the records that it will write. `downgraded` is None unless the operation
-    converts the group to a classic group; then it is whether that group must rebalance."""
+    """One operation on a consumer group: a copy of the group, and the records that it will write. If the operation converts the group to a
+    classic group, `downgraded` is whether that group must rebalance; otherwise it is None.
+    """
 
     CLASSES = RecordClasses(
         epoch_key=records.ConsumerGroupMetadataKey,

@@ -179,8 +179,8 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Always True: an administrator may delete the group's offsets of topics that no member subscribes to, even while the group has
-        members. (A classic group allows that only with protocol type `consumer`.)
+        """True for every group of this kind, so that OffsetDelete may delete the offsets of topics that no member subscribes to, even while
+        the group has members. (In a classic group this requires the protocol type `consumer`.)
         """
         return True
 

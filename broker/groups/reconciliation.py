@@ -40,8 +40,8 @@ def reconcile(member: ConsumerMember, target: Target, owned: Assignment | None) 
     """Return the member after one step towards its target; the same object if nothing changes. `owned` are the partitions that the request
     lists as owned; None if it has no list.
 
-    Raises Rejected(FENCED_MEMBER_EPOCH) if the member's state is unknown, because a newer coordinator wrote it, unless the request says
-    that the member owns no partitions.
+    A newer coordinator may have written a member state that is unknown here. Then a request is accepted only if its list of owned
+    partitions is empty; otherwise Rejected(FENCED_MEMBER_EPOCH) is raised.
     """
     after = _step(member, target, owned)
     return member if after == member else after
@@ -73,8 +73,9 @@ def is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
 
 
 def _without_unsubscribed(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
-    """Return the member with its unsubscribed topics' partitions to be revoked, if this request changed its subscription; otherwise
-    return it unchanged."""
+    """Return the member without the partitions of topics from which this request unsubscribes it. If it still owns them, they are pending
+    revocation. If the request has not changed the subscription, return the member unchanged.
+    """
     gone = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in target.subscribed}
     if not gone or not target.subscription_changed:
         return member

@@ -263,7 +263,9 @@ def _check_epoch(member: StreamsMember, beat: StreamsGroupHeartbeatRequest) -> N
 def _changed(
     member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, has_4_4_features: bool
 ) -> StreamsMember:
-    """Return `member` with the fields that the heartbeat changes. From 4.4 on, a member that joins without an endpoint has none."""
+    """Return `member` with the fields that the heartbeat changes. From Kafka 4.4 on, a member that joins without an endpoint loses its
+    earlier endpoint.
+    """
     endpoint = None if has_4_4_features and beat.member_epoch == JOIN_EPOCH else member.user_endpoint
     return replace(
         member,
