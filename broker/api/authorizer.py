@@ -28,7 +28,7 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.protocol.api_keys import ApiKey
 
 AUDIT: Final = "kafka.authorizer.logger"
-"""Kafka's name of the audit logger."""
+"""The name of the logger for denials; Kafka's audit logger has the same name."""
 READS: Final = frozenset({Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.DESCRIBE_TOKENS})
 """The operations that a read-only node allows. Consumers can join groups and commit offsets, because Kafka requires READ on the group for
 both."""
@@ -42,7 +42,7 @@ logger = logging.getLogger(AUDIT)
 
 
 class Known(Protocol):
-    """The properties of a client that the authorizer needs."""
+    """The client, with the properties by which the authorizer decides."""
 
     @property
     def host(self) -> str: ...
@@ -51,7 +51,7 @@ class Known(Protocol):
 
 
 class AuthorizableRequest(Protocol):
-    """The properties of a request that the authorizer needs: a part of the handler's context."""
+    """The request whose authorization is checked, with the properties that the authorizer reads. Every handler's `Context` has them."""
 
     @property
     def peer(self) -> Known: ...

@@ -16,13 +16,12 @@ from ottla.broker.telemetry.instances import ClientTelemetry
 from ottla.broker.telemetry.subscriptions import Pusher
 
 _UNKNOWN: Final = "unknown"
-"""Kafka's value for a client that does not send its software name."""
+"""The value, Kafka's, in place of a missing client software name or version."""
 
 
 def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None]]) -> ClientTelemetry:
-    """Return a new `ClientTelemetry` with the current subscriptions.
-
-    Also add a callback to `on_subscriptions`: it is called with the name of a subscription that has changed, and updates that subscription.
+    """Return a new `ClientTelemetry` with the current subscriptions. Also add a callback to `on_subscriptions`; the caller of the callback
+    passes the name of a changed subscription, which is then updated in the `ClientTelemetry`.
     """
     settings = services.settings
     made = ClientTelemetry(

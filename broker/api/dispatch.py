@@ -231,7 +231,7 @@ class Dispatcher:
 
     @cached_property
     def _fast_path(self) -> ProduceFastPath:
-        """The Produce fast path, imported with the first Produce."""
+        """The object that handles ordinary Produce requests without the general path; it is imported with the first Produce."""
         services = cast("Services", self._services)  # a broker's services: a controller's dispatcher has no fast path
         from ottla.broker.api.produce_fast_path import ProduceFastPath  # noqa: PLC0415 # imported when needed, like the handlers
 

@@ -252,7 +252,7 @@ def _answer(
 
 
 def _refuse_all(request: ProduceRequest, refusal: Rejected) -> ProduceResponse | None:
-    """Return a response that rejects every partition with the same error; with acks=0, raise CloseConnection instead."""
+    """Return a response that rejects every partition of the request with `refusal`; with acks=0, raise CloseConnection instead."""
     responses = [_refused_topic(topic, refusal) for topic in request.topic_data]
     if request.acks == 0:
         _close_on_error(responses)

@@ -223,10 +223,9 @@ def _is_enough(ctx: Context[PartitionServices], request: FetchRequest, fetch: Fe
 
 
 def _enter_purgatory(ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
-    """Add the fetch to the purgatory. Return a future whose result is whether its partitions changed before the deadline.
-
-    The caller must do this in the same event loop turn as the read that found too few bytes; an append in between would be missed.
-    """
+    """Add the fetch to the purgatory. Return a future, which becomes True if the fetch's partitions have changed before the deadline,
+    otherwise False. The caller must do this in the same event loop turn as the read that found too few bytes; an append in between would be
+    missed."""
     session, on_closed = fetch.session, ctx.peer.on_closed
     for cached, partition in read.unwatched:
         cached.watch(partition, quiet=False)

@@ -78,7 +78,9 @@ def _listed(routes: Routes) -> list[ApiVersion]:
 
 
 def _answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Features, api_keys: list[ApiVersion]) -> ApiVersionsResponse:
-    """Return the response of a node that serves `api_keys`."""
+    """Return the ApiVersions response of a node that serves `api_keys`, or INVALID_REQUEST for an invalid request. Store the client's
+    software name and version in `peer`.
+    """
     if version >= 3:
         if not is_valid(request, version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)

@@ -25,7 +25,7 @@ from ottla.protocol.schema import Message
 
 
 class Carrier(Protocol):
-    """The parts of a broker or gateway that interceptors use."""
+    """The parts of a broker, or of a gateway (a proxy in front of a cluster), that interceptors of requests use."""
 
     @property
     def clock(self) -> Clock: ...

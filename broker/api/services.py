@@ -53,7 +53,7 @@ class NodeServices:
     timers: Timers
     turns: Turns
     topics: Catalog
-    """The cluster's metadata."""
+    """Look-ups in the newest cluster metadata: topics, brokers, settings and ACLs."""
     features: Callable[[], Features]
     """A function that returns the current features of the cluster."""
     broker_configs: BrokerConfigs
@@ -69,7 +69,9 @@ class NodeServices:
 
 @dataclass(kw_only=True)
 class ClusterServices(NodeServices):
-    """The services of a broker that concern the cluster's metadata."""
+    """A broker's long-lived objects for requests about the cluster, such as Metadata, and for requests that it forwards to the
+    controller.
+    """
 
     cluster_id: str
     cluster: ClusterView
@@ -83,7 +85,7 @@ class ClusterServices(NodeServices):
 
 @dataclass(kw_only=True)
 class PartitionServices(ClusterServices):
-    """The services of a broker that concern its partitions."""
+    """A broker's long-lived objects for requests about its partitions, such as Produce and Fetch."""
 
     log_dir: LogDir
     partitions: Partitions
@@ -94,14 +96,14 @@ class PartitionServices(ClusterServices):
 
 @dataclass(kw_only=True)
 class ShareGroupServices(ClusterServices):
-    """The services of a broker that concern share groups."""
+    """A broker's long-lived objects for requests about share partitions, such as ShareFetch."""
 
     share: ShareServices
 
 
 @dataclass(kw_only=True)
 class CoordinationServices(ShareGroupServices):
-    """A broker's coordinators of groups, share groups and transactions."""
+    """A broker's long-lived objects for requests to coordinators: those of groups, share groups and transactions."""
 
     groups: GroupService
     streams_topics: StreamsTopics

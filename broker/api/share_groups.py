@@ -1,4 +1,4 @@
-"""Functions that the handlers of several share group APIs use."""
+"""Used by the handlers of several share group APIs: whether share groups are enabled, and the error messages of coordinators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that the handlers of several streams group APIs use."""
+"""Used by the handlers of several streams group APIs: whether streams groups are enabled, and the topics of a subtopology."""
 
 from __future__ import annotations
 

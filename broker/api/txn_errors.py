@@ -1,4 +1,4 @@
-"""Error codes of transaction responses for older clients."""
+"""Translates error codes in transaction responses for older clients, which do not know PRODUCER_FENCED."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class OpType(IntEnum):
-    """An operation of an incremental change (Kafka's `AlterConfigOp.OpType`)."""
+    """An operation on one setting in IncrementalAlterConfigs (Kafka's `AlterConfigOp.OpType`)."""
 
     SET = 0
     DELETE = 1
@@ -17,7 +17,9 @@ class OpType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigOp:
-    """One change. `op` is the client's number, which may not be a valid `OpType`; `value` is None only for DELETE."""
+    """One change of one setting. `op` is the number in the client's request, which may not be a valid `OpType`; `value` is None only for
+    DELETE.
+    """
 
     name: str
     op: int

@@ -80,7 +80,7 @@ class _Join:
         self.outcome.replies.append(Reply(self.request_key, result))
 
     def _remove_rejected_member(self) -> None:
-        """Remove the joining member, which a full group rejects."""
+        """Remove the member whose JoinGroup is rejected because the group is full."""
         self.group.pending.pop(self.request.member_id, None)
         member = self.group.members.remove(self.request.member_id)
         if member is not None:

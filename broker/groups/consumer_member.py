@@ -53,7 +53,9 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """A classic protocol member's protocols, and its session timeout in ms."""
+    """The additional state of a consumer group member that uses the classic protocol: the protocols that it supports, and its session
+    timeout in ms.
+    """
 
     session_timeout_ms: int
     protocols: tuple[JoinProtocol, ...]

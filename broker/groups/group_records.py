@@ -81,7 +81,7 @@ class GroupRecord:
 
 
 def version_written(value: Value) -> int:
-    """Return the version of its schema in which Kafka 4.1 writes this value."""
+    """Return the schema version in which Kafka 4.1, and so this broker, writes this value."""
     if isinstance(value, GroupMetadataValue):
         return 3
     if not isinstance(value, OffsetCommitValue):

@@ -240,7 +240,8 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         `knows_epochs` is true for OffsetCommit from version 9 and TxnOffsetCommit from version 6 on.
 
         A transactional producer may send neither member id nor epoch, because it may know only the group id. A member may commit with an
-        older epoch than its own for partitions that it already had in that epoch (KIP-1251), unless `partitions` is None.
+        older epoch than its own for partitions that it already had in that epoch (KIP-1251). If `partitions` is None, it must use its own
+        epoch, as before Kafka 4.3.
         """
         if epoch < 0 and not self.members:
             return ErrorCode.NONE

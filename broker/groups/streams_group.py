@@ -85,7 +85,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         return self.targets.get(member_id) or TaskSet()
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Return the topics that the application needs, existing or not."""
+        """Return the source, repartition and changelog topics of the group's topology, existing or not; no topics without a topology."""
         return frozenset() if self.topology is None else self.topology.required_topics
 
     def is_subscribed_to(self, topic: str) -> bool:

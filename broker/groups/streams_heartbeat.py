@@ -296,7 +296,7 @@ def _note_stale_topology(update: StreamsGroupUpdate, member_id: str, status: lis
 
 
 def _check_tasks(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> None:
-    """Raise Rejected(INVALID_REQUEST) if the request lists a task that the topology does not have, unless the topology is not ready."""
+    """If the topology is ready, raise Rejected(INVALID_REQUEST) if the request lists a task that the topology does not have."""
     if not update.configured.is_ready:
         return
     for kind in (beat.active_tasks, beat.standby_tasks, beat.warmup_tasks):

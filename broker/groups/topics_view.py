@@ -96,8 +96,8 @@ def check_regex(regex: str) -> None:
 
 
 def matcher_of(regex: str) -> tuple[Callable[[str], object], int]:
-    """Return a function whose result is true for a name that the expression matches, and the number of instructions that it may execute for
-    each character. Raises Rejected(INVALID_REGULAR_EXPRESSION).
+    """Return a function whose result is true for a name that the expression matches, and the function's cost: the number of instructions
+    that it may execute for each character of the name. Raises Rejected(INVALID_REGULAR_EXPRESSION).
     """
     pattern = _compile(regex)
     return pattern.fullmatch, pattern.programsize

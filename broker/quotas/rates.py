@@ -22,7 +22,7 @@ INT32_MAX: Final = 2**31 - 1
 
 
 class Windows(NamedTuple):
-    """The period of measurement: `number` windows of `ms` each."""
+    """The period over which a rate is measured: the last `number` windows of `ms` milliseconds each."""
 
     number: int = 11
     ms: int = 1000
@@ -40,7 +40,7 @@ class _Sample:
 
 
 class Rate:
-    """A rate per second, measured over `Windows`."""
+    """A rate per second, measured over the last windows (`Windows`)."""
 
     __slots__ = ("_current", "_samples", "windows")
 

@@ -1,4 +1,4 @@
-"""The marker that a transaction coordinator sends to a partition."""
+"""The transaction marker (commit or abort) that a transaction coordinator sends to a partition."""
 
 from __future__ import annotations
 
