@@ -1,1 +1,1 @@
-"""Programs that see a broker as its users do: through a socket, and as a process that can be killed."""
+"""Tests, demos and benchmarks that use a broker from outside: through its socket, and as a process that can be killed."""

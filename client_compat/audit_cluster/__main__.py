@@ -1,8 +1,12 @@
-"""`python -m client_compat.audit_cluster`: the audit through spark-submit with the packaged wheel, on a master and two workers; of
-directories, of a broker that serves one of them, and of directories while an executor is killed.
+"""`python -m client_compat.audit_cluster`: runs `ottla audit` through spark-submit with the packaged wheel, on a master and two workers.
 
-Exit code 0: in each audit, both workers ran tasks that read logs, the kill hit an executor with running tasks, and the findings are those
-of an audit in one process.
+Three audits run, one after the other:
+- of log directories;
+- of the topics of a running broker, read over the network;
+- of log directories, while an executor is killed.
+
+Exit code 0: in each audit, both workers ran tasks that read logs, and the findings are the same as those of an audit in one process. In the
+third audit, the killed executor was running tasks.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ from ottla.spark_jobs.corpus import CASES
 
 PLANTED = ("same_batch_twice", "gap", "planted")
 PARTITIONS = 2000
-"""The number of partitions of the log during whose audit an executor is killed. They give more tasks than both executors finish at once."""
+"""The number of partitions of the log for the audit in which an executor is killed. So many partitions give more tasks than two executors
+can run at once, so some tasks are still waiting at the kill."""
 KILLED = "executor killed"
 TIMEOUT_S = 900
 
@@ -54,8 +59,8 @@ def write_logs(root: Path, megabytes: int) -> dict[str, list[Path]]:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The result of one spark-submit: the verdict, each worker's number of tasks that read logs, and the number of tasks lost with an
-    executor."""
+    """The result of one audit that spark-submit ran. `verdict`: the audit's JSON. `tasks`: for each worker, how many tasks that read logs
+    succeeded. `lost`: how many such tasks were lost because their executor ended."""
 
     verdict: dict[str, Any]
     tasks: Counter[str]
@@ -75,8 +80,8 @@ spark-submit process."""
 def submit(  # noqa: PLR0917 # one program's arguments
     master: str, wheel: Path, paths: Sequence[str], work: Path, name: str, disturb: Disturbance | None = None
 ) -> Submitted:
-    """Run the audit of `paths` by spark-submit, and return its result. `disturb` is called meanwhile with the URL of the application's UI
-    and the process. Raises CalledProcessError with Spark's output if there is no verdict."""
+    """Audit the logs at `paths` with spark-submit, and return the result. Files are written to `work`, with `name` in their names.
+    `disturb` is called while the audit runs. Raises CalledProcessError with Spark's output if there is no verdict."""
     ui = free_port()
     events, verdict = work / f"{name}-events", work / f"{name}.json"
     events.mkdir()

@@ -1,4 +1,4 @@
-"""Reads from Spark's event log which executor, on which worker, ran the tasks that read logs."""
+"""Counts, from Spark's event log, the tasks that read logs and that each executor ran."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 from ottla.spark_jobs.engines.distributed import NAME
 
 LOST = {"ExecutorLostFailure", "Resubmitted"}
-"""Spark's reasons for a task that ended with its executor: it was running, or it had finished and its result was lost."""
+"""Spark's reasons for the end of a task whose executor was lost: ExecutorLostFailure if the task was still running, Resubmitted if it had
+finished but its result was lost."""
 
 
 def scan_tasks(lines: Iterable[str], reasons: Collection[str] = ("Success",)) -> Counter[str]:
-    """Return, by executor id, the number of tasks that belong to a stage that reads log partitions and ended with one of `reasons`.
-    Executors without such a task count 0."""
+    """Count the tasks in the lines of a Spark event log, by executor id. Only tasks of stages that read log partitions count, and only if
+    Spark gives one of `reasons` for their end. An executor without such a task has count 0."""
     tasks: Counter[str] = Counter()
     scans: set[int] = set()
     ended: list[tuple[int, str]] = []

@@ -1,5 +1,5 @@
-"""Kills the JVM of a Spark executor while it runs tasks of the audit. The REST interface of the running application shows which executor
-runs tasks of which step."""
+"""Kills the JVM of a Spark executor while it runs tasks of the audit. The REST interface of the Spark application shows which executors
+have running tasks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ WAIT_S: Final = 300
 
 
 def kill_an_executor(ui: str, running: subprocess.Popen[str]) -> None:
-    """Wait until an executor has finished a task and runs another one of the first step, then SIGKILL its JVM. `ui`: the URL of the
-    application's UI. Raises RuntimeError if the application ends first, and TimeoutError."""
+    """Wait until an executor has finished one task of the first stage (which reads the logs) and runs another, then SIGKILL its JVM. `ui`
+    is the URL of the Spark application's UI, `running` its spark-submit process. Raises RuntimeError if the process ends first, and
+    TimeoutError."""
     end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
         if running.poll() is not None:

@@ -97,7 +97,8 @@ def corrupted_copies(log: Path, root: Path) -> Iterator[tuple[str, Path, list[Ex
 
 
 def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], wanted: list[str]) -> None:
-    """Judge every workload on every kind of broker, with the original log and with planted anomalies, and add the results to `score`."""
+    """Run each workload in `wanted` on each kind of broker, and audit the log that the broker wrote: first unchanged, then in copies with
+    planted faults. Adds the comparison of the audit's findings with the known faults to `score`."""
     for kind in kinds:
         for name in wanted:
             began = time.monotonic()

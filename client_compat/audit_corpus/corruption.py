@@ -1,4 +1,5 @@
-"""Plant anomalies into logs that real brokers wrote: batches are copied, removed or damaged, and nothing else is changed.
+"""Plants anomalies in copies of logs that real brokers wrote: batches are duplicated, removed, swapped or damaged, and nothing else is
+changed.
 
 Rules:
 - Indexes and producer snapshots are not copied, because they would reveal the change.
@@ -18,7 +19,7 @@ from ottla.spark_jobs.corpus.case import Expected
 
 
 class Batch(NamedTuple):
-    """One batch of a segment."""
+    """One record batch of a log segment: its parsed header, and all its bytes (header included)."""
 
     header: BatchHeader
     data: bytes
@@ -44,7 +45,8 @@ def copy_logs(source: Path, target: Path) -> None:
 
 
 class LastSegment(NamedTuple):
-    """The last segment of a partition. `batches` are all its batches; `healthy` are those at or above the log start offset."""
+    """The last segment of a partition. `batches` are all its batches; `healthy` are those at or above the log start offset. `compacted`:
+    the log cleaner has cleaned the partition."""
 
     file: Path
     batches: list[Batch]
@@ -77,7 +79,7 @@ def _noted(partition_dir: Path, checkpoint: str) -> int:
 
 
 def _moved(batch: Batch, place: Batch) -> Batch:
-    """Return the batch with another batch's offset and leader epoch."""
+    """Return a copy of `batch` that has the base offset and the leader epoch of `place`, another batch."""
     head, tail = stamp(batch.data, place.header.base_offset, place.header.partition_leader_epoch)
     return Batch(batch.header, head + bytes(tail))
 

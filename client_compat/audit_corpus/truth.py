@@ -20,10 +20,10 @@ GIVEN_UP = re.compile(r"Couldn't find leader endpoint for partitions \w*\(([^)]*
 
 
 def own_faults(data_dir: Path, broker_log: Path) -> list[Expected]:
-    """Return the findings that the audit must report for the directory: a missing marker in each partition where a committed or aborted
-    transaction lacks its marker.
+    """Return the findings that the audit must report because Kafka's transaction coordinator omitted a marker: one for each partition in
+    which a committed or aborted transaction lacks its marker.
 
-    Only partitions for which the broker logged an omitted marker count. Returns none without a broker log.
+    Only partitions count for which `broker_log` says that a marker was omitted. Returns an empty list if there is no broker log.
     """
     text = broker_log.read_text(errors="replace") if broker_log.exists() else ""
     given_up = {place for match in GIVEN_UP.finditer(text) for place in match[1].split(", ")}

@@ -1,6 +1,6 @@
-"""Workloads of real clients, after which the broker's directory is audited.
+"""Workloads of real clients. After each one, `ottla audit` checks the broker's data directory.
 
-Everything that they do is allowed, including the kills of brokers, so the audit must find no violation and no warning.
+A workload does only what Kafka allows, and some kill the broker. The audit must therefore find no violation and no warning.
 
 Rules:
 - A workload uses only `bootstrap`, and the broker's process to kill and restart it.
@@ -49,8 +49,8 @@ class AnyBroker(Protocol):
 
 
 class Workload(NamedTuple):
-    """A workload of real clients, after which the broker's directory is audited. `settings` are the broker's; with `killed`, the directory
-    is audited as SIGKILL left it."""
+    """A workload of real clients, after which the broker's directory is audited. `settings` are the broker's settings. `killed`: the broker
+    is ended with SIGKILL before the audit, not stopped cleanly."""
 
     run: Callable[[AnyBroker], None]
     settings: Mapping[str, str] = {}
@@ -121,7 +121,8 @@ def transactions(broker: AnyBroker) -> None:
 
 
 def _copy(broker: AnyBroker, source: str, target: str) -> None:
-    """Run a consume-transform-produce loop with two group members, one after the other."""
+    """Copy partition 0 of the topic `source` to `target` in transactions that include the offsets. Two group members do this one after the
+    other."""
     _topics(broker, 1, target)
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "copy", "enable.auto.commit": False}
     for life in range(2):

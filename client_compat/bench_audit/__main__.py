@@ -52,8 +52,8 @@ class Contender:
     rows: int = 0
 
     def run(self) -> None:
-        """Read the log once. Adds wall-clock and CPU seconds to the contender's lists, and updates its peak memory and rows. Raises
-        subprocess.CalledProcessError."""
+        """Read the log once, with all of `commands` at the same time. Appends the wall-clock and CPU seconds to the lists, and updates
+        `peak_kib` and `rows`. Raises subprocess.CalledProcessError."""
         ours = self.commands[0][0] == sys.executable
         started, before = time.perf_counter(), _cpu_of_children()
         # No process waits for Spark's Python workers, so the kernel adds their CPU time to no parent process. Therefore it is sampled.
@@ -92,8 +92,8 @@ def _cpu_of_children() -> float:
 
 
 def contenders(directory: Path, tools: Tools | None, whats: Sequence[str]) -> list[Contender]:
-    """Return the contenders for one log: the audit's reader for each kind of reading in `whats` (see `reader`), and Kafka's kafka-dump-log
-    unless `tools` is None."""
+    """Return the programs to compare on the log in `directory`: the audit's reader, once for each name in `whats` (such as `headers`, see
+    `reader`), and Kafka's kafka-dump-log unless `tools` is None."""
     found = [
         Contender(
             what,
@@ -143,7 +143,7 @@ def measure_masters(console: Console, sizes: Sequence[int], reps: int) -> None:
 
 
 def planning(found: Planned) -> Table:
-    """Return a table of the time and memory that the driver needs before the first task starts."""
+    """Return a table of the time and memory that Spark's driver needs to list the logs and plan the audit, before the first task starts."""
     columns = ("segments", "listings", "listing s", "planning s", "CPU s", "tasks", "MB sent to tasks", "peak MB")
     shown = Table(*columns, title=f"Planning for {CORES} cores")
     seconds = (f"{found.listing_seconds:.1f}", f"{found.planning_seconds:.1f}", f"{found.cpu_seconds:.1f}")

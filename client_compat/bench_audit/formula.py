@@ -108,7 +108,8 @@ def segment(partition: int, number: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The cost of planning an audit: `task_bytes`, sent to all tasks, and `peak_bytes`, the peak memory of this process."""
+    """The cost of planning an audit. `task_bytes`: the size of all serialized tasks, which Spark sends to its executors; `peak_bytes`: the
+    peak memory of this process; `listings`: the number of listed directories."""
 
     segments: int
     tasks: int
@@ -121,8 +122,8 @@ class Planned:
 
 
 def planned(partitions: int, segments: int, segment_bytes: int = 1 << 30) -> Planned:
-    """List and plan an audit of `partitions` partitions with `segments` segments each, as Spark's driver does for a cluster of CORES cores;
-    return the time and memory that this took."""
+    """List the files of an audit with this number of partitions and of segments per partition, and plan its tasks, as Spark's driver does
+    for a cluster of CORES cores. The log exists only in computation. Return the time and memory that this took."""
     register()
     FormulaFileSystem.listings = 0
     started, cpu = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""Makes valid logs of any size fast: one batch is built, and stamped anew for each place in the log."""
+"""Makes valid logs of any size fast: one batch is built, and copied again and again with new offsets, sequences and CRCs in its header."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def many_partitions(root: Path, partitions: int) -> int:
 
 
 def many_producers(root: Path, producers: int) -> int:
-    """Write the topic `ids`, in whose two partitions this number of producer ids have written one record each. Return the number."""
+    """Write a topic `ids` of two partitions, in which each of `producers` producer ids has written one record. Return the number of
+    records."""
     template = build_batch([SimpleRecord(None, b"x" * 100, T0)], producer_id=0, producer_epoch=0, base_sequence=0, leader_epoch=0)
     for partition in range(2):
         _write(root / f"ids-{partition}", _stamped(template, 1, range(partition, producers, 2)), 1)

@@ -33,7 +33,8 @@ after the audit. A driver's JVM, which is sampled, has the main class SparkSubmi
 
 @dataclass(slots=True)
 class Sampled:
-    """Samples of the audit's processes: peak bytes of the largest process and of all together, by kind; and CPU seconds by process."""
+    """Samples of the processes of an audit on Spark. `largest`: the peak bytes of the largest process, and `together`: of all processes at
+    once, both by kind (driver, JVM, Python worker). `cpu`: CPU seconds by process."""
 
     largest: dict[str, int] = field(default_factory=dict)
     together: dict[str, int] = field(default_factory=dict)
@@ -61,7 +62,8 @@ class Sampled:
 
 
 def kind_of(command: Sequence[str]) -> str | None:
-    """Return the kind of a process of the audit; None for the daemons of the cluster, and for processes that are ending."""
+    """Return the kind of a process of an audit, according to its command line: driver, JVM or Python worker. None for Spark's master and
+    workers, and for a process without a command line because it is ending."""
     text = " ".join(command)
     if not command or (DAEMONS in text and "SparkSubmit" not in text):
         return None
@@ -107,8 +109,8 @@ def audited(master: str, directory: Path) -> Run:
 
 
 def measured(directory: Path, size: int, reps: int, work: Path) -> Table:
-    """Audit the log `reps` times on each Spark master, the masters in turns; return a table of median times and of the peak memory in all
-    runs."""
+    """Audit the log in `directory` on each Spark master, `reps` times, with the masters in turns. Return a table of median times and of the
+    highest memory of all runs. `size` is the log's size in bytes; the Spark cluster writes its files to `work`."""
     with ExitStack() as stack:
         masters = {"local[1]": "local[1]", "local[2]": "local[2]", "2 workers of 1 core": stack.enter_context(cluster(work))}
         runs: dict[str, list[Run]] = {name: [] for name in masters}

@@ -1,7 +1,14 @@
-"""The program that the benchmark starts: reads or audits a log in several processes, and prints their peak memory.
+"""The program that the benchmark starts: reads or audits a log, and prints the number of rows and its peak memory.
 
-`python -m client_compat.bench_audit.reader WHAT DIR`: WHAT is `headers`, `checked` (headers and CRCs), `opened` (all columns of level
-batches), `records`, `audit` (the rules over batches, by the embedded engine, in one process), or `spark` (the same on Spark, two cores).
+`python -m client_compat.bench_audit.reader WHAT DIR`. WHAT is one of:
+- `headers`: read the batch headers;
+- `checked`: read the headers and check the CRCs;
+- `opened`: read the headers and all further columns that the audit has for a batch;
+- `records`: read the records;
+- `audit`: run the audit's checks of batches, but not those of single records, with DuckDB in one process;
+- `spark`: run the same checks on Spark with two cores.
+
+The first four use two processes.
 """
 
 from __future__ import annotations

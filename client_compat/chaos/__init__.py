@@ -1,1 +1,2 @@
-"""The campaign of `cluster_mixed` without Apache Kafka: three brokers and a controller of Ottla, also with cut links and full disks."""
+"""Injects faults into a cluster of Ottla alone, three brokers and a controller: restarts, kills and pauses, as `cluster_mixed` does with
+mixed clusters, and also cut network links and full disks."""

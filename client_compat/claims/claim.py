@@ -1,6 +1,6 @@
 """A claim (a common statement about exactly-once), whether it is expected to hold, and the result of trying it.
 
-A check returns whether the claim held as articles teach it; `taught_right` states beforehand whether it is expected to hold.
+`taught_right` says beforehand whether the claim is expected to hold. `check` tries it with real clients, and returns whether it held.
 """
 
 from __future__ import annotations

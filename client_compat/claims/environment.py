@@ -54,14 +54,15 @@ class ClaimEnvironment:
         return self.stage.truth
 
     def client(self, name: str) -> Client:
-        """Return a client's program, started once. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
+        """Return a client library's program, which is started at the first call and used again afterwards. Raises `Skipped`, `BuildFailed`
+        or `ProgramFailed`."""
         if name not in self._clients:
             self._clients[name] = Client(name, self.pool.take(name), self.stage.broker.bootstrap)
         return self._clients[name]
 
     @contextmanager
     def victim(self, name: str) -> Iterator[Client]:
-        """Yield a client in its own new program, which the claim may kill."""
+        """Yield a client library's program in a new process, which the claim may kill."""
         program = CLIENTS[name].program(self.directory / f"victim-{name}.log")
         program.start()
         try:
@@ -78,7 +79,8 @@ class ClaimEnvironment:
         return name
 
     def read(self, topic: str, isolation: Any, count: int, *, client: str = "aiokafka") -> list[str]:
-        """Consume partition 0: wait for `count` records, and a little longer for records that should not be there; return the values."""
+        """Consume partition 0 of the topic from the start, and return the values. Waits for `count` records, and 0.3 s longer for a record
+        that should not be there."""
         consumer: Consumer = self.client(client).consumer(reset="earliest", isolation=isolation)
         consumer.assign([(topic, 0)])
         taken = consumer.poll(count, int(READ_S * 1000)) if count else []
@@ -87,7 +89,8 @@ class ClaimEnvironment:
         return [(one.value or b"").decode() for one in taken]
 
     def raw(self, topic: str, value: str, producer_id: int, epoch: int, sequence: int, *, count: int = 1) -> tuple[str, int]:
-        """Send one batch as bytes that no well-behaved client would send; return the error name and the offset."""
+        """Send one Produce request whose batch has this producer id, epoch and base sequence, and `count` equal records. Return the
+        response's error name and offset."""
         return produce_raw(self.stage.broker.port, topic, value, Identity(producer_id, epoch, sequence), count=count)
 
     def new_producer_id(self) -> int:
@@ -115,7 +118,9 @@ class ClaimEnvironment:
 def environment(
     directory: Path, kinds: Sequence[Kind] = ALL_OTTLA, controller: Kind = Kind.OTTLA, *, java: bool
 ) -> Iterator[ClaimEnvironment]:
-    """Run a broker with transaction version 2, without clients yet. Without `java`, the Java client is left out."""
+    """Start a broker with transaction version 2, and yield the environment in which claims are tried. Clients and the cluster are started
+    later, when a claim needs them. `kinds` and `controller` are the programs (Ottla or Apache Kafka) of the cluster's nodes. With `java`
+    False, the Java client is left out."""
     with stages(directory, lambda line: None, [2]) as ready, Pool(directory / "clients") as pool, ExitStack() as stack:
         missing = pool.missing("java") if java else "left out"
         yield ClaimEnvironment(ready[2], directory, pool, missing, stack, kinds, controller)

@@ -92,7 +92,8 @@ def epochs(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _restarted(environment: ClaimEnvironment, *, with_id: bool) -> tuple[BatchHeader, BatchHeader, list[str]]:
-    """Let a producer write a batch, end, and start again; return the first batch before and after the restart."""
+    """Let a producer write one batch, close it, and let a new one write another batch. With `with_id`, both have the same transactional id.
+    Return the headers of the two batches, and a description of the partition's log."""
     topic, name = environment.topic(), environment.name("restart")
     for value in ("before", "after"):
         if with_id:

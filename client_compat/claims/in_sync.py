@@ -156,8 +156,8 @@ def group_survives(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _committed_elsewhere(cluster: Cluster, group: str, topic: str) -> int:
-    """Return the group's committed offset according to its next coordinator; retry until there is one, because librdkafka returns the
-    brokers' errors until then."""
+    """Return the group's committed offset after its coordinator was killed. Retries until another broker has become the coordinator,
+    because librdkafka passes on the brokers' errors until then."""
     for _ in until(f"another broker coordinates {group}"):
         try:
             return committed(cluster.bootstrap, group, topic, 1)[0]

@@ -10,8 +10,8 @@ from client_compat.matrix.murmur2 import partition_of
 PARTITIONS = 7
 KEYS = [b"key-%d" % number for number in range(40)]
 OWN = "confluent-kafka"
-"""The client that is expected to choose other partitions than the Java client: the default partitioner of librdkafka is consistent_random,
-which uses CRC-32."""
+"""The client that is expected to choose other partitions for keys than the Java client does: librdkafka's default partitioner,
+consistent_random, uses CRC-32 instead of murmur2."""
 
 
 @claim(23, "Without partition or partitioner, a key goes to murmur2(key) mod partitions (Java, and clients that copy it)")

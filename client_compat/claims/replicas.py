@@ -119,7 +119,7 @@ def holders(cluster: Cluster, topic: str, value: str) -> list[int]:
 
 
 def coordinator_of(cluster: Cluster, key: str, *, transactional: bool = False) -> Node:
-    """Return the coordinator of the group or the transactional id."""
+    """Return the broker that coordinates the group `key`, or with `transactional`, the transactional id `key`. Waits until there is one."""
     for _ in until(f"{key} has a coordinator"):
         with Client(HOST, cluster.brokers[0].process.port) as client:
             found = client.call(FindCoordinatorRequest(key, key_type=int(transactional)), FIND_COORDINATOR_VERSION)

@@ -174,8 +174,9 @@ def zombie(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _wait_for_high_watermark(directories: list[Path], topic: str, offset: int) -> None:
-    """Wait until the checkpoints on disk have exactly this high watermark, because the audit compares a killed broker's replica up to it.
-    Shortly after a broker's restart, its checkpoint may still have the old value, which may be higher, or that of the truncated log."""
+    """Wait until the checkpoint file in each of the directories has exactly `offset` as the high watermark of partition 0. The audit
+    compares a killed broker's replica up to this value. Shortly after a restart, the file may still have an old value that is too high or
+    too low."""
     for _ in until(f"the high watermark {offset} of {topic} is on disk"):
         if all(high_watermarks(directory).get(f"{topic}-0") == offset for directory in directories):
             return

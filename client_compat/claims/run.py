@@ -23,7 +23,7 @@ from client_compat.support.workers import RunFailed
 THEMES = (retries, identity, settings, transactions, partitioning, uses, replication, in_sync)
 CLAIMS = dict(sorted(REGISTRY.items()))
 FAILURES = (BrokerFailed, ClientError, KafkaException, ProgramFailed, BuildFailed, TruthFailed, RunFailed, OSError, ValueError)
-"""The exceptions that end a claim's check early. This is reported as a result of the claim, too."""
+"""Exceptions that end the check of a claim early. The claim's result is then `failed`, with the exception's text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,8 @@ def acks(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _held_write(environment: ClaimEnvironment, setting: str) -> tuple[list[int | None], int, list[int | None]]:
-    """Write one record while a fault rule holds the Produce request at the broker. Return the acknowledged offsets and the number of stored
-    records during the hold, and the acknowledged offsets after it."""
+    """Write one record while a fault rule holds the Produce request at the broker. `setting` is the producer's acks. Return the offsets
+    that the client got and the number of stored records while the request was held, and the offsets that the client had got in the end."""
     topic = environment.topic()
     offsets: list[int | None] = []
 
@@ -84,7 +84,7 @@ def _held_write(environment: ClaimEnvironment, setting: str) -> tuple[list[int |
 
 
 def _acks_0_error(environment: ClaimEnvironment) -> bool:
-    """Return whether a failed Produce with acks 0 closes its connection."""
+    """Return whether the broker closes the connection after a Produce request with acks=0 that fails."""
     batch = build_batch([SimpleRecord(None, b"x", 1)])
     data = [TopicProduceData(environment.topic(), partition_data=[PartitionProduceData(99, batch)])]
     with Wire(HOST, environment.stage.broker.port) as wire:

@@ -1,4 +1,4 @@
-"""Claims about what applications and the broker's settings must do themselves (27, 28)."""
+"""Claims about deduplication by a business key in the consuming application, and about the automatic creation of topics (27, 28)."""
 
 from __future__ import annotations
 

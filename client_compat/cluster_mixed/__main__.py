@@ -1,4 +1,4 @@
-"""`make cluster-mixed`: injects faults into a cluster."""
+"""`make cluster-mixed`: injects faults into a cluster whose brokers are Apache Kafka's, Ottla's or both."""
 
 from __future__ import annotations
 

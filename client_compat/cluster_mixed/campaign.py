@@ -40,7 +40,9 @@ def mixed_campaign(
     careless: bool = False,
     minutes: float = math.inf,
 ) -> NoReturn:
-    """Run the whole campaign of a command, and end the program with its exit code. `cluster_in` makes the cluster in a new directory."""
+    """Inject `count` faults of the kinds `faults` into a cluster under load, print the verdict, and end the program with its exit code.
+    `cluster_in` makes the cluster in a new directory. `clients` are names of client libraries (None: all that can run here). `chaos` and
+    `careless`: see `run`. After `minutes`, no further fault is injected."""
     if unknown := set(clients or ()).difference(EVERY_CLIENT):
         raise typer.BadParameter(f"there is no client {', '.join(sorted(unknown))}", param_hint="--client")
 
@@ -64,7 +66,7 @@ def mixed_campaign(
 
 
 def clients_here(console: Console) -> list[str]:
-    """Return the clients that every machine has, and Java's if it can be built."""
+    """Return the names of the client libraries that can run here: the Python clients, and "java" if the Java client can be built."""
     if missing := JAVA.missing():
         console.print(f"Without the Java client: {missing}", style="yellow")
         return list(CLIENTS)

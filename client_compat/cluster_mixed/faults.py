@@ -1,6 +1,7 @@
-"""Faults of nodes, and their recovery.
+"""Faults of a cluster's nodes, and the end of each fault.
 
-When a fault ends, every process runs, every link is open, and every disk has space. The cluster must repair everything else by itself.
+At the end of a fault, its function has restarted the process, opened the link or freed the disk. The cluster must repair everything else,
+such as leaders and replicas, by itself.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ RETENTION_MS = 7 * 86_400_000
 
 
 class Fault(StrEnum):
-    """The kinds of faults, by their names on the command line."""
+    """The kinds of faults that can be injected into a node. The values are their names on the command line."""
 
     RESTART = "restart"
     KILL = "kill"
@@ -45,14 +46,15 @@ class Fault(StrEnum):
 
 
 def restart(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Stop the node cleanly, and start it. Return "": there is no detail to report."""
+    """Stop the node cleanly, and start it again. Return an empty text, because there is no random choice to describe."""
     node.stop()
     node.start()
     return ""
 
 
 def kill(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Kill the node with SIGKILL, and start it, sometimes before its session has expired; return for how long it was down, as text."""
+    """Kill the node with SIGKILL, and start it again after a random time, which may be shorter than its session timeout. Return for how
+    long it was down, as text."""
     node.process.kill()
     return _start_later(node, rng)
 
@@ -67,8 +69,8 @@ def pause_process(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 
 def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> str:
-    """Let the leader append records that its followers do not get, kill the leader, and start it again; return for how long it was down, as
-    text."""
+    """Pause all other brokers, so that `broker` appends records that its followers do not get; then kill it, resume the others, and start
+    it again. Return for how long it was down, as text."""
     others = [other for other in cluster.brokers if other is not broker]
     for other in others:
         other.process.pause()
@@ -80,8 +82,8 @@ def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> str:
 
 
 def cut_link(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Block traffic from or to some other nodes, or both; clients still reach the node. Return which links were cut and for how long, as
-    text."""
+    """Block network traffic between `node` and other nodes for a random time. The other nodes and the directions are random; clients still
+    reach the node. Return which links were cut and for how long, as text."""
     assert cluster.links is not None, "the cluster was made with links that can be cut"
     ways, description = ways_to_cut(node, cluster.nodes, rng)
     cut = rng.uniform(*CUT_S)
@@ -91,8 +93,8 @@ def cut_link(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 
 def ways_to_cut(node: Node, nodes: Sequence[Node], rng: random.Random) -> tuple[set[Way], str]:
-    """Choose links to cut: between the node and one other node, all brokers, or all nodes, in one direction or both. Return them and a
-    description."""
+    """Choose at random the links between `node` and one other node, all brokers, or all nodes, in one direction or both. Return the chosen
+    links as pairs (from node, to node), and their description."""
     others = [other for other in nodes if other is not node]
     chosen = rng.choice([[rng.choice(others)], [other for other in others if other.node_id < FIRST_CONTROLLER], others])
     to, back = rng.choice([(True, True), (True, False), (False, True)])
@@ -131,8 +133,8 @@ def force_controller_write(cluster: Cluster) -> None:
 
 
 def take_over(cluster: Cluster, broker: Node, rng: random.Random) -> str:
-    """Stop the broker, and start the other kind of broker (Apache Kafka or Ottla) on its directory with the same id; return the new kind as
-    text."""
+    """Stop the broker, and start the other program (Ottla for Apache Kafka, or the reverse) on its directory and with its id. Return the
+    new program's name as text."""
     broker.stop()
     broker.kind = Kind.OTTLA if broker.kind == Kind.KAFKA else Kind.KAFKA
     broker.start()
@@ -155,9 +157,10 @@ INJECTORS: Mapping[Fault, Callable[[Cluster, Node, random.Random], str]] = {
     Fault.DISK: fill_disk,
     Fault.TAKEOVER: take_over,
 }
-"""The functions of the faults; each returns a description of its random choices."""
+"""The function that injects each kind of fault into a node. It returns when the fault has ended, with a description of its random choices.
+"""
 BASIC_FAULTS = (Fault.RESTART, Fault.KILL, Fault.STOP, Fault.CUT_OFF)
-"""Faults that a broker recovers from by itself."""
+"""Faults that are possible in any cluster: they need no cuttable network links, no small disks, and only one kind of broker."""
 CHAOS_FAULTS = (*BASIC_FAULTS, Fault.LINK, Fault.DISK)
 CONCURRENT_FAULTS = frozenset({Fault.RESTART, Fault.KILL, Fault.STOP, Fault.LINK, Fault.DISK})
 """Faults that may happen to two nodes at once."""

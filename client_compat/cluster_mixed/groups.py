@@ -48,13 +48,13 @@ _LOG.propagate = False
 
 @dataclass(slots=True)
 class GroupVerdict(Counted):
-    """The comparison of received records with the log, in counts of records; `backwards` counts committed offsets that were lower than
-    before."""
+    """The comparison of the records that consumer groups received with the log, in counts of records. `missed`: records of the log that a
+    group did not receive. `backwards`: fetched committed offsets that were lower than an offset acknowledged before."""
 
     JUDGED = "given"
     WRONG = ("missed", "different", "backwards")
     given: int = 0
-    """Received records, by group and position: a record that is received again counts once."""
+    """The number of different records that the groups received. A record that a group received again counts once."""
     missed: int = 0
     different: int = 0
     """Received records that differ from the log or are not in it."""
@@ -67,7 +67,7 @@ class Group:
     def __init__(self, name: str, protocol: Protocol, partitions: int) -> None:
         self.name, self.protocol = name, protocol
         self.given = [array("q") for _ in range(partitions)]
-        """For each partition, a checksum of each record's value that the group received, by offset."""
+        """For each partition, by offset: a checksum of the value that a member received, or NOTHING."""
         self.committed = [0] * partitions
         """The highest offset of each partition whose commit was acknowledged to any member of the group."""
         self.commits = 0
@@ -91,8 +91,8 @@ class Group:
                 self.committed[partition] = max(self.committed[partition], offset)
 
     def check_committed(self, client: str, before: Sequence[int], offsets: Mapping[int, int | None]) -> None:
-        """Check the committed offsets that a member fetched; `before` has, by partition, the highest offset whose commit was acknowledged
-        before the fetch. A lower offset is counted in `backwards`."""
+        """Check the committed offsets that a member fetched (`offsets`, by partition). `before`: the highest offset of each partition whose
+        commit was acknowledged before the fetch. A fetched offset below it is counted in `backwards`."""
         for partition, offset in offsets.items():
             if (offset or 0) < before[partition]:
                 with self._lock:
@@ -121,7 +121,7 @@ class Group:
 
 
 class Member:
-    """A group member, on a thread that drives its client program until `stop` is set."""
+    """A group member. Its thread runs a real client in a process of its own until `stop` is set, and starts the process again if it fails."""
 
     def __init__(self, group: Group, client: str, log: Path, bootstrap: str, topic: str, *, stop: threading.Event) -> None:
         self.name = f"{group.name} {client}"
@@ -151,7 +151,7 @@ class Member:
                 program.kill()
 
     def _one_consumer(self, client: Client) -> None:
-        """Run a consumer from its opening to its first failure, or until it leaves the group."""
+        """Open a consumer, poll and commit until a call fails or POLLS_MAX polls are done, and close the consumer, which leaves the group."""
         consumer = None
         try:
             consumer = client.consumer(**self._options())
@@ -178,8 +178,8 @@ class Member:
         return options
 
     def _poll(self, consumer: Consumer, committed: dict[Partition, int], *, look: bool) -> None:
-        """Poll once, and commit the new positions. `committed` has this consumer's committed offsets of its assigned partitions. With
-        `look`, also fetch the group's committed offsets and check them."""
+        """Poll once, and commit the positions that have changed. `committed`: the offsets that this consumer has committed. With `look`,
+        also fetch the group's committed offsets, and check that none has gone back."""
         for taken in consumer.poll(POLL_RECORDS, POLL_MS):
             self._group.take(taken.partition, taken.offset, taken.value or b"")
         if not (mine := consumer.assignment()):
@@ -225,7 +225,8 @@ class RunningGroups:
                 raise RunFailed(f"{member.name}: {member.error}")
 
     def finish(self, ends: Sequence[int], timeout_s: float) -> None:
-        """Let the members read and commit to the `ends` of the partitions, and leave. Raises `RunFailed`."""
+        """Wait until each group has committed the end offset of every partition (`ends`), then let the members leave. Raises `RunFailed` if
+        either takes longer than `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
         while behind := [group for group in self.groups if any(at < end for at, end in zip(group.committed, ends, strict=True))]:
             self.check()
@@ -250,7 +251,8 @@ class RunningGroups:
 
 @contextmanager
 def reading(clients: Sequence[str], directory: Path, bootstrap: str, topic: str, partitions: int) -> Iterator[RunningGroups]:
-    """Run the members of all groups until `finish`. At the end, no client program is left running."""
+    """Run consumer groups with these client libraries on the topic while the context lasts. Yields the running groups; their `finish` ends
+    them. Log files are written to `directory`."""
     stop = threading.Event()
     wanted: Mapping[Group, Sequence[str]] = {
         Group("classic-group", "classic", partitions): [client for client in clients if client != MISLED],

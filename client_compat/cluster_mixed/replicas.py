@@ -22,7 +22,7 @@ NOT_REPLICATED = "__cluster_metadata-0"
 
 
 class Batch(NamedTuple):
-    """One batch of a replica: its position in the file, and a digest of its bytes."""
+    """One batch of a replica: its base offset, the offset after its last record, and a SHA-256 digest of its bytes."""
 
     base_offset: int
     next_offset: int
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One partition directory. `epochs` are (leader epoch, start offset)."""
+    """A partition's directory on one broker, as read. `epochs` has the (leader epoch, start offset) pairs of `leader-epoch-checkpoint`."""
 
     directory: Path
     batches: Sequence[Batch]
@@ -41,7 +41,8 @@ class Replica:
 
 @dataclass(slots=True)
 class ReplicasVerdict(Counted):
-    """The comparison of replicas, in counts of partitions, of compared batches, and of replicas that differ."""
+    """The result of comparing the brokers' replicas. `partitions` and `batches` count what was compared; `differ` counts replicas whose
+    batches differ from the first replica's, `epochs_differ` those whose leader epochs differ."""
 
     JUDGED = "batches"
     WRONG = ("differ", "epochs_differ")
@@ -108,5 +109,6 @@ def high_watermarks(directory: Path) -> Mapping[str, int]:
 
 
 def _lines(path: Path) -> list[list[str]]:
-    """Return the rows of one of Kafka's checkpoint files, after version and count; none if there is no file."""
+    """Return the rows of one of Kafka's checkpoint files, each split at spaces, without the first two lines (version and number of rows).
+    Returns an empty list if the file does not exist."""
     return [line.split() for line in path.read_text().splitlines()[2:]] if path.exists() else []

@@ -1,4 +1,5 @@
-"""The run: load, faults on every node in turn, and then the verdicts, over the wire and on the brokers' directories.
+"""One run: starts load on a cluster, injects faults into every node in turn, and compares the clients' results with the brokers'
+directories.
 
 Rules:
 - A fault is injected only when the cluster has settled and every client has received a response since the previous fault, so that each
@@ -40,8 +41,8 @@ from ottla.spark_jobs.verdict import Verdict
 TOPIC, TXN_TOPIC = "idempotent", "transactional"
 PARTITIONS = 6
 RATE_MAX, CHAOS_RATE_MAX = 200, 50
-"""The maximum number of values that each client sends a second, with and without the option `chaos` (CHAOS_RATE_MAX with it). It is limited
-so that a long run can be judged in minutes."""
+"""The maximum number of records that each client sends a second: RATE_MAX normally, CHAOS_RATE_MAX in a run with `chaos`. The limit keeps
+the log of a long run small, so that it can be checked in minutes."""
 SERVED_TIMEOUT_S = 120.0
 FLUSH_TIMEOUT_S = 180.0
 CARELESS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
@@ -49,13 +50,14 @@ CARELESS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"
 
 @dataclass(slots=True)
 class MixedRun:
-    """The faults of a run, and all verdicts. `audit` is None before the audit."""
+    """The results of a run. `faults`: how often each (node id, fault) was injected. `acks`, `transactions`, `groups` and `replicas`:
+    comparisons of the clients' results and of the replicas. `audit`: the verdict of `ottla audit`, None before the audit."""
 
     faults: Counter[tuple[int, Fault]] = field(default_factory=Counter)
     back_seconds: list[float] = field(default_factory=list)
-    """Seconds from each fault until the cluster had settled."""
+    """Seconds from the start of each fault until the cluster had settled again."""
     hung: list[str] = field(default_factory=list)
-    """Transactional clients that were killed because a call did not return, once for each time."""
+    """Names of the transactional clients that were killed because a call did not return. A client killed twice is in the list twice."""
     members_hung: list[str] = field(default_factory=list)
     """The names of group members that were killed because a call did not return: librdkafka's commit waits for a coordinator without a time
     limit. This alone is no failure of the run, which checks only that the group progresses."""
@@ -104,8 +106,8 @@ def plan(nodes: Sequence[Node], faults: Sequence[Fault]) -> Iterator[tuple[Node,
 
 
 def rounds(planned: Iterator[tuple[Node, Fault]], rng: random.Random, *, pairs: bool) -> Iterator[list[tuple[Node, Fault]]]:
-    """Yield the faults of each round: one, or with `pairs`, half of the time, two at once, on different nodes and of kinds that can be
-    combined."""
+    """Group the planned faults into rounds, whose faults happen at the same time. A round has one fault; with `pairs`, about half of the
+    rounds have two, if both are of kinds that may be combined and hit different nodes."""
     for first in planned:
         at_once = [first]
         if pairs and first[1] in CONCURRENT_FAULTS and rng.random() < 0.5 and (second := next(planned, None)) is not None:
@@ -128,10 +130,9 @@ def run(
     seconds: float = math.inf,
     on_fault: Callable[[MixedRun, Node, Fault, str], None] = lambda run, node, fault, description: None,
 ) -> MixedRun:
-    """Start a new cluster, inject `count` faults under load, and return the verdicts. With `chaos`, faults also hit the controllers, and
-    some of them happen at the same time. After `seconds` no further fault is injected. Raises `BrokerFailed`, `RunFailed`, `KafkaMissing`,
-    `ClientMissing` or `NoSmallDisk`.
-    """
+    """Start a new cluster, inject `count` faults under load, and return the results. With `chaos`, faults also hit the controllers, and
+    some happen at the same time. With `careless`, clients use acks=1 without idempotence, and unclean elections are enabled. After
+    `seconds` no further fault is injected. Raises `BrokerFailed`, `RunFailed`, `KafkaMissing`, `ClientMissing` or `NoSmallDisk`."""
     rng, found, began = random.Random(seed), MixedRun(), time.perf_counter()
     todo = rounds(itertools.islice(plan(cluster.nodes if chaos else cluster.brokers, faults), count), rng, pairs=chaos)
     in_time = itertools.takewhile(lambda _: time.perf_counter() - began < seconds, todo)
@@ -163,8 +164,8 @@ def _under_load(
     careless: bool,
     on_fault: Callable[[MixedRun, Node, Fault, str], None],
 ) -> None:
-    """Inject the faults while clients work; then compare what the clients were told and received with the log. The verdicts go into
-    `found`."""
+    """Inject the faults while clients produce and consume. Afterwards compare the acknowledgements and the records that the clients
+    received with the log. The results are stored in `found`."""
     directory, bootstrap = cluster.directory, cluster.bootstrap
     load = Load(bootstrap, TOPIC, directory, CHAOS_RATE_MAX if chaos else RATE_MAX, clients, careless)
     with ExitStack() as stack:
@@ -215,8 +216,8 @@ def audited(directories: Sequence[Path]) -> Verdict:
 
 
 def findings(audit: Verdict) -> list[str]:
-    """Return the audit's violations and warnings, each once for all brokers on which it was found. A warning is no violation, but needs an
-    explanation."""
+    """Return the audit's violations and warnings as lines of text. A finding that several brokers share is one line, which names all of
+    them."""
     found: dict[str, list[str]] = {}
     for directory in audit.directories:
         for sample in (sample for result in directory.rules.values() for sample in result.samples if sample.severity != Severity.INFO):

@@ -43,9 +43,9 @@ class Outcome(IntEnum):
 
 @dataclass(slots=True)
 class TxnVerdict(Counted):
-    """The comparison of transactions with the records that read_committed consumers received, in counts of transactions. Exceptions:
-    `strange` counts received records that no client sent, and `torn` also counts groups whose offset is not that of the last received
-    transaction."""
+    """The comparison of the clients' transactions with the records that a read_committed consumer received. All fields count transactions,
+    with two exceptions: `strange` counts received records that no client sent; `torn` also counts groups whose committed offset does not
+    fit the client's last committed transaction."""
 
     JUDGED = "committed"
     WRONG = ("lost", "torn", "doubled", "shown", "strange")
@@ -57,7 +57,7 @@ class TxnVerdict(Counted):
     torn: int = 0
     doubled: int = 0
     shown: int = 0
-    """Aborted transactions whose records read_committed consumers received."""
+    """The number of aborted transactions of which a read_committed consumer received records, which must not happen."""
     strange: int = 0
 
 
@@ -77,13 +77,13 @@ def with_offsets(client: str) -> bool:
 
 
 class TransactionalLoad:
-    """A client that commits one transaction after the other, on a thread that drives its client program until `stop` is set. The program
-    writes its standard error to `log`."""
+    """A client that runs one transaction after the other until `stop` is set. A thread controls the client's program, which runs as a
+    process and writes its standard error to the file `log`."""
 
     def __init__(self, client: str, log: Path, bootstrap: str, topic: str, partitions: int, *, stop: threading.Event) -> None:
         self.name, self.outcomes = client, list[Outcome]()
         self.ended = 0
-        """Number of transactions that ended as requested, which grows while the load is served."""
+        """The number of transactions that the client committed or aborted without an error. It grows while the brokers serve the client."""
         self.hung = 0
         """The number of client programs that were killed because a client's call did not return."""
         self.error: Exception | None = None
@@ -114,7 +114,8 @@ class TransactionalLoad:
         return True
 
     def _one_producer(self, client: Client, consumer: Consumer | None) -> bool:
-        """Run a producer from its opening, which ends its last transaction, to the end of the load; return False at its first failure."""
+        """Open a producer, which ends the transaction that the previous one left open, and run transactions until `stop` is set. Return
+        True, or False if a call failed; the producer is closed in both cases."""
         producer, failure = None, None
         try:
             producer = client.producer(transactional_id=group_of(self.name), transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
@@ -174,7 +175,8 @@ class RunningTransactions:
 
 @contextmanager
 def transacting(clients: Sequence[str], directory: Path, bootstrap: str, topic: str, partitions: int) -> Iterator[RunningTransactions]:
-    """Run the transactional clients until `finish`. At the end, no client program is left running."""
+    """Run a transactional client of each library in `clients` while the context lasts. Yields the running clients; their `finish` ends
+    them. Log files are written to `directory`."""
     stop, loads = threading.Event(), []
     with ExitStack() as stack:
         stack.enter_context(logged_to(_LOG, directory / "transactions.log"))
@@ -189,9 +191,9 @@ def transacting(clients: Sequence[str], directory: Path, bootstrap: str, topic: 
 def judge(
     outcomes: Mapping[str, Sequence[Outcome]], offsets: Mapping[str, int], partitions: int, seen: Iterable[tuple[int, bytes]]
 ) -> TxnVerdict:
-    """Compare the transactions with what a consumer received, and return the counts of differences. `outcomes`: by client and number;
-    `offsets`: each client's committed offset, if its group has one; `seen`: the (partition, value) that a read_committed consumer received.
-    """
+    """Compare the transactions with the records that a read_committed consumer received (`seen`: partition and value), and return the
+    counts of differences. `outcomes`: each client's transactions, by number. `offsets`: each client's committed offset, if it commits
+    offsets."""
     verdict = TxnVerdict()
     copies = Counter(seen)
     for client, ended in outcomes.items():

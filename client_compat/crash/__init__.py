@@ -1,1 +1,2 @@
-"""SIGKILL at random instants under idempotent load, and then the clients' acknowledgements against the log."""
+"""Kills a broker with SIGKILL at random moments while idempotent producers or a share group use it, and then compares the acknowledgements
+that the clients received with the log."""

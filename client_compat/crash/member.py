@@ -25,7 +25,7 @@ from ottla.protocol.messages.share_partitions import AcknowledgementBatch, Share
 
 ACCEPT, RELEASE = 1, 2
 RELEASED_PART = 0.1
-"""The share of the acquired records that the member releases, so that they are delivered again."""
+"""The fraction of the acquired records that a member releases instead of accepting, so that they are delivered again."""
 RETRY_S = 0.02
 FETCH_WAIT_MS = 50
 BEAT_S = 1.0
@@ -42,8 +42,8 @@ Offset = tuple[int, int]
 
 @dataclass(slots=True)
 class Delivery:
-    """A record that a member acquired. `sent`: the time at which its ShareFetch request was sent. `accepts`: the member accepts the record
-    instead of releasing it. `accepted`: the time at which the broker answered the acceptance, 0 if it did not."""
+    """A record that a member acquired. `accepts`: the member accepts the record, not releases it. `sent`: when its ShareFetch request was
+    sent. `accepted`: when the broker confirmed the acceptance; 0 if it never did. Both are times of the monotonic clock."""
 
     offset: Offset
     sent: float
@@ -62,10 +62,10 @@ class _Session:
 
 @dataclass
 class Member:
-    """One member on a thread of its own. It notifies `progress` when it has acquired records, and when a broker has answered its
-    acknowledgements.
+    """A member of a share group, which fetches and acknowledges records on a thread of its own until `stop`. It notifies `progress` when it
+    has acquired records, and when a broker has answered its acknowledgements.
 
-    `deliveries` is complete when `stop` has returned.
+    `deliveries` has every record that it acquired; the list is complete when `stop` has returned.
     """
 
     ports: Sequence[int]
@@ -75,7 +75,7 @@ class Member:
     progress: threading.Condition
     deliveries: list[Delivery] = field(default_factory=list)
     answered: int = 0
-    """The number of acknowledgements that were answered."""
+    """The number of ShareAcknowledge requests to which a broker has responded without an error."""
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)

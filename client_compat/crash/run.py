@@ -1,4 +1,4 @@
-"""SIGKILLs of brokers under load, at random instants after they listen and while they start, until `kills` are done.
+"""Kills brokers with SIGKILL under load, at random moments: most while they serve clients, some while they are still starting.
 
 Rule: the random source is an argument, so a seed repeats the plan, not the timing.
 """
@@ -80,8 +80,8 @@ def crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = ()
 def kill_under_load(
     brokers: Sequence[BrokerProcess], kills: int, rng: random.Random, answered: Callable[[], Sequence[int]], on_kill: OnKill
 ) -> Kills:
-    """Kill and restart randomly chosen brokers until there were `kills` kills, and return how they went. Each client must receive an
-    acknowledgement between two kills. Raises `BrokerFailed` or `RunFailed`."""
+    """Kill and restart a randomly chosen broker until `kills` kills are done, and return their number and the restart times. `answered`
+    returns the number of acknowledgements of each client; all must grow between two kills. Raises `BrokerFailed` or `RunFailed`."""
     found = Kills()
 
     def check_alive() -> None:

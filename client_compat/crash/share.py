@@ -1,4 +1,5 @@
-"""SIGKILLs of brokers while two members of a share group work; afterwards everything that is left is consumed."""
+"""Kills brokers with SIGKILL while two members of a share group accept and release records. After the last kill, the members consume the
+remaining records, and all deliveries are checked."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ DRAIN_S = 60.0
 
 @dataclass(slots=True)
 class ShareVerdict(Counted):
-    """The comparison of all deliveries with the produced records, in counts of records."""
+    """The result of checking the deliveries of a share group, in counts of records; `deliveries` counts a record each time it was
+    delivered."""
 
     JUDGED = "accepted"
     WRONG = ("lost", "delivered_again")
@@ -52,7 +54,7 @@ class ShareVerdict(Counted):
 
 
 class Producer:
-    """Appends batches on a thread of its own, and knows which offsets were acknowledged."""
+    """Appends batches to the topic on a thread of its own. `offsets` are the records whose Produce request was acknowledged."""
 
     def __init__(self, ports: Sequence[int], rng: random.Random) -> None:
         self.offsets: set[Offset] = set()
@@ -89,8 +91,8 @@ class Producer:
 def share_crash(
     directory: Path, kills: int, seed: int, *, brokers: int = 1, options: Sequence[str] = (), on_kill: OnKill = lambda done: None
 ) -> CrashRun:
-    """Kill brokers while members of a share group work, compare all deliveries with the produced records, and return the results. Raises
-    `BrokerFailed` if a broker does not restart, `RunFailed` if a member receives no response in time."""
+    """Kill brokers while members of a share group work, and check all deliveries. Return the kills and the result. `options` are arguments
+    of `ottla serve`. Raises `BrokerFailed` if a broker does not restart, `RunFailed` if a member receives no response in time."""
     rng = random.Random(seed)
     with _brokers(directory, brokers, options) as processes:
         bootstrap, ports = ",".join(broker.bootstrap for broker in processes), [broker.port for broker in processes]
@@ -107,7 +109,8 @@ def share_crash(
 
 @contextmanager
 def _brokers(directory: Path, count: int, options: Sequence[str]) -> Iterator[list[BrokerProcess]]:
-    """Run one standalone broker, or a cluster of several with a controller of its own."""
+    """Run `count` brokers while the context lasts, and yield them: a standalone broker for 1, otherwise a cluster with a separate
+    controller."""
     if count == 1:
         with ottla(directory / "log", options=options, output=directory / "broker.log") as broker:
             yield [broker]
@@ -150,7 +153,8 @@ def _configure(port: int) -> None:
 
 
 def _drain(produced: set[Offset], members: Sequence[Member], progress: threading.Condition) -> None:
-    """Wait until every record was delivered and accepted, or the time limit is reached."""
+    """Wait until each produced record was delivered to a member that accepts it (not one that releases it), or until DRAIN_S seconds have
+    passed."""
     with progress:
         progress.wait_for(
             lambda: produced <= {delivery.offset for member in members for delivery in member.deliveries if delivery.accepts}, DRAIN_S

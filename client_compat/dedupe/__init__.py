@@ -1,1 +1,2 @@
-"""A recipe: an aiokafka consumer that applies each business key once, even if several producers send it repeatedly. See README.md."""
+"""A recipe for applications: an aiokafka consumer that applies each business key (such as a payment's number) once, even if several
+producers send it repeatedly. See README.md."""

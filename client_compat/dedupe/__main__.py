@@ -38,8 +38,8 @@ async def add_to_total(connection: sqlite3.Connection, record: ConsumerRecord) -
 
 
 async def run(bootstrap: str, topic: str, file: Path, kill_after: int | None) -> Processed:
-    """Run the recipe until no more records arrive; return the numbers of applied and of repeated records. With `kill_after`, SIGKILL this
-    process after that number of effects, to show what a restart does."""
+    """Run the recipe until no more records arrive; return how many were applied, and how many were repetitions. With `kill_after`, the
+    process kills itself with SIGKILL after so many applied records, to show what a restart does."""
     total, quiet = Processed(), 0
     consumer = AIOKafkaConsumer(
         topic,

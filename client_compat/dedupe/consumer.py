@@ -1,4 +1,4 @@
-"""The consumer of the recipe: each business key has its effect exactly once.
+"""The recipe's consumer: each business key has its effect (such as a change in a database) exactly once.
 
 Rules:
 - The offset is committed only after every earlier record is in the store (at least once).
@@ -22,7 +22,8 @@ Handle_co = TypeVar("Handle_co", covariant=True)
 
 
 class Store(Protocol[Handle_co]):
-    """Stores keys and effects together. An effect writes through `Handle`: a connection or a pipeline."""
+    """A database that stores business keys and the effects of their records. `Handle` is the object through which an effect writes, such as
+    a database connection or a Redis pipeline."""
 
     async def once(self, key: str, effect: Callable[[Handle_co], Awaitable[None]]) -> bool:
         """Record `key` and run `effect` in one transaction, unless the key exists. Returns whether the effect happened now.
@@ -33,7 +34,7 @@ class Store(Protocol[Handle_co]):
 
 @dataclass(slots=True)
 class Processed:
-    """Numbers of applied and repeated records in one step."""
+    """How many records of one step were applied, and how many were repetitions of a key that the store already had."""
 
     applied: int = 0
     repeated: int = 0

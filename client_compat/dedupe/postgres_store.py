@@ -1,4 +1,4 @@
-"""Keys and effects in one PostgreSQL database (psycopg 3)."""
+"""Stores business keys and the effects of their records in one PostgreSQL database (with psycopg 3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA = """
 
 
 class PostgresStore:
-    """A store for any number of processes.
+    """A store of business keys and effects that any number of processes may use.
 
     If two processes insert the same key, the second waits for the first one's commit and then finds the key.
     """

@@ -1,7 +1,7 @@
-"""Keys and effects in one Redis (redis-py), with WATCH, MULTI and EXEC.
+"""Stores business keys and the effects of their records in one Redis (with redis-py), with WATCH, MULTI and EXEC.
 
-The effect queues commands and cannot read their results. Redis loses acknowledged writes in a crash unless `appendonly yes` and
-`appendfsync always` are set, and in a failover unless the client uses WAIT; a key is then lost together with its effect.
+An effect queues commands and cannot read their results. Redis loses acknowledged writes in a crash unless `appendonly yes` and `appendfsync
+always` are set, and in a failover unless the client uses WAIT; a key is then lost together with its effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ ATTEMPTS_MAX = 100
 
 
 class RedisStore:
-    """A store for any number of processes. `remember_s` is the lifetime of a key in seconds (None: no expiry)."""
+    """A store of business keys and effects that any number of processes may use. Redis forgets a key `remember_s` seconds after it was
+    stored; None: never."""
 
     def __init__(self, redis: Redis, prefix: str = "processed:", remember_s: int | None = None) -> None:
         self.redis = redis

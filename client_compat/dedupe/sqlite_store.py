@@ -1,4 +1,4 @@
-"""Keys and effects in one SQLite file."""
+"""Stores business keys and the effects of their records in one SQLite file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ SCHEMA = """
 
 
 class SqliteStore:
-    """A store in one file, as a context manager. `BEGIN IMMEDIATE` serializes transactions of several processes."""
+    """A store of business keys and effects in one SQLite file; a context manager. `BEGIN IMMEDIATE` serializes transactions of several
+    processes."""
 
     def __init__(self, path: Path | str) -> None:
         self.connection = sqlite3.connect(path, isolation_level=None)
