@@ -1,4 +1,5 @@
-"""Builds, starts and times the modules of testcontainers that start Kafka, each in a program that uses it like a user's test.
+"""Starts Ottla's image through the modules of testcontainers that start Kafka, and measures the time. Each module is used by a program of
+its language (Java, Python, Go, Node), as a user's test would.
 
 Rules:
 - Each start is a new process, as in a test run. Only the image's name is changed.
@@ -38,8 +39,8 @@ _JAVA = Language(
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One module of testcontainers, which starts Kafka. `image` is the name that the user passes in place of the Kafka image's; the Python
-    and Node modules compare its tag with versions of Confluent Platform."""
+    """One module of testcontainers that starts Kafka. `image` is the name of Ottla's image, which is used in place of Kafka's. It has a tag
+    for the Python and Node modules, because they compare the tag with versions of Confluent Platform."""
 
     name: str
     language: Language
@@ -47,8 +48,8 @@ class Module:
     image: str
 
     def seconds(self) -> float:
-        """Start the image by the module, produce and consume a record, and stop it. Return the seconds until the module reported the broker
-        as ready (Node's module does not wait: until the broker responded). Raises RuntimeError with the program's output."""
+        """Start a broker with the module, produce and consume a record, and stop the broker. Return the seconds until the module reported
+        it as ready; for Node's module, which does not wait, until the broker responded. Raises RuntimeError with the program's output."""
         variables = {"TESTCONTAINERS_RYUK_DISABLED": "true"}
         if os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
             variables["TESTCONTAINERS_HOST_OVERRIDE"] = "localhost"

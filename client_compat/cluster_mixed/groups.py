@@ -121,7 +121,7 @@ class Group:
 
 
 class Member:
-    """A group member. Its thread runs a real client in a process of its own until `stop` is set, and starts the process again if it fails."""
+    """A group member. Its thread runs a real client in a process of its own until `stop` is set, and restarts this process if it fails."""
 
     def __init__(self, group: Group, client: str, log: Path, bootstrap: str, topic: str, *, stop: threading.Event) -> None:
         self.name = f"{group.name} {client}"
@@ -151,7 +151,7 @@ class Member:
                 program.kill()
 
     def _one_consumer(self, client: Client) -> None:
-        """Open a consumer, poll and commit until a call fails or POLLS_MAX polls are done, and close the consumer, which leaves the group."""
+        """Open a consumer, poll and commit until a call fails or POLLS_MAX polls are done, and close it, so that it leaves the group."""
         consumer = None
         try:
             consumer = client.consumer(**self._options())

@@ -1,4 +1,2 @@
-"""The demo: flight data through three clients at once, and the proof that each record is stored exactly once.
-
-Meanwhile the broker drops acknowledgements and is killed.
-"""
+"""The demo: three clients send flight data at once, while the broker drops acknowledgements and is killed. Afterwards two consumers and the
+audit check that each record is stored exactly once."""

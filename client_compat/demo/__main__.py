@@ -1,4 +1,4 @@
-"""Command line of `make demo`."""
+"""`make demo`: the demo's command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def main(
 
 
 def _demo(console: Console, directory: Path, limit: int | None) -> Demonstration:
-    """Do both runs and the audit; return the demo's outcome: its promises, each with whether it was kept, and tables."""
+    """Run the demo with and without idempotence, and audit both logs. Return the outcome: the statements that the demo must prove
+    (promises), each with whether it was kept, and tables. `limit`: send only so many flights."""
     from client_compat.demo.flights import write_rows  # noqa: PLC0415 # the client processes import this module again and need none of it
     from client_compat.demo.run import LOST_ACK_SHARE, TOPIC, Run  # noqa: PLC0415 # as above
     from client_compat.demo.verdict import BUSINESS_KEY, promises, tables  # noqa: PLC0415 # as above

@@ -31,7 +31,8 @@ ASSIGN_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Readback:
-    """The parameters of the demo's group members, which consume the topic and compare it with `rows`, the file of all sent rows."""
+    """The parameters of the demo's two group members, which consume the topic and compare each record with what was sent. `rows` is the
+    file of all sent records."""
 
     bootstrap: str
     topic: str
@@ -40,7 +41,8 @@ class Readback:
 
 
 class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
-    """A rebalance listener that sets `half` when this member has its share of the partitions."""
+    """A rebalance listener that sets the event `half` when this member is assigned half of the partitions, and clears it when they are
+    revoked."""
 
     def __init__(self) -> None:
         self.half = asyncio.Event()
@@ -54,7 +56,8 @@ class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka sh
 
 
 class Comparison:
-    """Compares one member's records with the rows, and stores the results in the ledger."""
+    """Compares the records that one group member received with what was sent (`rows`, by row number), and stores the results in the shared
+    ledger."""
 
     def __init__(self, member: int, rows: list[tuple[bytes, bytes]], ledger: Ledger) -> None:
         self._member, self._rows, self._ledger = member, rows, ledger
@@ -110,6 +113,6 @@ async def _consume(member: int, task: Readback, ledger: Ledger, leave_together: 
 
 
 def main(member: int, task: Readback, ledger: Ledger, leave_together: Barrier) -> None:
-    """Run the process of one group member."""
+    """Run the process of group member number `member`. The process waits at the barrier `leave_together` before it leaves the group."""
     log_to(task.client_log)
     asyncio.run(_consume(member, task, ledger, leave_together))

@@ -1,4 +1,4 @@
-"""Results that the processes of a run share in memory: acknowledgements by row, and consumed records.
+"""Results that the demo's processes share in memory: acknowledgements by row (a flight that is sent as one record), and consumed records.
 
 Rule: every cell has one writer. One producer sends a row, and all copies of it are in one partition, which one consumer reads.
 """
@@ -19,7 +19,8 @@ MEMBERS = 2
 
 @dataclass(slots=True)
 class Ledger:
-    """Arrays over `rows` rows. They can be passed to a spawned process as an argument of `multiprocessing.Process`."""
+    """The shared arrays of one run, for `rows` sent records; each field says by what its array is indexed. A ledger can be passed to a
+    spawned process as an argument of `multiprocessing.Process`."""
 
     rows: int
     acked_at: Any = field(init=False)  # by row: `place` of its acknowledgement, or NOT_ACKED

@@ -31,7 +31,8 @@ Row = tuple[int, bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class ProducerTask:
-    """The parameters of the demo's producer processes. `rows` is the file of all rows, of which each process sends a third."""
+    """The parameters of the demo's three producer processes. `rows` is the file of all records to send, of which each process sends a
+    third."""
 
     bootstrap: str
     topic: str
@@ -41,7 +42,8 @@ class ProducerTask:
 
 
 class Share(Feed):
-    """The rows that one of the demo's clients sends, and callbacks that write their results to the client's cells of the ledger."""
+    """The third of the flights that one client sends, as a `Feed`. Its callbacks store the acknowledgements and failures in the shared
+    ledger."""
 
     def __init__(self, client: int, load: ProducerTask, ledger: Ledger) -> None:
         self._client, self._ledger, self._rows = client, ledger, read_rows(load.rows)
@@ -120,6 +122,6 @@ RUNNERS: dict[str, Callable[[ProducerTask, Share], None]] = {
 
 
 def main(client: int, load: ProducerTask, ledger: Ledger) -> None:
-    """Run the process of one client, which produces its third of the flights."""
+    """Run a producer process that sends its third of the flights. `client` is the index of its client library in CLIENTS."""
     log_to(load.client_log)
     RUNNERS[CLIENTS[client]](load, Share(client, load, ledger))

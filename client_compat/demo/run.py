@@ -30,7 +30,7 @@ ABSORBED = b"Retry absorbed: "
 
 @dataclass(slots=True)
 class RunResult:
-    """The results of one run: numbers of rows or consumed records, and durations in seconds."""
+    """The results of one run of the demo: numbers of sent rows and of consumed records, and durations in seconds."""
 
     idempotent: bool
     directory: Path
@@ -59,7 +59,8 @@ class RunResult:
 
 
 class Run:
-    """One run of the demo in `directory`, which must not exist; `display` shows its progress."""
+    """One run of the demo, with or without idempotence. The broker's log is written to `directory`, which must not exist; `rows` is the
+    file of the `count` records to send; `display` shows the progress."""
 
     def __init__(self, directory: Path, rows: Path, count: int, *, idempotent: bool, display: Progress) -> None:
         self._rows, self._display = rows, display

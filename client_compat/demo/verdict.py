@@ -1,4 +1,5 @@
-"""Decides whether the demo's two runs, with and without idempotence, keep the demo's promises, and shows the runs side by side."""
+"""Checks whether the demo's two runs, with and without idempotence, show what the demo must prove (its promises), and shows both runs side
+by side."""
 
 from __future__ import annotations
 
@@ -16,18 +17,19 @@ RULE_OF_BUSINESS_KEY = "business-key"
 
 
 def audited_duplicates(directory: DirectoryVerdict) -> int:
-    """Return the number of additional copies that the audit found by business key."""
+    """Return how many additional copies of flights the audit found in a log. Copies have equal row numbers, which are the business key."""
     result = directory.rules[RULE_OF_BUSINESS_KEY]
     return result.violations + result.warnings + result.infos
 
 
 def broken_rules(directory: DirectoryVerdict) -> int:
-    """Return the number of violations of all rules except the business key's."""
+    """Return the number of violations that the audit found in a log, without those of its rule about business keys, which finds repeated
+    flights."""
     return directory.violations - directory.rules[RULE_OF_BUSINESS_KEY].violations
 
 
 def promises(idempotent: RunResult, plain: RunResult, verdict: Verdict) -> list[Promise]:
-    """Return the demo's promises, each with whether it was kept."""
+    """Return the statements that the demo must prove (promises), each with whether the two runs and the audit's verdict prove it."""
     with_it, without = verdict.directories
     return [
         *(promise for result in (idempotent, plain) for promise in _of_any_run(result)),
@@ -77,5 +79,5 @@ _CLIENT_ROWS: tuple[tuple[str, Callable[[RunResult], str]], ...] = (
 
 
 def tables(idempotent: RunResult, plain: RunResult, verdict: Verdict) -> Group:
-    """Return tables of the clients' observations and of the audit."""
+    """Return two tables that compare the runs: the results that the clients observed, and the audit's."""
     return Group(side_by_side("What the clients saw", {"idempotent": idempotent, "plain": plain}, _CLIENT_ROWS), summary(verdict))

@@ -1,1 +1,2 @@
-"""Three brokers that lose their leaders under load: what acks=all keeps, and what acks=1 and an unclean election lose."""
+"""A demo of three brokers whose leaders are killed under load: no acknowledged record is lost with acks=all, and some are lost with acks=1
+or by an unclean election."""

@@ -36,7 +36,8 @@ def main(
 
 
 def _demo(console: Console, directory: Path, *, short: bool) -> Demonstration:
-    """Run all acts and write the page; return the demo's outcome: its promises, each with whether it was kept."""
+    """Run all acts (the experiments of the demo) and write the HTML page. Return the outcome: the statements that the demo must prove, each
+    with whether it was kept. `short`: kill fewer leaders and wait less."""
     from client_compat.demo_cluster import page  # noqa: PLC0415 # client processes import this module too, and do not need it
     from client_compat.demo_cluster.acts import ACTS, FULL, SHORT, play  # noqa: PLC0415 # as above
     from client_compat.demo_cluster.judgement import judge, promises  # noqa: PLC0415 # as above

@@ -28,16 +28,19 @@ RATE_MAX = 150
 FLUSH_S = 60.0
 SERVED_S = 60.0
 ALONE = 60
-"""Minimum number of records that the leader of the second act acknowledges while its followers are paused, before it is killed."""
+"""How many records the leader of the second act must acknowledge while both followers are paused, before it is killed. These records are
+lost."""
 POLL_S = 0.02
 QUICK_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}
 LONG_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
-"""Settings with a broker session that is longer than the time for which two brokers are paused, so that neither leaves the ISR."""
+"""Broker settings with a session timeout that is longer than the pause of the two followers, so that neither leaves the ISR during the
+pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many leaders the first act kills, and for how long the demo shows the cluster without new faults."""
+    """The speed of the demo. `kills`: how many leaders the first act kills. `calm_s`: for how many seconds the cluster runs undisturbed
+    between two faults, so that a viewer can follow."""
 
     kills: int = 3
     calm_s: float = 1.0
@@ -48,7 +51,8 @@ FULL, SHORT = Pace(), Pace(kills=1, calm_s=0.3)
 
 @dataclass(slots=True)
 class Stage:
-    """The running cluster, the clients and the recording of an act (one experiment of the demo), and the steps that an act uses."""
+    """The running cluster, clients and recording of one act (an experiment of the demo). Its methods inject faults, or wait for a
+    condition."""
 
     cluster: Cluster
     watch: Watch
@@ -96,8 +100,8 @@ class Stage:
         self.until("every client is answered", lambda: all(now > then for now, then in zip(self.load.answered, before, strict=True)))
 
     def wait_led(self, holds: Callable[[PartitionView], bool], what: str) -> None:
-        """Wait until the condition `holds` is true of each partition's current state. `what` names the condition in errors. Raises like
-        `until`."""
+        """Wait until `holds` is true of every partition in the newest sample of the cluster's state. `what` describes this in errors.
+        Raises `TruthFailed` or `RunFailed`, like `until`."""
         self.until(what, lambda: bool(seen := self.watch.recording.latest.partitions) and all(map(holds, seen)))
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
@@ -110,8 +114,8 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One act of the demo: faults of the brokers under load. `play` starts with all nodes running (except `stopped_first`), and returns
-    when all acknowledgements of the act have arrived."""
+    """One experiment of the demo: faults of brokers under load. `play` injects the faults into a running cluster. It returns when the last
+    fault is over and the clients are served again."""
 
     key: str
     title: str
@@ -222,8 +226,9 @@ ACTS = (
 
 @dataclass(slots=True)
 class FinishedAct:
-    """A finished act: its brokers have stopped, and their directories are unchanged since. `leaders` are brokers whose logs consumers
-    received, `dead` those that were not restarted."""
+    """A finished act (experiment) of the demo: all brokers have stopped, and their directories are as the act left them. `leaders`: ids of
+    the partitions' leaders at the end. `dead`: ids of the killed brokers that were not restarted. `acks`: the comparison of the
+    acknowledgements with what a consumer received."""
 
     act: Act
     cluster: Cluster
@@ -242,8 +247,9 @@ def play(
     on_sample: Callable[[Act, Recording], None] = lambda act, recording: None,
     on_event: Callable[[Act, Recording, Event], None] = lambda act, recording, event: None,
 ) -> FinishedAct:
-    """Run the act in a new cluster in `directory`, compare what its clients were told with what a consumer receives afterwards, and return
-    the finished act. Raises `BrokerFailed`, `RunFailed` or `TruthFailed`."""
+    """Run the act in a new cluster in `directory`, compare the clients' acknowledgements with the records that a consumer receives
+    afterwards, and return the finished act. `on_sample` and `on_event` are called for each new sample and event of the recording. Raises
+    `BrokerFailed`, `RunFailed` or `TruthFailed`."""
     began = time.monotonic()
     cluster = Cluster(directory, ALL_OTTLA, settings=act.settings, controller_kind=Whose.OTTLA, options=("--log-level", "debug"))
     recording = Recording(CLIENTS)
@@ -267,7 +273,8 @@ def play(
 
 @contextmanager
 def _loaded(act: Act, watch: Watch, load: Load, pace: Pace) -> Iterator[Stage]:
-    """Run the act's clients while the context lasts, and yield its stage. The broker `act.stopped_first`, if any, is stopped before."""
+    """Run the act's clients while the context lasts, and yield the stage when every client has received an acknowledgement. If the act
+    needs a stopped broker (`stopped_first`), it is stopped before the clients send anything."""
     with under(load) as running_load:
         stage = Stage(watch.cluster, watch, running_load, pace)
         running_load.hold()

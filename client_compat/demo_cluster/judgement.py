@@ -1,7 +1,8 @@
-"""The records that each act kept and lost, counted twice: as consumers receive them, and on the brokers' disks.
+"""Which acknowledged records each act (experiment) of the demo kept and lost. They are counted twice: as a consumer receives them, and on
+the brokers' disks.
 
-Rule: all counts are computed from files: acknowledgements from the clients' files, and records from the brokers' stopped directories, which
-the audit's own reader reads. The audit judges the same directories.
+Rule: all counts are computed from files: acknowledgements from the clients' files, and records from the stopped brokers' directories, which
+are read with the audit's own reader. The audit checks the same directories.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from ottla.spark_jobs.verdict import Verdict
 
 SAMPLES_MAX = 8
 Value = tuple[int, int]
-"""Identifies a value of the load: (index of the client, number of the value)."""
+"""Identifies a record that a client sent: (index of the client, number of the record among those of this client)."""
 
 
 class Lost(NamedTuple):
-    """An acknowledged record that no consumer receives. `held_by`: brokers that have it on disk; `there_now`: a description of the record
-    that is now at its offset, if any."""
+    """An acknowledged record that no consumer receives. `at_ms`: the time of the acknowledgement. `held_by`: ids of the brokers that have
+    the record on disk. `there_now`: the client and number of the record that is now at its offset, if any."""
 
     client: str
     number: int
@@ -48,8 +49,8 @@ class Lost(NamedTuple):
 
 @dataclass(slots=True)
 class Judged:
-    """One act of the demo, and the verdicts on the logs that it left. `acked_ms`: times of the acknowledgements; `missing`: the number of
-    acknowledged values that are on no leader's disk."""
+    """A finished act (experiment) of the demo, and what is wrong with its logs. `acked_ms`: the times of all acknowledgements. `lost`:
+    acknowledged records that no consumer receives. `missing`: how many acknowledged records are on no leader's disk."""
 
     played: FinishedAct
     audit: Verdict
@@ -64,19 +65,19 @@ class Judged:
 
     @property
     def only_on_the_dead(self) -> int:
-        """The number of lost records that are on disk only at brokers that were not restarted."""
+        """How many lost records are on disk, but only at brokers that were killed and not restarted."""
         return sum(bool(one.held_by) and set(one.held_by) <= set(self.played.dead) for one in self.lost)
 
     @property
     def differing(self) -> list[str]:
-        """The places where, according to the audit, the replicas differ."""
+        """Descriptions of the offsets at which the brokers' replicas differ, according to the audit."""
         samples = [sample for one in self.audit.directories for sample in one.rules["replicas"].samples]
         return [f"{one.where}: {one.kind}, {one.evidence['equal_copies']} of {one.evidence['copies']} have the same" for one in samples]
 
 
 def judge(played: FinishedAct) -> Judged:
-    """Audit the logs that the act of the demo left on each broker, compare them with what was acknowledged, and return the verdicts. Raises
-    OSError and the audit's exceptions."""
+    """Audit the logs that a finished act left on the brokers, and compare them with the acknowledgements. Raises OSError and the audit's
+    exceptions."""
     act, brokers = played.act, played.cluster.brokers
     directories = [broker.directory for broker in brokers]
     verdict = audit(directories, topics=[act.key], replicas=True, engine="duckdb")
@@ -108,7 +109,8 @@ def judge(played: FinishedAct) -> Judged:
 
 
 def on_disk(directory: Path, topic: str) -> Mapping[Value, Sequence[tuple[int, int]]]:
-    """Return every value in a broker's directory with its positions: partition and offset."""
+    """Return, for every record of the topic in a broker's directory, its places: (partition, offset), several if the record was stored
+    repeatedly."""
     found: dict[Value, list[tuple[int, int]]] = defaultdict(list)
     for batch in read("records", [directory], ["partition", "offset", "value"], Filters(topics=frozenset({topic}))):
         for row in batch.to_pylist():
@@ -123,7 +125,8 @@ def _times(path: Path) -> array[int]:
 
 
 def promises(safe: Judged, alone: Judged, unclean: Judged) -> list[Promise]:
-    """Return every promise of the demo, each with whether it was kept."""
+    """Return the statements that the demo must prove, each with whether it was kept. `safe`, `alone` and `unclean` are the three acts:
+    acks=all; acks=1 with a leader that is ahead of its followers; an unclean election."""
     acks = safe.acks
     wrong = acks.wrong_except("lost", "doubled")
     again = f" ({acks.excused} stored again by librdkafka itself, its issue 4953)" if acks.excused else ""

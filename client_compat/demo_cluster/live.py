@@ -1,4 +1,4 @@
-"""The current state of the cluster: live tables on a terminal, plain lines elsewhere."""
+"""Shows the cluster's current state while the demo runs: live tables on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVENTS = 7
 WIDE = 140
 """The minimum width of the terminal, in characters, for two tables beside each other."""
 PLAIN_MS = 2_000
-"""The time between two plain lines, in ms."""
+"""The time between two lines about the cluster's state, in ms, if the output is no terminal."""
 STATE_STYLES = {State.SERVES: "green", State.FENCED: "yellow", State.PAUSED: "magenta", State.DEAD: "bold red"}
 EVENT_STYLES = {
     Kind.KILL: "bold red",
@@ -39,7 +39,7 @@ NONE = "–"
 
 @dataclass(slots=True)
 class View:
-    """The view of a running demo: a live table on a terminal, else lines. `on_sample` and `on_event` are callbacks for `acts.play`."""
+    """Shows a running demo: live tables on a terminal, otherwise lines. `on_sample` and `on_event` are callbacks for `acts.play`."""
 
     console: Console
     act: Act | None = None
@@ -147,7 +147,8 @@ def clients(recording: Recording, sample: Sample) -> Table:
 
 
 def windows(count: int, sample: Sample) -> Table:
-    """Return a table of the leaders' deduplication windows (the producer states in the sample)."""
+    """Return a table of the idempotent producers that the leaders know: id, epoch, and last sequence in each of the `count` partitions. The
+    leaders recognise duplicates by them."""
     table = _table("Producers' windows", "producer id", "epoch", *(f"sequence in {index}" for index in range(count)), "retries absorbed")
     for at, one in enumerate(sample.windows):
         sequences = [number(one.last_sequences.get(index)) for index in range(count)]
@@ -164,7 +165,7 @@ def events(recording: Recording) -> Group:
 
 
 def plain(recording: Recording) -> str:
-    """Format a sample of the recording as one line of text."""
+    """Return the newest sample of the recording as one line of text: progress of the clients, states of the brokers, and partitions."""
     sample = recording.latest
     states = ", ".join(f"{node_id} {state}" for node_id, state in sample.states.items())
     places = "; ".join(f"{index}: {_plain_partition(one)}" for index, one in enumerate(sample.partitions))

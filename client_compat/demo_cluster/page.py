@@ -1,4 +1,5 @@
-"""The run of the demo as a self-contained HTML page: a timeline of each act, its events, the lost records, and where they were found.
+"""Shows the demo's results as a self-contained HTML page: for each act (experiment) a timeline, its events, the lost records, and where
+they were found.
 
 Rules:
 - The page loads nothing from elsewhere, and needs no script.
@@ -23,25 +24,27 @@ from ottla.spark_jobs.reports.html import template
 WIDTH: Final = 1000.0
 LEFT: Final = 128.0
 RIGHT: Final = 10.0
-"""The free width to the right of the time axis, in units of the picture."""
+"""The free width to the right of the time axis, in units of the timeline's SVG picture."""
 MARK: Final = 22.0
-"""The width that an event's numbered mark takes, in units of the picture. Marks that would overlap are drawn in several rows."""
+"""The width of the circle with an event's number on the timeline, in SVG units. Circles that would overlap are drawn in several rows."""
 TICKS_MAX: Final = 10
 STEPS_S: Final = (0.5, 1, 2, 5, 10, 20, 30, 60)
 LABEL_MIN: Final = 14.0
-"""The minimum width of a band in which its leader's number is shown, in units of the picture."""
+"""The minimum width, in SVG units, of a band of the timeline that shows its leader's number. A narrower band has no room for it."""
 BARS: Final = 110
 CUT_AT: Final = 4
 BAR_LABEL: Final = 30.0
-"""The width of the number above a bar that is cut because it is too high, in units of the picture."""
+"""The width of the number above a bar, in SVG units. Only bars that are cut because they are too high have a number."""
 SHOWN = frozenset({Kind.KILL, Kind.STOP, Kind.PAUSE, Kind.RESUME, Kind.START, Kind.NOTE})
-"""The kinds of events that get a mark in the picture. Changes of leaders have none, because a band of the picture shows the leaders."""
+"""The kinds of events that get a number on the timeline. A new leader has none, because a coloured band of the timeline shows the leaders.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A coloured band of the timeline: a period in which a broker has the same state, or a partition the same leader. `value` is the state
-    or the leader, None without a leader; `faint`: the leader is dead, but the cluster has not noticed yet."""
+    """A coloured band of the timeline: a period in which a broker's state, a partition's leader, or a broker's membership in an ISR stays
+    the same. `value` is the state or the broker's id; None: no leader, or not in the ISR. `faint` bands: the broker is fenced, or the
+    leader is dead and the cluster has not noticed it yet."""
 
     x: float
     width: float
@@ -56,7 +59,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class EventMark:
-    """A numbered event of the timeline, and the row in which its number is drawn."""
+    """An event on the timeline: its number, and the row in which the number is drawn so that it overlaps no other."""
 
     x: float
     row: int
@@ -66,7 +69,8 @@ class EventMark:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Acknowledgements of a period as heights from 0 to 1: those kept and those lost. A bar that is too high is cut, and has a `label`."""
+    """A bar of the timeline, which shows the acknowledged records of a short period: `kept` and `lost` are heights from 0 to 1. A bar that
+    would be higher is cut, and its `label` is the number of records (if there is room)."""
 
     x: float
     width: float
@@ -78,7 +82,7 @@ class Bar:
 
 @dataclass(slots=True)
 class Picture:
-    """The computed elements of the timeline of one act."""
+    """The computed elements of the timeline of one act (an experiment of the demo)."""
 
     seconds: float
     ticks: list[tuple[float, str]]
@@ -90,8 +94,8 @@ class Picture:
     bar_ms: float
     acknowledged: list[tuple[float, float]] = field(default_factory=list)
     committed: list[tuple[float, float]] = field(default_factory=list)
-    """The sum of the partitions' high watermarks over time, as (x coordinate, fraction of `count_max`). `acknowledged` has the number of
-    acknowledged records in the same form."""
+    """A curve as points (x coordinate, fraction of `count_max`): the sum of all partitions' high watermarks over time. The curve
+    `acknowledged` shows the number of acknowledged records in the same way."""
     count_max: int = 1
     count_ends: tuple[int, int] = (0, 0)
 
@@ -115,7 +119,7 @@ def render(judged: Sequence[Judged], promises: Sequence[Promise]) -> str:
 
 
 def picture(judged: Judged) -> Picture:
-    """Return the elements of an act's timeline."""
+    """Compute all elements of the timeline of one act (an experiment of the demo)."""
     recording = judged.played.recording
     samples = recording.samples
     scale = _Scale(recording.began_ms, max([samples[-1].at_ms, *judged.acked_ms[-1:]]))
@@ -184,7 +188,7 @@ def _committed(sample: Sample) -> int:
 
 
 def _marks(scale: _Scale, events: Sequence[Event]) -> list[EventMark]:
-    """Return the events, each placed in the first row where it does not overlap another."""
+    """Return the events that get a number on the timeline, each placed in the first row where its number overlaps no other."""
     marks: list[EventMark] = []
     ends: list[float] = []
     for number, event in enumerate((one for one in events if one.kind in SHOWN), 1):
@@ -196,8 +200,8 @@ def _marks(scale: _Scale, events: Sequence[Event]) -> list[EventMark]:
 
 
 def _bars(scale: _Scale, judged: Judged) -> list[Bar]:
-    """Return the acknowledgements of each period as a bar. After a pause a client gets many at once, so bars are cut above a few times the
-    median."""
+    """Return a bar for each short period in which records were acknowledged. After a pause, a client receives many acknowledgements at
+    once; therefore bars are cut at CUT_AT times the median."""
     step = scale.seconds * 1000 / BARS
     counts, lost = Counter(_slots(scale, step, judged.acked_ms)), Counter(_slots(scale, step, (one.at_ms for one in judged.lost)))
     highest = min(max(counts.values(), default=1), CUT_AT * statistics.median(counts.values() or [1]))
@@ -221,7 +225,7 @@ def _slots(scale: _Scale, step: float, moments: Iterable[int]) -> list[int]:
 
 
 def leaderless_s(judged: Judged) -> float:
-    """Return the longest observed time in which a partition had a dead leader or none."""
+    """Return the longest time, in seconds, for which any partition had no leader or a dead one, according to the samples."""
     longest = 0.0
     for index in range(judged.played.act.partitions):
         for one in spans(judged.played.recording.samples, partial(_served, index)):

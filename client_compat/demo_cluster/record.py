@@ -1,4 +1,4 @@
-"""The recording of an act: samples of the cluster's state, and what was done to it.
+"""The recording of an act (an experiment of the demo): samples of the cluster's state, the injected faults, and changes of leaders.
 
 Times are wall-clock milliseconds, as for the acknowledgements.
 """
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 
 class State(StrEnum):
-    """A broker's state: not running, paused (SIGSTOP), running but fenced, or serving."""
+    """A broker's state: serving, running but fenced by the controller, paused (SIGSTOP), or not running."""
 
     SERVES = "serves"
     FENCED = "fenced"
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 
 class Kind(StrEnum):
-    """The kind of an event."""
+    """The kind of a recorded event: an action on a broker's process, a partition's new leader, or a remark."""
 
     KILL = "SIGKILL"
     STOP = "stopped"
@@ -35,7 +35,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. `leader` is None without a leader. `log_ends`: log end offsets of the replicas that answer, by broker."""
+    """A partition's state at one moment, as observed. `leader` is None if there is none. `log_ends`: each broker's log end offset, if it
+    answered."""
 
     leader: int | None = None
     leader_epoch: int = -1
@@ -46,7 +47,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The leaders' state of one idempotent producer: its last sequence, by partition."""
+    """What the leaders know of one idempotent producer: its id, its epoch, and its last sequence in each partition."""
 
     producer_id: int
     epoch: int
@@ -55,8 +56,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster's state at one moment. `sent`, `answered` and `repeated` are the clients' own counts
-    (`client_compat.support.load.Shared`); `absorbed` are batches that brokers recognised as duplicates."""
+    """The cluster's state at one moment. `sent`, `answered` and `repeated` are counts that each client reports: records sent, records
+    acknowledged, records sent again. `absorbed`: how many batches the brokers have recognised as duplicates."""
 
     at_ms: int
     states: Mapping[int, State] = field(default_factory=dict)
@@ -70,7 +71,8 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An action on the cluster, or an observed change."""
+    """An action on a broker's process, such as a kill, or an observed change, such as a new leader. `broker` is the id of the broker
+    concerned."""
 
     at_ms: int
     kind: Kind
@@ -80,7 +82,7 @@ class Event:
 
 @dataclass(slots=True)
 class Recording:
-    """The recorded samples of the cluster's state, and the recorded events, of one act (an experiment of the demo)."""
+    """All samples of the cluster's state and all events during one act (an experiment of the demo). `clients` are the clients' names."""
 
     clients: Sequence[str]
     samples: list[Sample] = field(default_factory=list)
@@ -108,7 +110,7 @@ class Span(Generic[Value]):
 
 
 def spans(samples: Sequence[Sample], value_of: Callable[[Sample], Value]) -> list[Span[Value]]:
-    """Return the periods of equal values; each lasts until the sample with another value."""
+    """Divide the samples into periods in which `value_of(sample)` stays the same. A period ends at the first sample with another value."""
     found: list[Span[Value]] = []
     for sample in samples:
         value = value_of(sample)

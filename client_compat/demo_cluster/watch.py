@@ -31,12 +31,13 @@ ANSWER_S = 1.0
 LIST_OFFSETS_VERSION = 6
 LATEST = -1
 CONSUMER, ANY_REPLICA = -1, -2
-"""Replica ids for ListOffsets: a consumer gets the leader's high watermark; a debugging consumer gets each replica's log end offset."""
+"""Replica ids for ListOffsets requests. With CONSUMER a leader returns the high watermark; with ANY_REPLICA (Kafka's debugging consumer)
+each replica returns its log end offset."""
 STATES = {Kind.KILL: State.DEAD, Kind.STOP: State.DEAD, Kind.PAUSE: State.PAUSED, Kind.RESUME: State.SERVES, Kind.START: State.FENCED}
-"""A broker's state right after an action on it."""
+"""The state in which a broker is right after each kind of action on its process."""
 NO_ANSWER = (OSError, ProtocolError)
 ABSORBED = b"Retry absorbed: "
-"""The beginning of a line in a broker's debug log which says that a batch was recognized as a duplicate."""
+"""The text with which a broker logs, at level debug, that a batch was a duplicate and was not appended again."""
 
 
 @dataclass(slots=True)
@@ -56,7 +57,8 @@ class Watch:
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def record(self, kind: Kind, broker: int | None, text: str) -> None:
-        """Record an action or a change, and a broker's state from then on, without waiting for the next sample."""
+        """Record an event. If it is an action on a broker's process, the recording has the broker's new state at once, not only from the
+        next sample on."""
         event, latest = Event(now_ms(), kind, broker, text), self.recording.latest
         if broker is not None and kind in STATES:
             self.recording.samples.append(replace(latest, at_ms=event.at_ms, states={**latest.states, broker: STATES[kind]}))
@@ -122,8 +124,9 @@ class Watch:
     def _view(
         self, index: int, found: Sequence[tuple[int, MetadataResponsePartition]], ends: dict[int, int], mark: int | None, before: Sample
     ) -> PartitionView:
-        """Return partition `index` as the broker with the newest leader epoch described it; with equal epochs, the leader's description.
-        If no broker answered, or only with older epochs, return the previous sample's view with the new log ends."""
+        """Return the state of partition `index`. `found`: each broker's id and its metadata of a partition; the newest leader epoch wins,
+        then the leader's own description. `ends`: log end offsets by broker; `mark`: the high watermark. Without metadata, or with older
+        epochs only, the previous sample's leader, ISR and high watermark are used."""
         known = before.partitions[index] if before.partitions else PartitionView()
         mine = [(one.leader_epoch, one.leader_id == by, one) for by, one in found if one.partition_index == index]
         *_, view = max(mine, key=lambda each: each[:2], default=(None,))
@@ -133,7 +136,8 @@ class Watch:
         return PartitionView(leader, view.leader_epoch, tuple(sorted(view.isr_nodes)), known.high_watermark if mark is None else mark, ends)
 
     def _state(self, broker: Node, fenced: set[int], before: State | None) -> State:
-        """Return a broker's state; it stays the same if the broker does not answer for a moment."""
+        """Return a broker's state. If the broker runs but does not answer, it still counts as serving if it was serving `before`, else as
+        fenced."""
         if not broker.process.alive:
             return State.DEAD
         if broker.node_id in self.paused:
@@ -189,7 +193,8 @@ class Watch:
 
 @dataclass(slots=True)
 class _BrokerView:
-    """One broker's answers; offsets are by partition, `producers` are partition, producer id, epoch, last sequence."""
+    """One broker's answers about the cluster. `fenced`: ids of fenced brokers; `log_ends` and `high_watermarks`: by partition; `producers`:
+    (partition, producer id, epoch, last sequence) of the partitions that it leads."""
 
     partitions: Sequence[MetadataResponsePartition]
     fenced: set[int]

@@ -1,4 +1,4 @@
-"""`make demo-transactions`: demonstrates exactly-once processing."""
+"""`make demo-transactions`: the command line of the demo of exactly-once processing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def main(
 
 
 def _demo(console: Console, directory: Path, limit: int | None) -> Demonstration:
-    """Run both pipelines and the audit; return the demo's outcome: its promises, each with whether it was kept, and tables."""
+    """Run the pipeline with and without transactions, and audit the log. Return the outcome: the statements that the demo must prove
+    (promises), each with whether it was kept, and tables. `limit`: only so many flights."""
     from client_compat.demo.flights import write_rows  # noqa: PLC0415 # client processes import this module too, and do not need it
     from client_compat.demo_transactions import topics  # noqa: PLC0415 # as above
     from client_compat.demo_transactions.instance import INPUT, INPUT_PARTITIONS  # noqa: PLC0415 # as above

@@ -20,7 +20,7 @@ Counts = Counter[tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive records of one input partition: (key, value) each, the first at offset `first`."""
+    """Consecutive records of one input partition. `first` is the offset of the first record; `records` are the (key, value) pairs."""
 
     partition: int
     first: int
@@ -33,7 +33,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """`n` flights of a carrier in an hour, counted in the range `first`..`end` of the input `partition`."""
+    """A record of the output: `n` flights of a carrier in one hour, which were counted in the input records of `partition` from offset
+    `first` to `end` (exclusive)."""
 
     carrier: str
     hour: int

@@ -51,7 +51,8 @@ class Failed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InstanceTask:
-    """The parameters of the pipeline's instances. `transactional` is False for the comparison without transactions."""
+    """The parameters of the pipeline's instances. `output` is the output topic, `group` the consumer group. `transactional` is False in the
+    run without transactions, for comparison."""
 
     bootstrap: str
     output: str
@@ -66,7 +67,8 @@ class InstanceTask:
 
 @dataclass(slots=True)
 class Board:
-    """The instances' progress by client, in shared memory: each cell has one writer."""
+    """The progress of the two pipeline instances, in memory that they share. Each field is an array with one number per instance, which
+    only this instance writes."""
 
     counted: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))  # flights in committed chunks
     takeovers: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))
@@ -75,7 +77,8 @@ class Board:
 
 
 class PipelineInstance(ABC):
-    """The steps of an instance, implemented with one client library. All except `close` raise `Fenced` and `Failed`."""
+    """The steps of one pipeline instance. A subclass implements them with one client library. All except `close` raise `Fenced` and
+    `Failed`."""
 
     @abstractmethod
     async def take_over(self) -> dict[int, int]:
@@ -87,7 +90,7 @@ class PipelineInstance(ABC):
 
     @abstractmethod
     async def read(self) -> list[Chunk]:
-        """Return the next records as chunks of different partitions; none if nothing arrived for a moment."""
+        """Return the next input records, as one chunk per partition. Returns an empty list if no record arrives for a short time."""
 
     @abstractmethod
     async def write(self, output: list[Increment]) -> None:
@@ -95,7 +98,8 @@ class PipelineInstance(ABC):
 
     @abstractmethod
     async def commit(self, positions: dict[int, int]) -> None:
-        """Commit the positions of the partitions that advanced and, if transactional, the transaction that contains them."""
+        """Commit these offsets (by input partition). A transactional instance adds them to the current transaction, and commits the
+        transaction."""
 
     @abstractmethod
     async def committed(self) -> dict[int, int]:
@@ -106,7 +110,8 @@ class PipelineInstance(ABC):
 
 
 class Pipeline:
-    """Runs one instance until the committed offsets are the ends of the input."""
+    """Runs one pipeline instance until all input records are counted: the committed offsets are the end offsets of the input. After each
+    error, the instance takes over again."""
 
     def __init__(self, index: int, instance: PipelineInstance, job: InstanceTask, board: Board) -> None:
         self._index, self._instance, self._job, self._board = index, instance, job, board

@@ -1,4 +1,4 @@
-"""Compares the sum of the increments in the output with the counts made directly from the flights, and checks it input by input."""
+"""Compares the pipeline's output with the counts made directly from the flights, and checks how often each input record was counted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from client_compat.demo_transactions.counting import Counts, Increment
 
 @dataclass(slots=True)
 class Judgement:
-    """The comparison of the pipeline's output with the correct counts, in numbers of flights. Exceptions: `increments` counts output
-    records, `counts` and `wrong` count counts, and `torn` counts input ranges."""
+    """The comparison of the pipeline's output with the correct counts. `flights`, `summed`, `never`, `once` and `more_than_once` are
+    numbers of flights; `increments` of output records; `counts` of (carrier, hour) pairs, and `wrong` of those with a wrong sum; `torn` of
+    input ranges that were counted in part."""
 
     flights: int
     increments: int = 0
@@ -35,7 +36,7 @@ class Judgement:
 
 
 def judge(output: Iterable[Increment], direct: Counts, inputs: Sequence[int]) -> Judgement:
-    """Compare the pipeline's output with the input, and return the result. `direct`: the correct counts; `inputs`: the number of records in
+    """Compare the pipeline's output with the input, and return the result. `direct`: the correct counts. `inputs`: the number of records in
     each input partition."""
     found = Judgement(sum(inputs), counts=len(direct))
     summed: Counts = Counter()
@@ -53,8 +54,8 @@ def judge(output: Iterable[Increment], direct: Counts, inputs: Sequence[int]) ->
 
 
 def _times_counted(ranges: Counter[tuple[int, int, int]], inputs: Sequence[int], found: Judgement) -> Counter[int]:
-    """Return the number of input records by how often they were counted. A range whose increments do not add up to a multiple of its
-    length is torn; it is counted in `found` only."""
+    """Return how many input records were counted 0 times, once, twice and so on (times: records). `ranges`: the counted flights of each
+    range (partition, first offset, end). A range whose count is no multiple of its length is torn; it is only counted in `found.torn`."""
     edges = [[0] * (size + 1) for size in inputs]
     for (partition, first, end), n in ranges.items():
         size = end - first

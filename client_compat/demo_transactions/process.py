@@ -1,4 +1,4 @@
-"""The process of one instance, with the client library of its index."""
+"""The process of one pipeline instance. Instance 0 and instance 1 use different client libraries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from client_compat.support.workers import log_to
 
 
 def main(index: int, job: InstanceTask, board: Board) -> None:
-    """Run the process of one pipeline instance from start to end."""
+    """Run pipeline instance number `index` in this process, until all input is counted. It writes its progress to `board`."""
     log_to(job.client_log)
     asyncio.run(_live(index, job, board))
 

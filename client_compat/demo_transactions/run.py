@@ -1,6 +1,6 @@
-"""One run of the pipeline: two instances in their processes, five SIGKILLs, and then the output as readers see it.
+"""One run of the pipeline: two instances, each a process; five SIGKILLs of the broker; then the output is read and compared.
 
-This process only starts, watches, kills and reads; the pipeline's records pass only through the two instances.
+This process only starts, watches, kills and reads. It does not handle the pipeline's records meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KILLS = 5
 
 @dataclass(frozen=True, slots=True)
 class Flights:
-    """The loaded input: the correct counts, and the number of records in each partition."""
+    """The pipeline's input after it was written: the correct counts, and the number of records in each partition."""
 
     direct: Counts
     sizes: list[int]
@@ -38,7 +38,8 @@ class Flights:
 
 @dataclass(slots=True)
 class PipelineResult:
-    """The result of one run. `written` are all increments in the log, including those of aborted transactions."""
+    """The result of one run of the pipeline. `written`: the number of output records in the log, including those of aborted transactions.
+    `readers_agree`: both clients' read_committed consumers received the same records. `lag`: the group's lag at the end."""
 
     transactional: bool
     judgement: Judgement
@@ -62,7 +63,7 @@ class PipelineResult:
 
 
 class PipelineRun:
-    """One run of the pipeline on a running `broker`, which it kills."""
+    """One run of the pipeline, with or without transactions, on a running `broker`, which the run kills and restarts."""
 
     def __init__(self, broker: BrokerProcess, flights: Flights, client_log: Path, *, transactional: bool, display: Progress) -> None:
         name = "transactional" if transactional else "plain"

@@ -1,4 +1,4 @@
-"""Writes the input and reads the output, with clients that are not under test."""
+"""Writes the pipeline's input and reads its output, with clients of their own, not those of the pipeline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ OUTPUT_PARTITIONS = 3
 
 
 class _Flights(Feed):
-    """The flights to send (a `Feed` for a producer). A rejected flight is noticed later, when the records of the partitions are counted."""
+    """The flights that the producer sends as the pipeline's input. Rejected flights are not recorded: `load` notices them, because the
+    partitions then have too few records."""
 
     def __init__(self, rows: Sequence[tuple[bytes, bytes]], on_progress: Callable[[int], None]) -> None:
         self._rows, self._on_progress, self._acked = rows, on_progress, 0
@@ -66,7 +67,7 @@ def committed_by_aiokafka(bootstrap: str, topic: str) -> list[Increment]:
 
 
 def written(bootstrap: str, topic: str) -> list[Increment]:
-    """Return all increments in the log, including those of aborted transactions. Raises `RunFailed`."""
+    """Return all output records in the log, including those of aborted transactions. Raises `RunFailed`."""
     return _increments(read_with_confluent(bootstrap, topic, OUTPUT_PARTITIONS, "read_uncommitted"))
 
 

@@ -1,4 +1,4 @@
-"""Checks whether the two runs keep the demo's promises, and shows them side by side."""
+"""Checks whether the runs with and without transactions show what the demo must prove (its promises), and shows both runs side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ TRANSACTION_RULES = ("hanging-transaction", "torn-transaction", "zombie-batch")
 
 
 def promises(exact: PipelineResult, plain: PipelineResult, verdict: Verdict) -> list[Promise]:
-    """Return every promise of the demo, each with whether it was kept."""
+    """Return the statements that the demo must prove (promises), each with whether it was kept. `exact` is the run with transactions,
+    `plain` the run without."""
     (log,) = verdict.directories
     counted, twin = exact.judgement, plain.judgement
     return [
@@ -69,6 +70,7 @@ _ROWS: tuple[tuple[str, Callable[[PipelineResult], str]], ...] = (
 
 
 def tables(exact: PipelineResult, plain: PipelineResult, verdict: Verdict) -> Group:
-    """Return tables of the output's sums and of the log's contents, for both runs."""
+    """Return tables that compare the run with transactions (`exact`) and the run without (`plain`): the sums of the output, and the log's
+    contents."""
     title = "Flights per carrier and hour, as read by read_committed consumers"
     return Group(side_by_side(title, {run.name: run for run in (exact, plain)}, _ROWS), summary(verdict))

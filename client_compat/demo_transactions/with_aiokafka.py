@@ -29,7 +29,8 @@ STOP_S = 2.0
 
 @asynccontextmanager
 async def _sorted_errors() -> AsyncIterator[None]:
-    """Convert aiokafka's exceptions to `Fenced` and `Failed`; a timeout is a failure too."""
+    """Convert exceptions of aiokafka to `Fenced` (another instance has fenced this one) or `Failed` (any other error). Also raises `Failed`
+    if the block takes longer than RESPONSE_TIMEOUT_S."""
     try:
         async with asyncio.timeout(RESPONSE_TIMEOUT_S):
             yield
@@ -135,7 +136,8 @@ class AiokafkaInstance(PipelineInstance):
         )
 
     async def _drop_producer(self) -> None:
-        """Discard the producer. The next producer's first request (InitProducerId) ends its transaction."""
+        """Stop the producer, if there is one. A transaction that it leaves open is ended by the next producer, which sends InitProducerId
+        with the same transactional id."""
         producer, self._producer = self._producer, None
         if producer is None:
             return

@@ -30,8 +30,9 @@ _LOGGER = logging.getLogger("confluent-kafka")
 
 @contextmanager
 def _sorted_errors() -> Iterator[None]:
-    """Convert confluent-kafka's exceptions to `Fenced` and `Failed`. A fatal error is raised within the client's own callbacks, and is then
-    hidden by a SystemError."""
+    """Convert exceptions of confluent-kafka to `Fenced` (another instance has fenced this one) or `Failed` (any other error).
+    confluent-kafka reports a fatal error as a SystemError whose cause is the KafkaException, because it raises it within its own callbacks.
+    """
     try:
         yield
     except (KafkaException, SystemError) as error:
@@ -130,8 +131,8 @@ class ConfluentInstance(PipelineInstance):
 
     @contextmanager
     def _in_transaction(self) -> Iterator[Producer]:
-        """Abort the transaction if librdkafka reports an error that requires it, and convert the error: `Fenced` if the abort fails because
-        this producer was fenced, otherwise `Failed`."""
+        """Yield the producer. If a call fails with an error after which librdkafka requires an abort, abort the transaction. Raises
+        `Fenced` if the call or the abort fails because this producer was fenced, otherwise `Failed`."""
         assert self._producer is not None, "an instance takes over first"
         with _sorted_errors():
             try:

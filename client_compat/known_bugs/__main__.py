@@ -1,4 +1,4 @@
-"""Command line of `make known-bugs`: reproduces each known bug on a broker with the relevant transaction version."""
+"""Command line of `make known-bugs`: reproduces each known bug on a broker with the transaction version (1 or 2) that the bug concerns."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ PAYMENT = "pay 100"
 
 
 def duplicates(stage: Stage) -> bool:
-    """Reproduce the duplicate with confluent-kafka, `enable.idempotence`, two partitions and three requests in flight. Return whether it
-    occurred."""
+    """Let an idempotent confluent-kafka producer with three requests in flight, to two partitions, store one record twice: with its first
+    epoch, and again with the next. Return whether it did."""
     stage.truth.create_topic(TOPIC, 2)
     outcomes: list[str] = []
     in_flight = InFlight()

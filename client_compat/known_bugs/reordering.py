@@ -18,22 +18,23 @@ VALUES = ["1", "2", "3", "4"]
 
 
 def reorders(stage: Stage) -> bool:
-    """Reproduce the reordering with confluent-kafka and four requests in flight, of which the first fails with NOT_ENOUGH_REPLICAS. Return
-    whether records are reordered without idempotence, and in order with it."""
+    """Send four batches with confluent-kafka, all in flight, of which the first fails with NOT_ENOUGH_REPLICAS and is retried. Return
+    whether the retry is stored behind the others without idempotence, and in order with it."""
     off, _ = _send(stage, "steps-off", idempotent=False)
     on, _ = _send(stage, "steps-on", idempotent=True)
     return off == [FIRST, *VALUES[1:], VALUES[0]] and on == [FIRST, *VALUES]
 
 
 def loses_the_first(stage: Stage) -> bool:
-    """Reproduce the loss of a first batch that is rejected, with an idempotent producer that has no state in the partition yet. Return
-    whether the batch is missing although the client reports it as delivered."""
+    """Reproduce the loss of a rejected first batch: an idempotent producer that the partition does not know yet has four batches in flight.
+    Return whether the first one is not stored, although the client reports it as delivered."""
     stored, outcomes = _send(stage, "steps-unknown", idempotent=True, known=False)
     return stored == VALUES[1:] and outcomes == {"1": "delivered, without an offset", "2": "offset 0", "3": "offset 1", "4": "offset 2"}
 
 
 def _send(stage: Stage, topic: str, *, idempotent: bool, known: bool = True) -> tuple[list[str], dict[str, str]]:
-    """Send four batches, the first of which is rejected once. Return the values in the log, and the client's report for each value."""
+    """Send four batches, all in flight, while a fault rule rejects the first one once. With `known`, the producer has written to the
+    partition before. Return the values in the log, and for each value the client's report as text."""
     stage.truth.create_topic(topic)
     outcomes: dict[str, str] = {}
     in_flight = InFlight()

@@ -15,8 +15,8 @@ VALUE = "order 7"
 
 
 def duplicates(stage: Stage) -> bool:
-    """Reproduce the duplicate with an idempotent confluent-kafka producer that does not receive the acknowledgement, dies and restarts.
-    Return whether the record is stored twice, under two producer ids."""
+    """Let an idempotent confluent-kafka producer lose an acknowledgement, die, restart, and send the record again. Return whether the
+    record is then stored twice, under two producer ids."""
     topic = "orders"
     stage.truth.create_topic(topic)
     stage.admin.add(f"swallow:api=Produce,topic={topic},times=1,name=silence")
@@ -35,8 +35,8 @@ def duplicates(stage: Stage) -> bool:
 
 
 def solved_by_transactions(stage: Stage) -> bool:
-    """Let a transactional producer die and restart as in `duplicates`. Return whether a read_committed consumer receives the record only
-    once."""
+    """Let a transactional producer lose an acknowledgement, die, restart, and send the record again. Return whether the record is stored
+    twice, but a read_committed consumer receives it once."""
     topic = "orders-transactional"
     stage.truth.create_topic(topic)
     first = stage.producer(transactional_id=topic)
@@ -61,6 +61,6 @@ def solved_by_transactions(stage: Stage) -> bool:
 
 
 def _until_sent(stage: Stage, producer: Producer, rule: str) -> None:
-    """Wait until the broker has appended the record and dropped the response."""
+    """Wait until the broker has appended the record, and the fault rule named `rule` has dropped the response."""
     producer.poll(0)
     stage.admin.wait_hit(rule)

@@ -27,13 +27,14 @@ PRODUCE_VERSION, END_TXN_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 4
 
 
 def torn(stage: Stage) -> bool:
-    """Reproduce the torn transaction with confluent-kafka on a cluster with transaction version 1. Return whether it occurred."""
+    """Delay a commit of confluent-kafka until its next transaction has begun, on a cluster with transaction version 1. Return whether a
+    read_committed consumer then receives half of that transaction, although the client aborts it."""
     return _with_librdkafka(stage, "transfers-v1")
 
 
 def torn_by_an_old_client(stage: Stage) -> bool:
-    """Reproduce the torn transaction with confluent-kafka on a cluster with transaction version 2, because librdkafka uses version 1 there,
-    too. Return whether it occurred."""
+    """Do the same as `torn` on a cluster with transaction version 2, where librdkafka still uses version 1. Return whether a read_committed
+    consumer receives half of an aborted transaction."""
     stage.print_line("The cluster's transaction.version is 2; librdkafka speaks version 1.")
     return _with_librdkafka(stage, "transfers-v1-client")
 
@@ -66,14 +67,16 @@ def _with_librdkafka(stage: Stage, topic: str) -> bool:
 
 
 def wait_for_end(stage: Stage, topic: str, *, markers: int, partition: int = 0) -> None:
-    """Wait for the markers, because the coordinator answers EndTxn before it has written them."""
+    """Wait until the partition has at least `markers` transaction markers, because the coordinator answers EndTxn before it has written
+    them."""
     for _ in until(f"{markers} markers in {topic}-{partition}"):
         if sum(marker_of(batch) is not None for batch in stage.truth.batches(topic, partition)) >= markers:
             return
 
 
 def refused(stage: Stage) -> bool:
-    """Send the delayed commit in transaction version 2, with single requests; return whether the broker rejects it.
+    """Send a commit of transaction version 2 so late that the producer's next transaction has begun. Return whether the broker rejects it,
+    and nothing of the next transaction, which is aborted, is read. All requests are sent without a client library.
 
     A real client would have closed the late request's connection. Here the connection stays open, so that the response can be read.
     """

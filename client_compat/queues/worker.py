@@ -16,7 +16,8 @@ class RetryLater(Exception):
 
 
 def work(bootstrap: str, topic: str, do: Callable[[str], None], *, count: int) -> list[str]:
-    """Work until `count` jobs are done or rejected, and return them."""
+    """Take records of `topic` from a share group, and call `do` with the value of each, until `count` jobs are done or rejected. Return
+    these jobs."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "workers", "share.acknowledgement.mode": "explicit"}
     finished: list[str] = []
     with ShareConsumer(settings) as consumer:
@@ -35,7 +36,8 @@ def work(bootstrap: str, topic: str, do: Callable[[str], None], *, count: int) -
 
 
 def _done(do: Callable[[str], None], job: str) -> AcknowledgeType:
-    """Do a job; return the acknowledgement type of its record: accept, release after `RetryLater`, reject after another error."""
+    """Call `do` with the job, and return how to acknowledge its record: ACCEPT, RELEASE after `RetryLater`, REJECT after ValueError. Other
+    exceptions are not caught."""
     try:
         do(job)
     except RetryLater:

@@ -79,7 +79,8 @@ def _row(python: str, file: Path, check: ReleaseCheck) -> Iterator[str]:
 
 
 def _of_containers(console: Console, sdist: Path, work: Path) -> dict[str, Path]:
-    """Return the wheels that cibuildwheel built in containers, by Python version; none without a container engine or its images."""
+    """Let cibuildwheel build the wheels in containers, and copy them to `dist`. Return them by Python version; an empty dict if there is no
+    container engine, or cibuildwheel fails."""
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode if shutil.which("docker") else True:
         console.print("No container engine answers: each Python here builds its own wheel")
         return {}
@@ -92,7 +93,7 @@ def _of_containers(console: Console, sdist: Path, work: Path) -> dict[str, Path]
 
 
 def _of_this_machine(console: Console, sdist: Path, pythons: dict[str, Python], work: Path) -> dict[str, Path]:
-    """Return the wheels that the installed interpreters build, by Python version."""
+    """Build a wheel with each installed interpreter, put it into `dist`, and return the wheels by Python version."""
     wheels = {}
     for version, python in pythons.items():
         console.print(f"Building for {python.exact}")
@@ -103,8 +104,8 @@ def _of_this_machine(console: Console, sdist: Path, pythons: dict[str, Python], 
 
 
 def _repaired(wheel: Path) -> Path:
-    """Put the wheel into `dist`, named after the oldest compatible C library, and return its new path; a wheel without compiled code is
-    only copied."""
+    """Put the wheel into `dist` and return its new path. auditwheel renames it after the oldest C library that it runs with; a wheel
+    without compiled code is only copied."""
     if wheel.name.endswith("-any.whl"):
         return Path(shutil.copy2(wheel, DIST))
     before = {*DIST.iterdir()}
@@ -115,13 +116,14 @@ def _repaired(wheel: Path) -> Path:
 
 
 def _environment(python: Python, home: Path) -> Path:
-    """Create an environment with only pip and return its interpreter."""
+    """Create a virtual environment in `home` that has only pip, and return the path of its interpreter."""
     subprocess.run([python.path, "-m", "venv", home], check=True)
     return home / "bin" / "python"
 
 
 def _install_and_check(python: Python, file: Path, home: Path) -> ReleaseCheck:
-    """Install a wheel, or the sdist, which is built during the installation, and test the result."""
+    """Install `file`, a wheel or the sdist, into a new virtual environment in `home`, and run the smoke test there. pip builds the sdist
+    when it installs it."""
     environment = _environment(python, home / "environment")
     installed = subprocess.run(
         [environment, *PIP, "install", "--quiet", *CONSTRAINTS, file], capture_output=True, text=True, check=False, cwd=home

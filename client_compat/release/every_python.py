@@ -20,7 +20,8 @@ MADE_FROM = ("pyproject.toml", "setup.py", "constraints.txt", *(f"protocol/recor
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tests on each version and print the results at the end."""
+    """Run pytest with these arguments on each supported Python that is installed, and print a line of result for each. Return the exit
+    code."""
     if arguments in (["-h"], ["--help"]):
         print(__doc__)
         return 0
@@ -42,7 +43,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _environment(python: Python) -> Path:
-    """Return the interpreter of this version's environment, which is created or updated if necessary."""
+    """Return the interpreter of the virtual environment `.venv-VERSION` for this Python. The environment is created if it does not exist or
+    its pinned packages have changed."""
     home = ROOT / f".venv-{python.version}"
     interpreter, stamp = home / "bin" / "python", home / ".installed"
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in MADE_FROM)).hexdigest()

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
-"""The versions to look for. pyproject.toml's classifiers list those on which the tests have run."""
+"""The Python versions to look for. pyproject.toml's classifiers list only those on which the tests have run."""
 _ASK = "import sys; print(sys.implementation.name, *sys.version_info[:3], int(sys.prefix != sys.base_prefix))"
 
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """One interpreter: `version` is `3.12`, `exact` is `3.12.1`."""
+    """One installed interpreter. `version` is like `3.12`, `exact` like `3.12.1`."""
 
     version: str
     exact: str
@@ -24,7 +24,8 @@ class Python:
 
 
 def find(versions: Iterable[str] = VERSIONS) -> dict[str, Python]:
-    """Return the interpreter of each version: the one in PATH, or else pyenv's newest."""
+    """Find an interpreter of each version: the one in PATH, or else pyenv's newest. Return them by version; versions that are not installed
+    are left out."""
     found: dict[str, Python] = {}
     for version in versions:
         for candidate in _candidates(version):

@@ -1,7 +1,7 @@
-"""Test an installed Ottla with the interpreter that has it: `python -I smoke.py`.
+"""Tests an installed Ottla with the interpreter of its environment: `python -I smoke.py`.
 
-It imports only Ottla, its dependencies and the standard library, because its environment contains nothing else. It prints a line of JSON
-with the version and the compiled walkers. Any fault ends it with a traceback.
+It imports only Ottla, its dependencies and the standard library, because the environment contains nothing else. It prints a line of JSON
+with the version and the names of the modules that are compiled C extensions. Any error ends it with a traceback.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ START_S, STOP_S = 180, 60
 
 
 def main() -> None:
-    """Run all checks of the installed package, and print the result."""
+    """Run all checks of the installed package, and print a line of JSON. Raises an exception if a check fails."""
     version = importlib.metadata.version("ottla")
     output = _output(str(COMMAND), "--version").strip()
     assert output == f"ottla {version}", output
@@ -55,7 +55,8 @@ def _is_compiled(name: str) -> bool:
 
 
 def _in_process() -> None:
-    """Test the in-process broker, imported by name as in FACES, so that no Ottla code is part of this program."""
+    """Test the broker of `ottla.testing`, which runs in this process: create a topic and list it. The module is imported by name, so that
+    this file needs no Ottla to be loaded."""
     with importlib.import_module("ottla.testing").InProcessBroker() as broker:
         broker.topics.create("here")
         assert broker.topics.names() == ["here"]

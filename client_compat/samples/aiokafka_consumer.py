@@ -47,18 +47,19 @@ class FromStore(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ha
         self.positions: dict[TopicPartition, int] = {}
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Discard the positions, because another member continues with records that were fetched but not processed."""
+        """Forget all positions, so that records which are fetched but not yet processed are skipped. Another member processes them."""
         self.positions.clear()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Seek to the store's positions, which are authoritative, unlike the group's."""
+        """Seek to the position in the store of each assigned partition. The group's committed offsets are not used."""
         for partition in assigned:
             self.positions[partition] = self._store.position(partition.topic, partition.partition)
             self._consumer.seek(partition, self.positions[partition])
 
 
 async def run(job: Job, consumer: AIOKafkaConsumer, store: Store) -> None:
-    """Consume until SIGTERM. Raises KafkaError, Overtaken."""
+    """Consume the input topic and store the effects of its records, until SIGTERM. Raises KafkaError, and `Overtaken` if another process
+    has stored effects of the same partition."""
     stop = stop_on_signal()
     listener = FromStore(consumer, store)
     # with these mistakes, the program starts at the group's committed offsets
@@ -83,7 +84,7 @@ async def run(job: Job, consumer: AIOKafkaConsumer, store: Store) -> None:
 
 
 async def commit(consumer: AIOKafkaConsumer) -> None:
-    """Commit the positions to the group; a failure is only logged."""
+    """Commit the consumer's positions to the group. A failure is only logged, because the offsets serve only to monitor the lag."""
     try:
         await consumer.commit()
     except KafkaError as error:

@@ -49,7 +49,8 @@ def settings(job: Job) -> dict[str, Any]:
 
 @asynccontextmanager
 async def producing(job: Job) -> AsyncIterator[AIOKafkaProducer]:
-    """Yield a producer that has fenced its predecessor. `stop` has a time limit, because it may block after an error."""
+    """Start a transactional producer, which fences the previous one with the same transactional id, and yield it. At the end, it is stopped
+    within STOP_S seconds, because `stop` may block after an error."""
     producer = AIOKafkaProducer(**settings(job))
     try:
         await producer.start()
@@ -62,7 +63,7 @@ async def producing(job: Job) -> AsyncIterator[AIOKafkaProducer]:
 
 
 async def written(job: Job, producer: AIOKafkaProducer) -> set[bytes]:
-    """Return all committed values of the topic."""
+    """Return the values of all committed records in the output topic."""
     values: set[bytes] = set()
     async with AIOKafkaConsumer(
         bootstrap_servers=job.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
@@ -77,7 +78,7 @@ async def written(job: Job, producer: AIOKafkaProducer) -> set[bytes]:
 
 
 async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """Write one transaction. If it raises KafkaError, the transaction is aborted, unless the producer was fenced."""
+    """Write the records of `chunk` in one transaction. After a KafkaError, the transaction is aborted, unless the producer was fenced."""
     if job.makes("redo-in-doubt"):
         await write_in_haste(producer, job, chunk)
         return
@@ -91,8 +92,8 @@ async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -
 
 
 async def write_in_haste(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """Write the records of `chunk` in one transaction. Without a response to the commit within one second, write them again with a new
-    producer, and raise KafkaTimeoutError. Raises KafkaError."""
+    """Write the records of `chunk` in one transaction, with the mistake `redo-in-doubt`: if the commit is not answered within one second,
+    write them again with a new producer, and raise KafkaTimeoutError. Raises KafkaError."""
     await producer.begin_transaction()
     await asyncio.gather(*[await producer.send(job.output, value, key) for key, value in chunk])
     try:
@@ -134,7 +135,7 @@ async def send_plainly(job: Job) -> None:
 
 
 async def main() -> int:
-    """Run the producer; return 0 when all records are written."""
+    """Run the producer. Return exit code 0 when all records are written, 1 if it gave up."""
     job = job_of("producer", __doc__)
     if job.makes(*WITHOUT_TRANSACTIONS):
         await send_plainly(job)

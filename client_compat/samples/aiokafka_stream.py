@@ -46,7 +46,7 @@ def consumer_settings(job: Job) -> dict[str, Any]:
 
 
 class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """The transactional producers of the partitions that this member owns, and the rebalance listener."""
+    """A rebalance listener that has a transactional producer for each partition that this member has taken over."""
 
     def __init__(self, job: Job, consumer: AIOKafkaConsumer) -> None:
         self._job = job
@@ -56,17 +56,18 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         self._lock = asyncio.Lock()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Release all partitions (stop their producers) before this member rejoins."""
+        """Stop the producers of all partitions before this member rejoins the group. Waits for the current transaction."""
         async with self._lock:
             self._joined = False
             await self.release(list(self._producers))
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Resume processing; every partition starts again at its committed offset."""
+        """Let `process` work again. It takes over each partition, and so starts at its committed offset."""
         self._joined = True
 
     async def process(self, batches: dict[TopicPartition, list[ConsumerRecord]]) -> None:
-        """Process each partition's records in a transaction.
+        """Write an output record for each input record, in one transaction per partition. The first time, a partition is only taken over:
+        its records are fetched again from the committed offset.
 
         Raises ProducerFenced, or the KafkaError of a new producer that cannot start.
         """
@@ -86,7 +87,8 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
                     await self._take_over(partition)
 
     async def _take_over(self, partition: TopicPartition) -> None:
-        """Fence the partition's previous owner and only then seek to the committed offset."""
+        """Start a producer for the partition, which fences the previous owner's producer. Only then seek to the committed offset, which the
+        previous owner can no longer change."""
         self._producers[partition] = producer = AIOKafkaProducer(
             bootstrap_servers=self._job.bootstrap,
             transactional_id=f"{self._job.group}-{partition.topic}-{partition.partition}",
@@ -109,14 +111,14 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             await asyncio.gather(*sent)  # aiokafka commits a transaction even if a send in it has failed
 
     async def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop the producers. `stop` has a time limit, because it may block after an error."""
+        """Stop the producers of these partitions, each within STOP_S seconds, because `stop` may block after an error."""
         for producer in [self._producers.pop(partition) for partition in partitions]:
             with suppress(KafkaError, TimeoutError):
                 await asyncio.wait_for(producer.stop(), STOP_S)
             await producer.client.close()
 
     async def end(self) -> None:
-        """Release all partitions (stop their producers) at the end of the program."""
+        """Stop the producers of all partitions, at the end of the program."""
         await self.release(list(self._producers))
 
 

@@ -1,4 +1,5 @@
-"""Code that all samples share and that needs no client: environment variables of `ottla verify`, arguments, SIGTERM, records."""
+"""Code that all sample programs share, whatever their client library: the environment variables that `ottla verify` sets, arguments,
+SIGTERM and records."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ Record = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The program's parameters. `instance` stays the same after a restart; a second member has another one."""
+    """A sample program's parameters: topics, group and so on. `instance` names this process; it stays the same after a restart. `work`: the
+    directory of the consumer's store. `mistake`: the mistake to make, if any. `result`: only print the stored effects."""
 
     bootstrap: str
     instance: str
@@ -36,13 +38,13 @@ class Job:
     result: bool
 
     def makes(self, *mistakes: str) -> bool:
-        """Return whether one of these mistakes is enabled."""
+        """Return whether the program is to make one of these mistakes."""
         return self.mistake in mistakes
 
 
 def job_of(role: Role, doc: str | None) -> Job:
-    """Return the job from environment and arguments. Exits with the usage on wrong arguments. Raises KeyError if OTTLA_BOOTSTRAP_SERVERS is
-    not set."""
+    """Return the program's parameters from the environment and the command line; `doc` is the text of --help. Exits with the usage on wrong
+    arguments. Raises KeyError if OTTLA_BOOTSTRAP_SERVERS is not set."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mistake", choices=names(role), help="make this mistake")
     if role.endswith("consumer"):
@@ -63,7 +65,8 @@ def job_of(role: Role, doc: str | None) -> Job:
 
 
 def records_of(job: Job) -> list[Record]:
-    """Return the records to write: the same at each start, with unique values, so that the producer can find its written records."""
+    """Return the records that a producer has to write: the same at each start, with unique values, so that it can find those already
+    written."""
     return [(b"key-%d" % (number % 10), b"record-%d" % number) for number in range(job.records)]
 
 
@@ -73,7 +76,7 @@ def chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 def stop_on_signal() -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set. Check it between transactions; it interrupts nothing."""
+    """Return an event that SIGTERM and SIGINT set. The program checks it between transactions; a running call is not interrupted."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

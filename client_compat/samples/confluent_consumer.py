@@ -45,19 +45,20 @@ Positions = dict[tuple[str, int], int]
 
 
 def place(message: Message) -> tuple[str, int]:
-    """Return topic and partition. Raises KafkaException for a message that is an error."""
+    """Return the message's topic and partition. Raises KafkaException if the message is an error event of librdkafka."""
     if (error := message.error()) is not None:
         raise KafkaException(error)
     return message.topic() or "", message.partition() or 0
 
 
 def run(job: Job, consumer: Consumer, store: Store) -> None:
-    """Consume until SIGTERM. Raises KafkaException, Overtaken."""
+    """Consume the input topic and store the effects of its records, until SIGTERM. Raises KafkaException, and `Overtaken` if another
+    process has stored effects of the same partition."""
     stop = stop_on_signal()
     positions: Positions = {}
 
     def from_store(_: Consumer, assigned: list[TopicPartition]) -> None:
-        """Start at the store's positions, which are authoritative, unlike the group's."""
+        """Start each assigned partition at its position in the store. The group's committed offsets are not used."""
         for partition in assigned:
             partition.offset = store.position(partition.topic, partition.partition)
             positions[partition.topic, partition.partition] = partition.offset
@@ -86,7 +87,7 @@ def run(job: Job, consumer: Consumer, store: Store) -> None:
 
 
 def commit(consumer: Consumer) -> None:
-    """Commit the positions to the group; a failure is only logged."""
+    """Commit the consumer's positions to the group. A failure is only logged, because the offsets serve only to monitor the lag."""
     try:
         consumer.commit(asynchronous=False)
     except KafkaException as error:

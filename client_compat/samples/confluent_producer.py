@@ -66,7 +66,7 @@ def insist(call: Callable[[float], None]) -> None:
 
 
 def written(job: Job) -> set[bytes]:
-    """Return all committed values of the topic."""
+    """Return the values of all committed records in the output topic."""
     consumer = Consumer(
         {
             "bootstrap.servers": job.bootstrap,
@@ -112,7 +112,7 @@ def write(producer: Producer, job: Job, chunk: Sequence[Record]) -> None:
 
 
 def open_producer(job: Job) -> Producer:
-    """Return a producer that has fenced its predecessor. Raises KafkaException."""
+    """Return a transactional producer. It has fenced the previous one with the same transactional id. Raises KafkaException."""
     producer = Producer(settings(job))
     insist(producer.init_transactions)
     return producer
@@ -144,8 +144,8 @@ def write_missing(job: Job) -> None:
 
 
 def send_plainly(job: Job) -> None:
-    """Write all records without transactions, from the first record on at each start, as the mistakes in `WITHOUT_TRANSACTIONS` require.
-    Raises KafkaException."""
+    """Write all records without transactions. A restarted program writes them all again, from the first. Used for mistakes that need it,
+    see `WITHOUT_TRANSACTIONS`. Raises KafkaException."""
     producer = Producer(settings(job))
     failed: list[KafkaError] = []
     for chunk in chunks(records_of(job)):
@@ -157,7 +157,7 @@ def send_plainly(job: Job) -> None:
 
 
 def main() -> int:
-    """Run the producer; return 0 when all records are written."""
+    """Run the producer. Return exit code 0 when all records are written, 1 if it gave up."""
     job = job_of("producer", __doc__)
     try:
         send_plainly(job) if job.makes(*WITHOUT_TRANSACTIONS) else write_missing(job)

@@ -46,7 +46,7 @@ def run(job: Job, consumer: ShareConsumer, store: Store) -> None:
 
 
 def usable(message: Message) -> Message:
-    """Return the message. Raises KafkaException if it is an error."""
+    """Return the message unchanged. Raises KafkaException if it is an error event of librdkafka."""
     error: KafkaError | None = message.error()
     if error is not None:
         raise KafkaException(error)

@@ -41,7 +41,7 @@ def common_settings(job: Job) -> dict[str, Any]:
 
 
 def consumer_settings(job: Job) -> dict[str, Any]:
-    """Return the consumer's settings."""
+    """Return the consumer's settings: a static member of the group, read_committed, and no automatic commits."""
     return common_settings(job) | {
         "group.id": job.group,
         "group.instance.id": f"{job.group}-{job.instance}",
@@ -55,7 +55,7 @@ def consumer_settings(job: Job) -> dict[str, Any]:
 
 
 def producer_settings(job: Job) -> dict[str, Any]:
-    """Return the producer's settings."""
+    """Return the producer's settings: a transactional id that stays the same after a restart, and short timeouts."""
     return common_settings(job) | {
         "transactional.id": f"{job.group}-{job.instance}",
         "transaction.timeout.ms": 10_000,
@@ -77,7 +77,8 @@ def insist(call: Callable[[float], None]) -> None:
 
 
 def process(job: Job, consumer: Consumer, producer: Producer, messages: Sequence[Message]) -> None:
-    """Process the messages in one transaction. Raises KafkaException."""
+    """Write an output record for each input record, and commit these records and the consumer's positions in one transaction. Raises
+    KafkaException."""
     producer.begin_transaction()
     for message in messages:
         if (error := message.error()) is not None:
@@ -91,14 +92,14 @@ def process(job: Job, consumer: Consumer, producer: Producer, messages: Sequence
 
 
 def rewind(consumer: Consumer) -> None:
-    """Seek to the group's committed offsets."""
+    """Seek to the group's committed offsets after an aborted transaction, so that its input is processed again."""
     for committed in consumer.committed(consumer.assignment(), ANSWER_S):
         offset = committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
         consumer.seek(TopicPartition(committed.topic, committed.partition, offset))
 
 
 def run(job: Job, consumer: Consumer, producer: Producer) -> None:
-    """Process until SIGTERM. Raises KafkaException if this member cannot continue."""
+    """Process input until SIGTERM. Raises KafkaException if this member cannot continue."""
     stop = stop_on_signal()
     insist(producer.init_transactions)
     consumer.subscribe([job.input])

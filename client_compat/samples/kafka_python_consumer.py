@@ -53,14 +53,15 @@ class FromStore(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
         """Do nothing, because processed records are in the store already."""
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Seek to the store's positions, which are authoritative, unlike the group's."""
+        """Seek to the position in the store of each assigned partition. The group's committed offsets are not used."""
         for partition in assigned:
             self.positions[partition] = self._store.position(partition.topic, partition.partition)
             self._consumer.seek(partition, self.positions[partition])
 
 
 def run(job: Job, consumer: KafkaConsumer, store: Store) -> None:
-    """Consume until SIGTERM. Raises KafkaError, Overtaken."""
+    """Consume the input topic and store the effects of its records, until SIGTERM. Raises KafkaError, and `Overtaken` if another process
+    has stored effects of the same partition."""
     stop = stop_on_signal()
     listener = FromStore(consumer, store)
     # with these mistakes, the program starts at the group's committed offsets
@@ -85,7 +86,7 @@ def run(job: Job, consumer: KafkaConsumer, store: Store) -> None:
 
 
 def commit(consumer: KafkaConsumer) -> None:
-    """Commit the positions to the group; a failure is only logged."""
+    """Commit the consumer's positions to the group. A failure is only logged, because the offsets serve only to monitor the lag."""
     try:
         consumer.commit()
     except KafkaError as error:

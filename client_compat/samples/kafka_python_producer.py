@@ -56,7 +56,7 @@ def settings(job: Job) -> dict[str, Any]:
 
 
 def written(job: Job, producer: KafkaProducer) -> set[bytes]:
-    """Return all committed values of the topic."""
+    """Return the values of all committed records in the output topic."""
     values: set[bytes] = set()
     with closing(
         KafkaConsumer(bootstrap_servers=job.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest")
@@ -89,8 +89,8 @@ def write(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
 
 
 def commit_in_haste(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """Commit the open transaction of `producer`. Without a response within one second, write the records of `chunk` again with a new
-    producer, and raise KafkaTimeoutError."""
+    """Commit the open transaction of `producer`, with the mistake `redo-in-doubt`: if there is no response within one second, write the
+    records of `chunk` again with a new producer, and raise KafkaTimeoutError."""
     committing = threading.Thread(target=producer.commit_transaction, daemon=True)
     committing.start()
     committing.join(1)
@@ -128,8 +128,8 @@ def write_missing(job: Job, given_up: set[bytes]) -> bool:
 
 
 def send_plainly(job: Job) -> None:
-    """Write all records without transactions, from the first record on at each start, as the mistakes in `WITHOUT_TRANSACTIONS` require.
-    Raises KafkaError."""
+    """Write all records without transactions. A restarted program writes them all again, from the first. Used for mistakes that need it,
+    see `WITHOUT_TRANSACTIONS`. Raises KafkaError."""
     with closing(KafkaProducer(**settings(job))) as producer:
         for chunk in chunks(records_of(job)):
             sent = [producer.send(job.output, value, key) for key, value in chunk]
@@ -140,7 +140,7 @@ def send_plainly(job: Job) -> None:
 
 
 def main() -> int:
-    """Run the producer; return 0 when all records are written."""
+    """Run the producer. Return exit code 0 when all records are written, 1 if it gave up."""
     job = job_of("producer", __doc__)
     try:
         if job.makes(*WITHOUT_TRANSACTIONS):

@@ -47,7 +47,8 @@ def consumer_settings(job: Job) -> dict[str, Any]:
 
 
 def open_producer(job: Job) -> KafkaProducer:
-    """Return a producer that has aborted its predecessor's transaction. Raises KafkaError."""
+    """Return a transactional producer. It has fenced the previous one with the same transactional id and aborted its transaction. Raises
+    KafkaError."""
     producer = KafkaProducer(
         bootstrap_servers=job.bootstrap,
         transactional_id=f"{job.group}-{job.instance}",
@@ -62,7 +63,8 @@ def open_producer(job: Job) -> KafkaProducer:
 
 
 def process(job: Job, consumer: KafkaConsumer, producer: KafkaProducer, batches: Batches) -> None:
-    """Process the records in one transaction. Raises KafkaError."""
+    """Write an output record for each input record, and commit these records and the consumer's positions in one transaction. Raises
+    KafkaError."""
     producer.begin_transaction()
     sent = [
         producer.send(job.output, b"out of " + record.value, record.key, partition=partition.partition)
@@ -78,7 +80,7 @@ def process(job: Job, consumer: KafkaConsumer, producer: KafkaProducer, batches:
 
 
 def rewind(consumer: KafkaConsumer) -> None:
-    """Seek to the group's committed offsets."""
+    """Seek to the group's committed offsets after an aborted transaction, so that its input is processed again."""
     for partition in consumer.assignment():
         committed = consumer.committed(partition)
         if committed is None:
@@ -88,7 +90,7 @@ def rewind(consumer: KafkaConsumer) -> None:
 
 
 def run(job: Job, consumer: KafkaConsumer) -> None:
-    """Process until SIGTERM. Raises KafkaError if this member cannot continue."""
+    """Process input until SIGTERM. Raises KafkaError if this member cannot continue."""
     stop = stop_on_signal()
     producer = open_producer(job)
     consumer.subscribe([job.input])

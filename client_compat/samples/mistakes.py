@@ -1,4 +1,5 @@
-"""Mistakes that break exactly-once, by name: the habit, the guarantee it breaks, and the scenario of `ottla verify` that shows it."""
+"""Common mistakes that break exactly-once, by name. Each has the habit that causes it, the guarantee that it breaks, and the scenario of
+`ottla verify` that exposes it."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ Guarantee = Literal["complete", "once", "order", "committed", "whole"]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake. `scenario` is designed to expose it, and the cluster scenarios in `also` must expose it, too. Other scenarios may expose
-    it."""
+    """A common mistake of a program with this `role`. `scenario`: the scenario of `ottla verify` that is designed to expose it. `also`:
+    scenarios with several brokers that must expose it, too. Other scenarios may expose it."""
 
     name: str
     role: Role
@@ -121,5 +122,5 @@ MISTAKES: Final = (
 
 
 def names(role: Role) -> list[str]:
-    """Return the mistakes that a program of this role can make."""
+    """Return the names of the mistakes that a program of this role (such as producer) can make."""
     return [mistake.name for mistake in MISTAKES if mistake.role == role]

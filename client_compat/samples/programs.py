@@ -20,7 +20,7 @@ CLIENTS: Final[Mapping[str, tuple[Role, ...]]] = {
     "kafka-python": READERS_AND_WRITERS,
     JAVA: ("share-consumer",),
 }
-"""The clients and the roles that each has a program for."""
+"""The roles (such as producer or stream) for which there is a sample program, by client library."""
 _MODULES: Final = {"aiokafka": "aiokafka", "confluent-kafka": "confluent", "kafka-python": "kafka_python"}
 
 

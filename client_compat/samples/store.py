@@ -1,6 +1,7 @@
-"""The consumers' store: a SQLite file in OTTLA_WORK_DIR, which survives restarts of the program.
+"""The store of the sample consumers: a SQLite file in OTTLA_WORK_DIR, which survives restarts of the program.
 
-Rule: effects and position are written in one transaction. Kafka's offsets cannot be part of it, so they decide nothing.
+Rule: effects and the position are written in one transaction. Kafka's committed offsets cannot be part of it, so consumers do not start
+from them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 from client_compat.samples.common import Record
 
 EFFECT_S: Final = 0.001
-"""Duration of an effect, so that a crash can happen during it."""
+"""How long storing one effect takes, in seconds. It is artificial, so that a kill can happen meanwhile."""
 
 SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS effects (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -24,7 +25,8 @@ SCHEMA: Final = """
 
 
 class Overtaken(Exception):
-    """Raised when the stored position is not that of this process, because another process has stored effects meanwhile."""
+    """Raised when another process has stored effects of the partition, so that the stored position is not the one that this process
+    expects."""
 
 
 class Store:
@@ -54,13 +56,13 @@ class Store:
             self._sqlite.execute("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", (topic, partition, end))
 
     def apply_by_key(self, records: Sequence[Record]) -> None:
-        """Store the effects of the records without a position, each business key once."""
+        """Store the effects of the records without a position. A record whose key is stored already has no effect."""
         with self._sqlite:
             self._sqlite.execute("BEGIN IMMEDIATE")
             self._insert("INSERT INTO effects VALUES (?, ?) ON CONFLICT DO NOTHING", records)
 
     def append(self, records: Sequence[Record]) -> None:
-        """Store the effects without a position or a check for duplicates."""
+        """Store the effects without a position, and without a check for records that are stored already."""
         with self._sqlite:
             self._sqlite.execute("BEGIN IMMEDIATE")
             self._insert("INSERT INTO appended SELECT ?2 WHERE ?1 IS NOT NULL", records)

@@ -1,2 +1,2 @@
-"""`make spark-releases`: the audit corpus, whole and in slices, on DuckDB and on each supported Spark release; all verdicts have to be
-equal, byte for byte."""
+"""`make spark-releases`: audits the same logs with DuckDB and with each supported Spark release, whole and divided into slices. All
+verdicts have to be equal, byte for byte."""

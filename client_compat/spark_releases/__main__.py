@@ -1,4 +1,4 @@
-"""Command line of `make spark-releases`. Each release gets an environment of its own beside `.venv`, made once."""
+"""Command line of `make spark-releases`. Each Spark release gets a virtual environment of its own beside `.venv`, which is created once."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from ottla.spark_jobs.corpus.score import write
 OLDEST: Final = "3.5.9"
 """The oldest supported Spark release. The newest is the one in constraints.txt, which this environment has."""
 OF_SPARK: Final = ("pyspark==", "py4j==")
-"""The pins that another release needs in other versions."""
+"""The packages in constraints.txt whose versions depend on the Spark release."""
 
 
 def environment(release: str) -> Path:
-    """Return the Python of an environment with this release of PySpark, which is made if it does not exist."""
+    """Return the interpreter of the virtual environment with this release of PySpark. It is created if it does not exist or its pins have
+    changed."""
     home = ROOT / f".venv-spark{release.replace('.', '')[:2]}"
     interpreter, stamp = home / "bin" / "python", home / ".installed"
     pins = "".join(line for line in (ROOT / "constraints.txt").read_text().splitlines(keepends=True) if not line.startswith(OF_SPARK))
@@ -47,7 +48,8 @@ def environment(release: str) -> Path:
 
 
 def verdicts(python: Path, engine: str, directory: Path) -> bytes:
-    """Audit the directory's logs with this Python and engine, and return the verdicts as JSON. Raises subprocess.CalledProcessError."""
+    """Audit the logs below `directory` in a process with this interpreter and engine (duckdb or spark), and return the verdicts as JSON.
+    Raises subprocess.CalledProcessError."""
     file = directory / "verdicts.json"
     places = (directory / "logs", directory / "cut", file)
     command = [str(python), "-m", "client_compat.spark_releases.judge", engine, *map(str, places)]

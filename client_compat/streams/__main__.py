@@ -1,4 +1,4 @@
-"""Command line of `make streams`."""
+"""Command line of `make streams`: restarts a Kafka Streams application and its broker, and checks the results."""
 
 from __future__ import annotations
 

@@ -33,14 +33,15 @@ STREAMS = Language(
 
 
 class StreamsFailed(RuntimeError):
-    """The application, the broker or a client failed; the message says which, and where to look."""
+    """Raised when the application, the broker or a client has failed. The message says which, and ends with its log."""
 
 
 @dataclass(slots=True)
 class Application:
-    """The application with its files in `directory`: the directory `state` and `application.log`. It has to be built before `start`.
+    """The Kafka Streams application as a process. Its state directory and its log (`application.log`) are in `directory`. The program has
+    to be built before `start`.
 
-    `protocol` is its group protocol, of `PROTOCOLS`.
+    `protocol` is the application's group protocol, `classic` or `streams`.
     """
 
     bootstrap: str

@@ -20,11 +20,12 @@ RATE = 1_000
 DELIVERY_TIMEOUT_MS = 300_000
 
 Key = tuple[str, str]
-"""An output topic and a key in it."""
+"""Identifies a count in the output: (output topic, key)."""
 
 
 class Feeder:
-    """Sends `RATE` flights a second while `step` is called. `expected` holds the counts of all flights sent."""
+    """Produces the application's input: RATE flights a second, as long as `step` is called again and again. `expected` has the correct
+    counts of all flights sent."""
 
     def __init__(self, bootstrap: str, rng: random.Random) -> None:
         self.expected: Counter[Key] = Counter()
@@ -35,7 +36,7 @@ class Feeder:
         self._producer = Producer({**settings, "reconnect.backoff.max.ms": 500}, logger=logging.getLogger("flights"))
 
     def begin(self, topics: Sequence[str], flights: int) -> None:
-        """Send this number of further flights, to random topics of `topics`."""
+        """Order this number of further flights, in random topics of `topics`. `step` sends them."""
         self._topics, self._left = topics, self._left + flights
         self._began, self._sent = time.monotonic(), 0
 
@@ -45,7 +46,7 @@ class Feeder:
         return self._left == 0 and len(self._producer) == 0
 
     def step(self) -> None:
-        """Send the flights that are due. Raises `StreamsFailed` if a flight was not delivered."""
+        """Send the flights that are due at this time. Raises `StreamsFailed` if a flight could not be delivered."""
         due = int((time.monotonic() - self._began) * RATE) - self._sent
         for _ in range(min(due, self._left)):
             self._send()

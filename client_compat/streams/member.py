@@ -1,4 +1,5 @@
-"""A Kafka Streams process in a streams group that answers commands (`ottla.streams.Member` of client_compat/clients/streams)."""
+"""A Kafka Streams process that is a member of a streams group and answers commands. The Java program is `ottla.streams.Member` of
+client_compat/clients/streams."""
 
 from __future__ import annotations
 

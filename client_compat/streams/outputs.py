@@ -1,4 +1,4 @@
-"""The output: committed updates of every count; the updates of a key must be 1, 2, 3, …, each once."""
+"""Reads the application's output topics with a read_committed consumer. The updates of a key's count must be 1, 2, 3, …, each once."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ADMIN_TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Counts(Counted):
-    """The updates of each key's count, in log order; the right ones are 1, 2, 3, …. `doubled` counts updates that repeat an earlier value,
-    `missed` the values that were skipped."""
+    """The updates of the counts that a consumer received. The correct updates of a key are 1, 2, 3, …. `last`: the highest update of each
+    key; `doubled`: updates that repeat an earlier value; `missed`: values that were skipped."""
 
     JUDGED = "updates"
     WRONG = ("doubled", "missed")
@@ -45,7 +45,7 @@ class Counts(Counted):
             self.note(f"{key[0]} {key[1]}: {count} came after {before}")
 
     def wrong(self, expected: Mapping[Key, int]) -> int:
-        """Return the number of keys whose last count is not that of `expected`, and note them among the samples."""
+        """Return the number of keys whose last count differs from `expected`, and keep descriptions of some of them for the report."""
         keys = [key for key in {*expected, *self.last} if self.last.get(key, 0) != expected.get(key, 0)]
         for key in keys:
             self.note(f"{key[0]} {key[1]} is {self.last.get(key, 0)} and should be {expected.get(key, 0)}")
@@ -53,7 +53,7 @@ class Counts(Counted):
 
 
 class Outputs:
-    """A read_committed consumer of topics from the beginning; `counts` holds what it has read."""
+    """A read_committed consumer of the application's output topics, which starts at the beginning. `counts` has what it has read so far."""
 
     def __init__(self, bootstrap: str, topics: Sequence[str] = TOPICS) -> None:
         self.counts = Counts()
@@ -72,7 +72,8 @@ class Outputs:
         self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for topic in topics for index in range(PARTITIONS)])
 
     def step(self) -> None:
-        """Take the available updates, or wait a moment if there are none. Raises `StreamsFailed` on an error that is not an outage."""
+        """Read the available updates, or wait POLL_S seconds if there are none. Raises `StreamsFailed` after an error that cannot be
+        retried."""
         for message in self._consumer.consume(RECORDS_AT_ONCE, POLL_S):
             place = (str(message.topic()), message.partition())
             if (error := message.error()) is None:
@@ -84,7 +85,7 @@ class Outputs:
                 raise StreamsFailed(f"the consumer of {place[0]}-{place[1]} was refused: {error}")
 
     def read_to_the_end(self) -> Counts:
-        """Read everything that is committed now. Raises `StreamsFailed` on a timeout."""
+        """Read until the end of every partition, and return the counts. Raises `StreamsFailed` after READ_TIMEOUT_S seconds."""
         deadline = time.monotonic() + READ_TIMEOUT_S
         while len(self._at_end) < self._partitions:
             if time.monotonic() > deadline:
@@ -97,7 +98,7 @@ class Outputs:
 
 
 def read_all(bootstrap: str, topics: Sequence[str] = TOPICS) -> Counts:
-    """Return every committed update, read by a new consumer. Raises `StreamsFailed`."""
+    """Read all committed updates of the topics with a new consumer, and return the counts. Raises `StreamsFailed`."""
     outputs = Outputs(bootstrap, topics)
     try:
         return outputs.read_to_the_end()
@@ -106,7 +107,8 @@ def read_all(bootstrap: str, topics: Sequence[str] = TOPICS) -> Counts:
 
 
 def open_transactions(bootstrap: str) -> list[str]:
-    """Return the partitions, including internal ones, whose last stable offset is below their high watermark. Raises KafkaException."""
+    """Return the partitions of all topics that have an open transaction, as text: their last stable offset is below the high watermark.
+    Raises KafkaException."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=logging.getLogger("outputs"))
     topics = admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
     latest: dict[TopicPartition, Any] = {

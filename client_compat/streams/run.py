@@ -30,20 +30,21 @@ from client_compat.support.brokers import BrokerProcess, ottla
 
 BROKERS = ("ottla", "kafka")
 SETTINGS = {f"group.streams.{bound}session.timeout.ms": "10000" for bound in ("min.", "")}
-"""Broker settings with which a streams group loses a killed member as soon as a classic group does."""
+"""Broker settings with which a streams group expels a killed member after 10 s, as soon as a classic group does."""
 FLIGHTS = 3_000
 FIRST_SOURCE = "flights-0"
 LINGER_S = (0.0, 2.5)
 WAIT_S = 180.0
 START_TIMEOUT_S = 120.0
 CLEAN_EXITS = (0, 143)
-"""Exit codes of a broker after SIGTERM; a JVM returns 143."""
+"""Exit codes of a broker that stopped cleanly after SIGTERM: 0, and 143 for a JVM."""
 AUDIT_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The result of one round, over all updates since the first round. `back_s` is the time from the broker's start until it listens."""
+    """The result of one round of restarts. `updates`, `wrong`, `doubled` and `missed` count all updates since the first round. `back_s`:
+    the seconds from the broker's start until it listens. `samples`: descriptions of wrong updates."""
 
     number: int
     clean: bool
@@ -68,9 +69,9 @@ class Round:
 
 @dataclass(slots=True)
 class StreamsRun:
-    """The result of a run.
+    """The result of all rounds.
 
-    `open` lists partitions with an open transaction after the application's end; `audit` is the output of `ottla audit`.
+    `open` lists the partitions that still have an open transaction after the application's end; `audit` is the output of `ottla audit`.
     """
 
     rounds: list[Round] = field(default_factory=list)
@@ -93,7 +94,8 @@ class StreamsRun:
 
 
 def broker_of(kind: str, directory: Path) -> BrokerProcess:
-    """Return the broker, not started, over `directory`/log. Raises `KafkaMissing` or `BrokerFailed`."""
+    """Return a broker of this kind (`ottla` or `kafka`) that is not started yet. Its data directory is `log` in `directory`. Raises
+    `KafkaMissing` or `BrokerFailed`."""
     if kind == "ottla":
         options = [f"--set={name}={value}" for name, value in SETTINGS.items()]
         return ottla(directory / "log", options=options, output=directory / "broker.log")
@@ -111,7 +113,8 @@ def run(
     protocol: str = "classic",
     on_round: Callable[[Round], None] = lambda _: None,
 ) -> StreamsRun:
-    """Run all rounds in `directory`, and the audit, and return the results. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
+    """Run all rounds with the broker `kind`, then `ottla audit`, and return the results. `protocol` is the application's group protocol.
+    All files are in `directory`. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
     found = StreamsRun()
     with broker_of(kind, directory) as broker:
         for topic in (FIRST_SOURCE, *TOPICS):
@@ -142,7 +145,7 @@ def stop_cleanly(broker: BrokerProcess) -> None:
 
 
 class Play:
-    """Broker, application, producer and consumer of a run. In `until`, flights are sent and updates are read while time passes."""
+    """The broker, application, producer and consumer of a run, and its rounds. While a method waits, flights are sent and output read."""
 
     def __init__(self, broker: BrokerProcess, application: Application, rng: random.Random) -> None:
         self._broker, self._application, self._rng = broker, application, rng
@@ -172,7 +175,8 @@ class Play:
         return Round(number, clean, broker_first, self._back_s, time.monotonic() - began, *found)
 
     def until(self, happened: Callable[[], bool], what: str) -> None:
-        """Send and read until `happened`. Raises `StreamsFailed` on a timeout, or if the application ended."""
+        """Send flights and read output until `happened` returns True. `what` names the awaited event in errors. Raises `StreamsFailed`
+        after WAIT_S seconds, or if the application ended."""
         deadline = time.monotonic() + WAIT_S
         while not happened():
             if time.monotonic() > deadline:

@@ -1,1 +1,2 @@
-"""Runs `ottla verify` on every sample program: a correct one has to pass; one with a mistake has to break the mistake's guarantee."""
+"""Runs `ottla verify` on every sample program. A correct program must keep every guarantee; a program with a mistake must break the
+guarantee that this mistake concerns."""

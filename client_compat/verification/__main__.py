@@ -1,6 +1,7 @@
-"""`make verify-samples`: the table of the sample programs. Correct ones run all scenarios, faulty ones the one that exposes their fault.
+"""`make verify-samples`: runs `ottla verify` on the sample programs and prints a table of the results. Correct programs run all scenarios,
+programs with a mistake those that must expose it.
 
-With `--bootstrap` they run on an existing cluster, and a mistake need not show in scenarios that cannot run there.
+With `--bootstrap` they run on an existing cluster. There, scenarios that cannot run need not expose a mistake.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Sample:
 
     @property
     def command(self) -> list[str]:
-        """The command that starts the program. Raises KafkaMissing for Java's without Kafka's jars or a JDK."""
+        """The command line that starts the program, with its mistake. Raises KafkaMissing if Java's program lacks Kafka's jars or a JDK."""
         return [*command_of(self.client, self.role), *(("--mistake", self.mistake.name) if self.mistake else ())]
 
     @property
@@ -69,7 +70,8 @@ class Sample:
 
     @property
     def expected(self) -> str:
-        """The verification's result that the sample program should have, as text."""
+        """What `ottla verify` should report about the program, as text: that it keeps all guarantees, or which one it breaks in which
+        scenarios."""
         return "holds" if self.mistake is None else f"breaks '{self.mistake.breaks}' in {' and '.join(self.proofs)}"
 
     @property
@@ -79,7 +81,8 @@ class Sample:
 
     @property
     def found(self) -> str:
-        """The verification's result, as text: the error, the broken guarantees, or the number of scenarios by standing."""
+        """What `ottla verify` has reported, as text: an error, the broken guarantees with their scenarios, or how many scenarios had each
+        result."""
         broken = [each for each in self.scenarios if each["standing"] == BROKEN]
         if self.error:
             return self.error
@@ -104,7 +107,8 @@ class Sample:
 
     @property
     def evidence(self) -> str:
-        """The line of the explanation that proves the mistake; empty if there is none."""
+        """A line of the report that proves the mistake, preferably one with an offset. Empty for a correct program, and if nothing proves
+        the mistake."""
         if self.mistake is None:
             return ""
         for each in self.scenarios:
@@ -139,7 +143,8 @@ class Sample:
 
 
 def samples(clients: Sequence[str], *, right: bool, wrong: bool, bootstrap: str | None = None) -> Iterator[Sample]:
-    """Return the sample programs of these clients: correct ones if `right`, those with a mistake if `wrong`."""
+    """Yield the sample programs of these client libraries, not yet verified: the correct ones if `right`, those with a mistake if `wrong`.
+    `bootstrap`: the cluster to run them on; None: each run starts its own brokers."""
     for client in clients:
         for role in CLIENTS[client]:
             if right:
