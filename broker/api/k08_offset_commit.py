@@ -69,7 +69,7 @@ def _commit(ctx: Context[CoordinationServices], request: OffsetCommitRequest) ->
     return respond_when_ready(
         lambda: ctx.services.groups.commit(commit),
         lambda errors: _response(request, topics, missing, offsets, errors),
-        lambda rejected: _response(request, topics, missing, offsets, [_commit_error(rejected.code)] * len(offsets)),
+        lambda rejected: _response(request, topics, missing, offsets, [rejected.code] * len(offsets)),
     )
 
 
@@ -112,13 +112,6 @@ def _existing(request: OffsetCommitRequest, topics: Known) -> list[OffsetToCommi
         for partition in topic.partitions
         if partition.partition_index in known.partitions
     ]
-
-
-def _commit_error(code: ErrorCode) -> ErrorCode:
-    """Return the error code for the response. UNKNOWN_SERVER_ERROR, which means here that the records are too large for the log, becomes
-    INVALID_COMMIT_OFFSET_SIZE (KAFKA OffsetCommitResponse).
-    """
-    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code is ErrorCode.UNKNOWN_SERVER_ERROR else code
 
 
 def _response(

@@ -52,6 +52,10 @@ DECOMPRESSED_MAX_BYTES: Final = 64 << 20
 """Default limit for the decompressed records of one batch: 64 times Kafka's default message.max.bytes."""
 
 
+RECORD_OVERHEAD_MAX: Final = 21
+"""The most bytes that a record without headers has in a batch beside its key and value (Kafka's DefaultRecord.MAX_RECORD_OVERHEAD)."""
+
+
 class SimpleRecord(NamedTuple):
     """A record to be written. `timestamp` is in milliseconds since 1970, -1 for none; headers keep their order and may repeat a name."""
 

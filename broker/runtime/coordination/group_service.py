@@ -501,10 +501,8 @@ class GroupService:
         """Append the records that delete committed offsets, in several batches. If a batch fails, the later ones are not written; the next
         periodic check finds their offsets again.
         """
-        records = effects.records
         try:
-            for start in range(0, len(records), EXPIRY_RECORDS_PER_BATCH):
-                shard.append(records[start : start + EXPIRY_RECORDS_PER_BATCH])
+            shard.append_independently(effects.records, EXPIRY_RECORDS_PER_BATCH)
         except Rejected as error:
             logger.warning("Could not delete offsets in %s-%d: %s", CONSUMER_OFFSETS, shard.partition.index, error)
 

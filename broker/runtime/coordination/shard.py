@@ -4,7 +4,7 @@ Invariants, for groups, transactions and share state alike:
 
 * Append comes first and apply follows without an `await` in between, so a failed append changes nothing and needs no rollback. The caller
   decides right before `run`, in the same turn of the event loop, so no other operation comes between a decision and its effects.
-* The records of one operation are one batch: all of them are in the log or none.
+* The records of one operation are one batch: all of them are in the log or none. An operation whose batch exceeds max.message.bytes fails.
 * A response waits until its records are committed. A response without records waits for earlier uncommitted writes, because it may reveal
   them. Pending responses fail when the leader epoch ends in which they were decided, and no decision is written in a later epoch
   (KAFKA-20634). A response that waits too long fails with REQUEST_TIMED_OUT; its records may still be committed.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -32,10 +32,10 @@ from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.batch import HEADER_BYTES, split_batches
 from ottla.protocol.records.control import ControlType, parse_marker
 from ottla.protocol.records.errors import RecordsError
-from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.protocol.records.record import RECORD_OVERHEAD_MAX, SimpleRecord, build_batch, iter_records
 from ottla.protocol.wire import Buffer
 
 RecordT = TypeVar("RecordT")
@@ -150,6 +150,23 @@ class Shard(Generic[RecordT, MachineT]):
         if self._last_write is not None and self._last_write.done():
             self._last_write = None
         return self._last_write
+
+    def append_independently(self, records: Iterable[RecordT], max_records: int) -> None:
+        """Append and apply records that need not be written together (Kafka's non-atomic writes of the coordinator), in batches of at most
+        `max_records` records and `max.message.bytes`. Raises Rejected if an append fails; then the later batches are not written.
+        """
+        max_bytes = self.partition.log.config.max_message_bytes
+        batch: list[RecordT] = []
+        size = HEADER_BYTES
+        for record in records:
+            key, value = self._encode(record)
+            added = RECORD_OVERHEAD_MAX + len(key) + len(value or b"")
+            if batch and (len(batch) == max_records or size + added > max_bytes):
+                self.append(batch)
+                batch, size = [], HEADER_BYTES
+            batch.append(record)
+            size += added
+        self.append(batch)
 
     def run_transactional(
         self,

@@ -24,6 +24,7 @@ from client_compat.differential.scenarios import (
     share_state,
     streams_groups,
     telemetry,
+    too_large,
     topics,
     transactions,
     users,
@@ -54,6 +55,7 @@ SCENARIOS: dict[str, Scenario] = scenarios_in(
         users,
         controlling,
         telemetry,
+        too_large,
     ],
     "probe",
 )

@@ -12,6 +12,7 @@ import pytest
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
@@ -136,6 +137,16 @@ async def test_a_waiting_client_that_disconnected_is_skipped(harness: Harness) -
     assert isinstance(gone, asyncio.Future)
     gone.cancel()
     assert isinstance(harness.join("m"), JoinGroupResult)
+
+
+async def test_an_assignment_that_exceeds_max_message_bytes_starts_another_rebalance(harness: Harness) -> None:
+    await harness.service.load()
+    harness.partition.log.config = LogConfig(max_message_bytes=1_000)
+    harness.join()
+    answer = harness.service.sync("g", SyncRequest(member_id="m", generation=1, assignments={"m": bytes(1_000)}))
+    assert isinstance(answer, SyncGroupResult)
+    assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.state() is ClassicState.PREPARING_REBALANCE
 
 
 async def test_a_silent_member_is_removed_when_its_session_expires(harness: Harness) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.broker.core import limits
 from ottla.broker.core.effects import Effects
+from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
@@ -18,6 +19,7 @@ from ottla.broker.groups.group_records import GroupRecord, OffsetCommitKey, Offs
 from ottla.broker.runtime.coordination.shard import Shard, ShardState, as_coordinator
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import read_header
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.memory_partition import MemoryPartition
 
@@ -59,6 +61,25 @@ async def test_records_that_the_log_refuses_are_not_applied() -> None:
     with pytest.raises(Rejected):
         shard(partition, machine).run(Effects(["a"], "done"))
     assert machine.words == []
+
+
+async def test_an_operation_whose_batch_exceeds_max_message_bytes_changes_nothing() -> None:
+    partition, machine = MemoryPartition(), Words()
+    partition.log.config = LogConfig(max_message_bytes=500)
+    runs = shard(partition, machine)
+    with pytest.raises(Rejected) as rejected:
+        runs.run(Effects(["a" * 300, "b" * 300], "done"))
+    assert rejected.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (machine.words, partition.log.batches) == ([], [])
+
+
+async def test_independent_records_are_written_in_batches_of_at_most_max_message_bytes() -> None:
+    partition, machine = MemoryPartition(), Words()
+    partition.log.config = LogConfig(max_message_bytes=500)
+    words = ["a" * 300, "b" * 300, "c", "d", "e"]
+    shard(partition, machine).append_independently(words, max_records=3)
+    assert [word for word, *_ in machine.words] == words
+    assert [read_header(batch).record_count for batch in partition.log.batches] == [1, 3, 1]
 
 
 async def test_a_response_waits_until_its_records_are_durable() -> None:

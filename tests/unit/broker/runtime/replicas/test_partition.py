@@ -82,6 +82,14 @@ def test_coordinator_records_are_one_batch_with_the_current_time(harness: Open) 
     assert [(r.key, r.value, r.timestamp) for r in iter_records(stored)] == [(b"k", b"v", clock.now_ms()), (b"k", None, 5)]
 
 
+def test_coordinator_batch_that_exceeds_max_message_bytes_is_rejected_and_not_written(harness: Open) -> None:
+    partition = harness(LogConfig(max_message_bytes=500)).partitions.get("t", 0)
+    with pytest.raises(Rejected) as rejected:
+        partition.append_records([SimpleRecord(b"k", bytes(500))])
+    assert rejected.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert partition.log.log_end_offset == 0
+
+
 async def test_flush_messages_delays_ack_and_high_watermark_until_the_sync(harness: Open) -> None:
     disk = SlowDisk()
     opened = harness(LogConfig(flush_messages=1), disk)
