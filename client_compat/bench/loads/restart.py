@@ -1,7 +1,9 @@
 """The restart of three brokers that have many partitions with data: elapsed time and CPU until every replica is in sync.
 
 Rules:
-- The brokers stop cleanly, one after the other, so that the last one leads every partition and is alone in the ISRs. The controller stays.
+- The brokers stop cleanly, one after the other, so that no ISR has more than one broker. The controller stays.
+- The restart begins when the sessions of the stopped brokers are over. Until then Kafka's controller refuses a new process of a broker
+  (DUPLICATE_BROKER_REGISTRATION), so that one that starts in less time would only wait.
 - The brokers start at the same time. The restart ends when the metadata of each names a leader and a full ISR for every partition.
 """
 
@@ -24,6 +26,8 @@ PARTITIONS_A_TOPIC = 500
 RECORD_BYTES = 100
 WRITE_TIMEOUT_S, STOP_TIMEOUT_S, START_TIMEOUT_S = 120.0, 300.0, 900.0
 POLL_S = 0.1
+SESSION_S = 11.0
+"""The session of a stopped broker: `broker.session.timeout.ms` (default: 9 s), and an eighth of it until the controller's next check."""
 
 
 def with_data(site: Site, *, partitions: int) -> Values:
@@ -39,6 +43,7 @@ def with_data(site: Site, *, partitions: int) -> Values:
             _write(cluster.bootstrap, topic, count)
         for broker in cluster.brokers:
             broker.process.stop(STOP_TIMEOUT_S)
+        time.sleep(SESSION_S)
         began = time.perf_counter()
         for broker in cluster.brokers:
             broker.spawn()
