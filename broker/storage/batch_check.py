@@ -101,8 +101,7 @@ def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
     if header.base_offset != 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is 0, not {header.base_offset}")
     size = header.batch_length + LOG_OVERHEAD
-    if size > config.max_message_bytes:
-        raise too_large(size, config)
+    check_size(size, config)
     if size != len(data):
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes in {len(data)}")
     if crc32c(data[CRC_START:]) != header.crc:
@@ -110,9 +109,10 @@ def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
     return header
 
 
-def too_large(size: int, config: LogConfig) -> Rejected:
-    """Return the rejection of a batch of `size` bytes, which exceeds `max.message.bytes`."""
-    return Rejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}")
+def check_size(size: int, config: LogConfig) -> None:
+    """Raise Rejected(MESSAGE_TOO_LARGE) if a batch of `size` bytes exceeds `max.message.bytes`."""
+    if size > config.max_message_bytes:
+        raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}")
 
 
 def _check_header(header: BatchHeader) -> None:
@@ -247,8 +247,7 @@ def _rewrite(
         if at_once and len(records) > limits.RECOMPRESSED_AT_ONCE_BYTES:
             raise TooLongForEventLoop
         tail = _recompress(records if scan.sequential else walk.renumber(records, header.record_count), Codec(target), config)
-        if HEADER_BYTES + len(tail) > config.max_message_bytes:
-            raise too_large(HEADER_BYTES + len(tail), config)
+        check_size(HEADER_BYTES + len(tail), config)
         attributes = attributes & (LOG_APPEND_TIME | TRANSACTIONAL) | target  # Kafka builds a new batch without the other attributes
     head = pack_header(header._replace(attributes=attributes, max_timestamp=max_timestamp), tail)
     return Checked(read_header(head), (memoryview(head)[STAMPED_BYTES:], tail))

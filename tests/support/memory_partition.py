@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.purgatory import Condition
-from ottla.broker.storage.batch_check import too_large
+from ottla.broker.storage.batch_check import check_size
 from ottla.broker.storage.partition_log import Isolation, Origin
 from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.broker.txns.txn_marker import TxnMarker
@@ -72,8 +72,7 @@ class MemoryPartition:
     def append(self, batch: Buffer, origin: Origin = Origin.CLIENT, guard: VerificationGuard | None = None) -> Appended:
         if self.refusal is not None:
             raise self.refusal
-        if len(batch) > self.log.config.max_message_bytes:
-            raise too_large(len(batch), self.log.config)
+        check_size(len(batch), self.log.config)
         first = self.log.log_end_offset
         head, tail = stamp(batch, first, 0)
         whole = bytes(head) + bytes(tail)

@@ -27,7 +27,7 @@ from ottla.broker.replication.read_replica import preferred
 from ottla.broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, PROPOSE, SYNC, Replica
 from ottla.broker.replication.throttle import Throttle
 from ottla.broker.runtime.replicas.flusher import Flusher
-from ottla.broker.storage.batch_check import Checked, check_produce_batch, too_large
+from ottla.broker.storage.batch_check import Checked, check_produce_batch, check_size
 from ottla.broker.storage.partition_log import AppendInfo, Origin, PartitionLog
 from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.broker.txns.txn_marker import TxnMarker
@@ -186,8 +186,7 @@ class Partition:
                 checked.header, checked.bytes_from_magic, origin=origin, leader_epoch=epoch, now_ms=now_ms, guard=guard
             )
         else:
-            if len(batch) > log.config.max_message_bytes:
-                raise too_large(len(batch), log.config)
+            check_size(len(batch), log.config)
             info = log.append(batch, origin=origin, leader_epoch=epoch, now_ms=now_ms, guard=guard)
         if info.duplicate:
             retries.debug("Retry absorbed: %s-%d has offsets %d to %d already", self.topic, self.index, info.first_offset, info.last_offset)
