@@ -137,7 +137,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="How long the load runs, for each of the two recordings.")] = 10,
     directory: Annotated[Path, typer.Option("--dir", help="Where the profile goes.")] = Path(".bench/profile"),
 ) -> None:
-    """Profile this broker under one load of the bench: the functions that take the time, and a flame graph."""
+    """Profile Ottla under one load of the benchmark: the functions that take the time, and a flame graph."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=REPORT_WIDTH)

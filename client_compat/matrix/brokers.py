@@ -48,7 +48,7 @@ SHARED = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions"
 
 
 class Skipped(Exception):
-    """Raised for a cell that is not run on this machine; the text gives the reason."""
+    """Raised when a scenario is left out for a client or a broker, for instance one that is not installed; the text gives the reason."""
 
 
 @dataclass(slots=True)

@@ -153,7 +153,7 @@ class ScenarioContext:
 
 
 def poll_until(consumer: Consumer, count: int, *, timeout_ms: int = 30_000) -> list[ConsumedRecord]:
-    """Poll until `count` records arrived, and return them. Raises `ScenarioFailed` with the number that did."""
+    """Poll until `count` records arrived, and return them. Raises `ScenarioFailed`, whose text says how many arrived."""
     taken = consumer.poll(count, timeout_ms)
     expect(len(taken) >= count, f"{len(taken)} of {count} records came within {timeout_ms / 1000:.0f} s")
     return taken

@@ -130,9 +130,9 @@ class Values(Feed):
         self.places[number] = GIVEN_UP
 
     def take_statistics(self, text: str) -> None:
-        """Evaluate librdkafka's `stats_cb`: records sent again (transmitted minus given), and whether the client knows any broker. If a
-        Metadata response lists no brokers, as while every broker is fenced, librdkafka forgets all brokers and sends no further requests
-        (librdkafka issue 5301)."""
+        """Read librdkafka's statistics (`stats_cb`): the number of records sent again (all transmissions minus the records given to the
+        client), and whether the client knows any broker. If a Metadata response lists no brokers, as while every broker is fenced,
+        librdkafka forgets all brokers and sends no further requests (librdkafka issue 5301)."""
         statistics = json.loads(text)
         if statistics["brokers"]:
             self.lost_at = None

@@ -1,7 +1,7 @@
 """Share groups (KIP-932) through the Java share consumer: records written before the consumers start, and records at a steady rate.
 
-Rule: joining is not measured. In both brokers it takes as long as the heartbeat interval, because members get partitions whose delivery
-state is new with a later heartbeat.
+Rule: joining is not measured. In both brokers it takes as long as the heartbeat interval, because a member of a new group gets its
+partitions only in a later heartbeat response.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def queue(site: Site, *, consumers: int, record_bytes: int, records: int) -> Val
 
 
 def paced(site: Site, *, rate: int, seconds: int) -> Values:
-    """Measure the time from a record's due time at the producer to its arrival at a share consumer."""
+    """Measure the time from the scheduled send of a record to its arrival at a share consumer, at `rate` records a second."""
     with topic(site, "share-paced", 1) as name, _joined(site, name, 1) as client:
         median, p99 = client.pace(site.broker.bootstrap, name, rate, rate * seconds)
         return {P50: median * 1e3, P99: p99 * 1e3}

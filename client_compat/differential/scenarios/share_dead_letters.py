@@ -139,7 +139,7 @@ def _wait_until_archived(probe: Probe, group: str, topic_id: bytes, offset: int,
 
 
 def _read_queue(probe: Probe, queue: str, partition: int = 0) -> None:
-    """Add the records in a partition of the dead letter queue to the recorded responses, in order."""
+    """Fetch the records in a partition of the dead letter queue, and add them to the recorded responses, in order."""
     answer = probe.ask_unrecorded(request(queue, bytes(16), part(partition)), BY_NAME)
     records = bytes(answer.responses[0].partitions[0].records or b"")
     batches = [records[position : position + header.size_bytes] for position, header in split_batches(records)]

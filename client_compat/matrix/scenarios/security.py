@@ -64,7 +64,7 @@ def _there_and_back(context: ScenarioContext, client: Client, topic: str) -> Non
 
 
 def _kept_out(context: ScenarioContext, client: Client) -> None:
-    """Let the client connect, which must fail or find no broker, and record the error that it reports."""
+    """Check that the client cannot connect, or that it finds no broker; record the error that it reports."""
     try:
         brokers = client.connect()
     except ClientError as error:

@@ -35,7 +35,8 @@ SETTINGS: Mapping[str, Any] = {
 }
 KIB = 1024
 ROOM_POLL_S = 0.1
-"""How long callbacks are served, in seconds, before a record is sent again that librdkafka rejected because its queue was full."""
+"""How long callbacks are served, in seconds, when librdkafka rejected a record because its queue was full. Then the record is sent
+again."""
 
 
 class Producer:
