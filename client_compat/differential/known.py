@@ -22,7 +22,8 @@ class KnownDifference:
     ours: str = ".*"
 
     def explains(self, seen: Seen, path: str, kafka: Plain, ours: Plain) -> bool:
-        """Return whether this difference in one response is the deliberate one."""
+        """Return whether this is the deliberate difference at `path` of the response `seen`, where Apache Kafka has the value `kafka` and
+        Ottla the value `ours`."""
         pairs = ((self.api, seen.api), (self.label, seen.label), (self.path, path), (self.kafka, str(kafka)), (self.ours, str(ours)))
         return all(re.fullmatch(pattern, text, re.DOTALL) for pattern, text in pairs)
 
@@ -182,7 +183,7 @@ UNCHECKED_MEMBER = "2.8 ignores an instance id that no member of the group has"
 MEMBERLESS = "3.0 to 3.2 let only members commit offsets of an empty group if the request has a member id"
 STRANGER = "A broker with ZooKeeper serves fetches of nodes that are no replicas"
 _LEFT = "twice-named|both-ways"
-"""A pattern for topics that a request to delete topics names twice, so that Ottla does not delete them."""
+"""A pattern for topics that one DeleteTopics request names twice. Ottla does not delete them."""
 _KIND_7 = "(every partition|none|one|no such), of kind 7"
 KNOWN_OF_ZOOKEEPER: tuple[KnownDifference, ...] = (
     *KNOWN_OF_OLDER,

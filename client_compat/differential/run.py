@@ -239,7 +239,7 @@ def common_versions(*ports: int) -> Versions:
 def without_disabled_groups(versions: Versions, port: int) -> Versions:
     """Return the versions without the APIs of the kinds of groups that new clusters of the release do not enable.
 
-    Each request would be answered with an error, and scenarios would wait for their groups in vain.
+    Requests of these APIs would be answered with errors, and scenarios would wait for their groups in vain.
     """
     with Client(HOST, port) as client:
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")

@@ -81,7 +81,7 @@ class TokenClients:
     _clients: dict[str, Client] = field(default_factory=dict)
     _created_by_hmac: dict[bytes, k38.CreateDelegationTokenResponse] = field(default_factory=dict)
     _expiries: dict[str, int] = field(default_factory=dict)
-    """The last answered expiry timestamp of each token, by its id."""
+    """The expiry timestamp that the broker last reported for each token, by token id."""
 
     def run(self) -> list[Seen]:
         """Send all requests of the comparison to the broker, and return the responses."""

@@ -117,15 +117,15 @@ class Producer:
     handle: str
 
     def send(self, topic: str, records: Iterable[Record], *, mode: Mode = "async", timeout_ms: int = CALL_TIMEOUT_MS) -> list[Sent]:
-        """Send the records, wait for every acknowledgement, and return them in the records' order. A failed record's error is in its
-        `Sent`."""
+        """Send the records, wait for every acknowledgement, and return the acknowledgements in the order of the records. If a record
+        failed, its `Sent` has the error."""
         wire = [_record(record) for record in records]
         answer = self.program.call("producer.send", handle=self.handle, topic=topic, records=wire, mode=mode, timeout_ms=timeout_ms)
         return [_sent(result) for result in answer["results"]]
 
     def send_ok(self, topic: str, records: Iterable[Record], *, mode: Mode = "async", timeout_ms: int = CALL_TIMEOUT_MS) -> list[Sent]:
-        """Send the records, wait for every acknowledgement, and return them in the records' order. Raises the first record's error if there
-        is one."""
+        """Send the records, wait for every acknowledgement, and return the acknowledgements in the order of the records. Raises the first
+        record's error if there is one."""
         sent = self.send(topic, records, mode=mode, timeout_ms=timeout_ms)
         for one in sent:
             if one.error is not None:
@@ -173,8 +173,8 @@ class Consumer:
         return {(topic, index) for topic, index in answer["partitions"]}
 
     def commit(self, offsets: Mapping[Partition, int | tuple[int, str]] | None = None, *, mode: Mode | None = None) -> None:
-        """Commit the next offset to read for each partition, or a pair of that offset and the commit's metadata. Without `offsets`, commit
-        the positions after the polled records."""
+        """Commit `offsets`: for each partition, the next offset to read, alone or with the commit's metadata. Without `offsets`, commit the
+        positions after the polled records."""
         rows = None
         if offsets is not None:
             rows = [[topic, index, *(at if isinstance(at, tuple) else (at,))] for (topic, index), at in offsets.items()]

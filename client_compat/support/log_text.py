@@ -13,7 +13,7 @@ def marker_of(batch: StoredBatch) -> ControlType | None:
 
 
 def text(record: Record) -> str:
-    """Return the record's value, decoded."""
+    """Return the record's value as text."""
     return bytes(record.value or b"").decode()
 
 

@@ -184,7 +184,8 @@ class _Load:
         return (self.broker.usage().cpu_seconds - began) * 1e6 / requests
 
     def run(self, cycles: int) -> int:
-        """Run the cycles with one request in flight on each connection; return the number of requests. Raises `LoadFailed`."""
+        """Let each connection send Produce, Fetch and OffsetCommit `cycles` times, with one request in flight on each; return the number of
+        requests. Raises `LoadFailed`."""
         with selectors.DefaultSelector() as selector:
             for worker in self.workers:
                 worker.left = 3 * cycles

@@ -34,7 +34,7 @@ def coordinator(nodes: Nodes, key: str, kind: int) -> int:
 
 
 def found(nodes: Nodes) -> None:
-    """Send FindCoordinator to every broker, for keys of every coordinator."""
+    """Send FindCoordinator to every broker, for groups and transactional ids that each of the brokers coordinates."""
     for version in nodes.range(ApiKey.FIND_COORDINATOR):
         for kind in (GROUP, TRANSACTION) if version >= 1 else (GROUP,):
             for key in KEYS if version < 4 else KEYS[:1]:

@@ -33,7 +33,7 @@ def filled(probe: Probe, name: str, partitions: int = 2) -> bytes:
 
 
 def reading(probe: Probe) -> None:
-    """Fetch at each version from the beginning, inside a batch, the end, out of range, and from unknown partitions."""
+    """Fetch at each version: from the beginning, inside a batch, at the end, out of range, and from unknown partitions."""
     topic_id = filled(probe, "read")
     for version in probe.range(ApiKey.FETCH):
         for offset in (0, 1, 2, 5, 6, 7, -1, 1 << 40):

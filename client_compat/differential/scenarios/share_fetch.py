@@ -207,7 +207,7 @@ again, so these fetches must wait for records."""
 
 
 def renewals(probe: Probe) -> None:
-    """Renew acquisition locks (KIP-1222), in both requests and with a fetch that would return records."""
+    """Renew acquisition locks (KIP-1222) with ShareFetch and with ShareAcknowledge, also in a ShareFetch that would return records."""
     topic_id = share_topic(probe, "sn", "sn")
     filled(probe, "sn", 6)
     member = ShareMember(probe, "sn", "m", topic_id)
@@ -225,7 +225,7 @@ def renewals(probe: Probe) -> None:
 
 
 def deliveries(probe: Probe) -> None:
-    """Release records until they have been delivered too often."""
+    """Release records until they reach the delivery count limit and are no longer delivered."""
     topic_id = share_topic(probe, "sd", "sd", settings={"share.delivery.count.limit": "4"})
     filled(probe, "sd", 8, 1)
     member = ShareMember(probe, "sd", "m", topic_id)
@@ -239,7 +239,8 @@ def deliveries(probe: Probe) -> None:
 
 
 def closing(probe: Probe) -> None:
-    """Close sessions with records in flight: by a final epoch, with and without acknowledgements, and by closing the connection."""
+    """Close share sessions with records in flight: by the final epoch in ShareAcknowledge and ShareFetch, and by opening another session of
+    the same member."""
     topic_id = share_topic(probe, "sc", "sc")
     filled(probe, "sc", 6)
     a, b = (ShareMember(probe, "sc", name, topic_id) for name in "ab")
@@ -256,7 +257,7 @@ def closing(probe: Probe) -> None:
 
 
 def limits(probe: Probe) -> None:
-    """Reach the limit of record locks of a share partition, and the limit of bytes."""
+    """Reach the limit of record locks of a share partition, and the byte limit of a ShareFetch."""
     topic_id = share_topic(probe, "sl", "sl", settings={"share.partition.max.record.locks": "100"})
     filled(probe, "sl", *[9] * 14)
     member = ShareMember(probe, "sl", "m", topic_id)
