@@ -7,8 +7,8 @@ Invariants:
 - With `ranges` (Kafka 4.4), an ACL whose host is a range in CIDR notation matches the addresses in it.
 - ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS, and ALL implies everything. A
   DENY implies nothing, except DENY of ALL.
-- One DENY overrides every ALLOW. Without a matching ACL access is denied, unless no ACL at all, for whatever principal, matches the
-  resource; then the default decides.
+- One DENY overrides every ALLOW. Without a matching ACL, access is denied. But if no ACL of any principal matches even the resource, the
+  setting allow.everyone.if.no.acl.found decides.
 
 Source: Kafka's StandardAuthorizerData, StandardAcl, Authorizer.authorizeByResourceType.
 """

@@ -86,7 +86,7 @@ class PartitionRegistration(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """A topic with its partitions by index."""
+    """A topic's metadata: its name, its id and, by index, the replicas and leaders of its partitions."""
 
     name: str
     topic_id: bytes
@@ -138,7 +138,7 @@ class BrokerRegistration(NamedTuple):
 
 
 class ControllerRegistration(NamedTuple):
-    """A controller's latest registration."""
+    """A controller's latest registration: its incarnation, its listeners and the feature levels that it supports, each by name."""
 
     controller_id: int
     incarnation_id: bytes

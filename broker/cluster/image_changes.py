@@ -55,7 +55,9 @@ class ImageChanges(NamedTuple):
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:
-    """Return the difference between two images, part by part. Every part is compared entry by entry, unless the images share the object."""
+    """Return the difference between two images, part by part. A part is compared entry by entry, except if it is the same object in both
+    images.
+    """
     configs = map_difference(before.configs, after.configs)
     return ImageChanges(
         features=map_difference(before.features, after.features),

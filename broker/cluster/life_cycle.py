@@ -131,7 +131,7 @@ class LifeCycle:
         once it has."""
 
     def start(self, now_ms: int) -> None:
-        """Start to register the broker with the controller."""
+        """Begin the life cycle: the registration with the controller is due now, and must succeed within the registration timeout."""
         self._move(State.STARTING)
         self._patience_ends_ms = now_ms + self._timeouts.registration_timeout_ms
         self._ask_in(0, now_ms)

@@ -35,7 +35,7 @@ RECOVERY_STATE_UNCHANGED: Final = -1
 
 @wire_struct
 class MetadataRecord(Message):
-    """Base class of the types of metadata records."""
+    """Base class of the records in the cluster's metadata log. Each subclass is one record type."""
 
 
 @wire_struct
@@ -260,7 +260,9 @@ class RemoveAccessControlEntryRecord(MetadataRecord, versions="0", flexible="0+"
 
 @wire_struct
 class NoOpRecord(MetadataRecord, versions="0", flexible="0+", api_key=20):
-    """No change; the controller writes it periodically so that followers see that it is alive."""
+    """A record without effect. Kafka's controller writes one when no other record was written for a while, so that followers see that the
+    controller is alive.
+    """
 
 
 @wire_struct

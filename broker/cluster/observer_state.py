@@ -200,7 +200,7 @@ class ObserverState:
 
     @property
     def election(self) -> Election:
-        """The newest epoch and leader that this node knows; the election state on disk must be equal."""
+        """The newest epoch and leader that this node knows. The caller keeps the same state on disk (`SaveElection`)."""
         return Election(self.epoch, self.leader_id)
 
     def update_voters(self, voters: Mapping[int, QuorumNode]) -> None:

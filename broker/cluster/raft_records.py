@@ -33,7 +33,7 @@ class LeaderChangeMessage(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
-    """The first record of a metadata snapshot."""
+    """The first record of a metadata snapshot. It has the time (ms) at which the last record in the snapshot was appended to the log."""
 
     version: int = int16()
     last_contained_log_timestamp: int = int64()

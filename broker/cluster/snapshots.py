@@ -57,7 +57,7 @@ class SnapshotId:
 
     @property
     def file_name(self) -> str:
-        """The name of the snapshot's file."""
+        """The name of the snapshot's file: `<end offset>-<epoch>.checkpoint`."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
     @classmethod

@@ -20,7 +20,7 @@ IGNORED_PREFIXES: Final = ("metrics.", "password.encoder.", "rlmm.config.", "rsm
 IGNORED_SECRETS: Final = frozenset(
     {"sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.assertion.private.key.passphrase"}
 )
-"""The ignored settings whose values are secret."""
+"""The names of the ignored settings that have type PASSWORD: responses must not contain their values."""
 
 _DEFINED: Final = IGNORED_SECRETS | {
     "add.partitions.to.txn.retry.backoff.max.ms",

@@ -14,7 +14,7 @@ MIB = 1024 * KIB
 
 # --- one connection ---------------------------------------------------------------------------------------------------------
 READ_CHUNK_BYTES = 256 * KIB
-"""The most that one read of a socket returns (uvloop's buffer)."""
+"""The maximum number of bytes that one read of a socket returns (the size of uvloop's buffer)."""
 
 FULL_READ_BYTES = 250_000
 """A socket read of this many bytes or more has filled uvloop's buffer (READ_CHUNK_BYTES), so more data may be waiting in the socket."""
@@ -134,7 +134,8 @@ ENVELOPE_BYTES = 128 * KIB
 """
 
 EXPRESSIONS_KEPT = 64
-"""The number of compiled regular expressions that are cached. RE2's Python binding caches 128 more: 32 MiB."""
+"""The number of compiled regular expressions that are cached. RE2's Python binding caches 128 more, which take up to 32 MiB at 256 KiB
+each."""
 EXPRESSION_BYTES = 256 * KIB
 """The memory of one compiled regular expression (RE2's max_mem). A smaller one takes at most 25 ms to compile, and 25 ms to match with a
 name of 249 characters. The expression of a list of 10 KB of names is smaller, and takes microseconds to match."""
@@ -144,9 +145,9 @@ EXPRESSION_NAMED_GROUPS = 10
 """The most named groups in one regular expression, because RE2 always captures them, which makes matching slow."""
 
 EXPRESSION_INSTRUCTIONS_AT_ONCE = 10_000
-"""In one turn of the event loop, the number of names that are matched with a regular expression, times the number of the compiled
-expression's instructions, is at most this. Each instruction may run for each character: 15 ms with names of 249 characters. An expression
-usually has tens of instructions.
+"""The most work in one turn of the event loop for a regular expression that is matched with many names. The work is the number of names
+times the number of the compiled expression's instructions, usually tens. Each instruction may run for each character: 15 ms with names of
+249 characters.
 """
 
 RECORD_ERRORS_MAX = 1000
@@ -180,7 +181,8 @@ CLEANED_AT_ONCE_RECORDS = 2_500
 """The log cleaner handles a batch on a thread if it is compressed or has more records than this: 2500 records take 5 to 10 ms."""
 
 LOADED_AT_ONCE_RECORDS = 1_000
-"""The records of a coordinator's log that are replayed in one turn of the event loop: 5 ms at 5 us each."""
+"""The number of records of a coordinator's log that are replayed in one turn of the event loop when the log is loaded: 5 ms at 5 us each.
+"""
 
 FLUSH_THREADS = 2
 """The number of threads that run fsync, each for one log at a time. Two saturate a disk's queue and leave a 2-core host responsive."""
@@ -239,7 +241,7 @@ day under constant attack."""
 DENIAL_LINES_WINDOW_MS = 60_000
 """The length of the window in which at most DENIAL_LINES denied requests are written to the audit log."""
 DENIAL_NAME_CHARS = 300
-"""The characters of a principal's or resource's name that a line of the audit log has; a longer name is cut."""
+"""The maximum length, in characters, of a principal's or resource's name in a line of the audit log. A longer name is cut."""
 
 STATE_STILL_MS = 10_000
 """The pause before a lasting state, such as an unreachable controller, is logged again. It then doubles up to STATE_STILL_MS_MAX: seven
@@ -253,14 +255,15 @@ STATES_MAX = 1_000
 
 # --- transactions -----------------------------------------------------------------------------------------------------------
 ADD_PARTITIONS_TRIES = 6
-"""How often the broker tries to add a partition to a transaction while the previous transaction is still being completed."""
+"""The number of attempts to add a partition to a transaction while the previous transaction is still being completed."""
 ADD_PARTITIONS_RETRY_MS = 20
-"""The pause between two attempts to add a partition to a transaction: 100 ms in all, as Kafka's add.partitions.to.txn.retry.backoff.max.ms.
+"""The pause between two attempts to add a partition to a transaction. All attempts (ADD_PARTITIONS_TRIES) take 100 ms, the default of
+Kafka's add.partitions.to.txn.retry.backoff.max.ms.
 """
 
 # --- the log of the process -------------------------------------------------------------------------------------------------
 PEER_TEXT_CHARS = 100
-"""The characters of a text from a client or another peer that a log line has; a client id may have 32 KiB."""
+"""The maximum length, in characters, of a text from a client or another peer in a log line. A client id may have 32 KiB."""
 
 PEER_LINES = 10
 """The most log lines of one kind that clients and other peers can cause in a window (PEER_LINES_WINDOW_S): with about ten kinds of at most
@@ -445,11 +448,12 @@ TELEMETRY_KEPT_BYTES = 32 * MIB
 a megabyte."""
 
 TELEMETRY_RESPONSE_BYTES = MIB
-"""The bytes of clients' telemetry payloads that one response of the admin port decodes: the payloads of tens of clients."""
+"""The maximum size of the clients' telemetry payloads that one response of the admin port decodes: the payloads of tens of clients."""
 
 TELEMETRY_RESPONSE_PARTS = 100_000
-"""The messages and values of telemetry payloads that one response of the admin port decodes, about 300 ms on a thread. Without this limit,
-a megabyte of empty messages would take seconds and 170 MB. A client that reports a thousand partitions has 30,000.
+"""The maximum number of messages and values in the telemetry payloads that one response of the admin port decodes: about 300 ms on a
+thread. Without this limit, a megabyte of empty messages would take seconds and 170 MB. A client that reports a thousand partitions has
+30,000.
 """
 
 TELEMETRY_IDLE_MS = 60_000

@@ -37,7 +37,7 @@ class TimerHandle:
 
     @property
     def active(self) -> bool:
-        """Whether the callback neither ran nor was cancelled."""
+        """Whether the callback is still scheduled: it has neither run nor been cancelled."""
         return self._callback is not None
 
     def cancel(self) -> None:
@@ -91,7 +91,7 @@ class Timers:
         return heap[0][0] if heap else None
 
     def run_due(self, now_mono_ms: int, max_callbacks: int | None = None) -> int:
-        """Run at most `max_callbacks` timers that are due at `now_mono_ms`; return how many ran."""
+        """Run the timers that are due at `now_mono_ms`, at most `max_callbacks` of them (None: all). Return how many ran."""
         ran = 0
         while max_callbacks is None or ran < max_callbacks:
             deadline = self.next_deadline()

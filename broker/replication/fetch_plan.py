@@ -103,7 +103,7 @@ class FetchPlan:
         self._move_to_end(key)
 
     def forget(self, key: PartitionKey) -> None:
-        """Stop fetching the partition, and clear its failure."""
+        """Stop fetching the partition. It no longer counts as failed."""
         self._drop(key)
         self.failed.discard(key)
 

@@ -76,8 +76,8 @@ ERROR_REACTIONS: Final[Mapping[ErrorCode, ErrorReaction]] = {
 
 @dataclass(frozen=True, slots=True)
 class InSync:
-    """A partition's ISR as its leader sees it: the committed ISR, the maximal ISR and the pending proposal, if any. Node ids include the
-    leader's."""
+    """A partition's ISR as its leader sees it: the committed ISR, the pending proposal (if any), and the maximal ISR, which has the members
+    of both. Node ids include the leader's."""
 
     committed: frozenset[int] = frozenset()
     maximal: frozenset[int] = frozenset()

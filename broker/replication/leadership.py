@@ -1,8 +1,8 @@
 """A partition leader's view of the other replicas, from which it derives ISR changes and the limit of the high watermark.
 
 Invariants:
-* A replica joins the ISR only if it has every committed record and every record that the log had when this leadership began. Records in
-  between may be committed, and an ISR member may be elected leader (KAFKA-7128).
+* A replica joins the ISR only if it has every committed record and every record that the log had when this leadership began. The previous
+  leader may have committed the latter, and an ISR member may be elected leader, so it must not lack them (KAFKA-7128).
 * A replica leaves the ISR if it lags behind the leader and was last caught up more than replica.lag.time.max.ms ago. A replica that would
   have to leave at once does not join. Without this rule it could join and leave endlessly, while the ISR is below min.insync.replicas and
   the high watermark cannot advance (KAFKA-19996).

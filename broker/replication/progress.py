@@ -102,9 +102,9 @@ class Progress:
         return self.log_end == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
 
     def new_leadership(self, leader_end: int, now_ms: int, *, in_sync: bool, again: bool) -> None:
-        """Reset the state for a leader epoch that begins at `leader_end`.
+        """Reset the state for a leader epoch that begins at `leader_end`. A replica that is in the ISR (`in_sync`) counts as caught up now.
 
-        `again` means that the same broker led in the previous epoch. It then keeps the replica's log start and end offsets.
+        `again` means that the same broker led in the previous epoch: the replica's log start and end offsets are then kept.
         """
         self.fetch_times = ()
         self.caught_up_ms = now_ms if in_sync else NEVER

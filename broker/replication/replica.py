@@ -245,8 +245,8 @@ class Replica:
             raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.leadership.in_sync.committed)} replica(s) are in sync")
 
     def check_enough_in_sync_after_append(self) -> None:
-        """Raise Rejected (NOT_ENOUGH_REPLICAS_AFTER_APPEND) if the ISR is too small when the records of an acks=all append become
-        committed."""
+        """Raise Rejected (NOT_ENOUGH_REPLICAS_AFTER_APPEND) if the maximal ISR (committed and proposed members) is too small when the
+        records of an acks=all append become committed."""
         if len(self.leadership.in_sync.maximal) < self.leadership.effective_min_in_sync:
             raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"{len(self.leadership.in_sync.maximal)} replica(s) are in sync")
 

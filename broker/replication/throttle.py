@@ -33,7 +33,7 @@ class Throttle:
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self.rate = NO_LIMIT
-        """The quota in bytes per second."""
+        """The quota in bytes per second; NO_LIMIT if none is set."""
         self._throttled_partitions: dict[str, frozenset[int] | None] = {}
         self._samples: deque[_Sample] = deque(maxlen=windows + 1)
         self._window_ms = window_ms

@@ -3,8 +3,8 @@
 Invariants:
 
 * Pure code: a batch goes in, and a batch or nothing comes out. `log_cleaner` reads segments and puts them in place.
-* A record is kept unless a later record has the same key, or it is a tombstone whose delete horizon has passed, or its transaction was
-  aborted, or it has no key. A kept record keeps its offset, its sequence and, if the pass sets no delete horizon, its exact bytes.
+* A record is removed if a later record has the same key, if its transaction was aborted, if it has no key, or if it is a tombstone whose
+  delete horizon has passed. Other records keep their offsets, sequences and, if the pass sets no delete horizon, their exact bytes.
 * A batch whose records were all removed is removed, unless it has its producer's last sequence or the last offset of the cleaned range:
   then its 61-byte header is kept.
 * A tombstone, or a marker whose transaction has no data left, first gets a delete horizon (now + delete.retention.ms). A pass after the

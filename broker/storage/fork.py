@@ -80,7 +80,9 @@ class _Partition:
     """The size in bytes to which the active segment is copied."""
 
     def list_files(self) -> None:
-        """Read the directory's files, the active segment and its size; `active` is empty in a directory without segments."""
+        """List the directory's files, and find the active (newest) segment and its size in bytes. `active` is empty if there are no
+        segments.
+        """
         self.files = {}
         with os.scandir(self.path) as entries:
             for entry in entries:

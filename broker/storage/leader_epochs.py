@@ -34,7 +34,9 @@ def decode_epochs(data: bytes) -> list[EpochStart]:
 
 
 class LeaderEpochs:
-    """The leader epochs of one log. With `in_memory` no file is written before `begin_file`."""
+    """The leader epochs of one log. `in_memory` is true for a log whose directory does not exist yet: no file is written before
+    `begin_file`.
+    """
 
     __slots__ = ("_directory", "_entries", "_files", "_in_memory", "latest", "synced")
 

@@ -1,4 +1,6 @@
-"""The components that recovery passes to a log."""
+"""The input from which a `PartitionLog` is made: a partition's segments, producer state, leader epochs and offsets, as recovery has loaded
+them.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class SegmentList:
         return tuple(self._bases)
 
     def add(self, segment: Segment) -> None:
-        """Add a new active segment."""
+        """Append a segment to the list. It becomes the active one."""
         assert not self._bases or segment.base_offset > self._bases[-1]
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
