@@ -2,7 +2,8 @@
 
 Invariants:
 - One request is in flight at a time. An urgent request is sent when the one in flight is answered, but never right after a failure.
-- After an error the same request is repeated at the heartbeat interval, without limit. Only the first registration times out.
+- After an error the same request is repeated at the heartbeat interval, without limit. Only the first registration and the report
+  of a failed directory have a timeout, after which the process ends.
 - The field `is_fenced` of heartbeat responses counts only while the broker waits to be unfenced. Later the metadata says whether the broker
   is fenced.
 

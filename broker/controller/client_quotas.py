@@ -3,8 +3,8 @@
 Invariants:
 - An invalid quota rejects all changes of its entity, but not those of other entities. If an entity is named twice, the first change is
   applied, and the result is an error about the second one.
-- An entity is a user, a client id, or a user with a client id, each by name or as the default (for all without a quota of their own); or
-  an IP address alone.
+- An entity is a user, a client id, a user with a client id, or an IP address. Each is given by name, or as the default, which applies to
+  all users, client ids or addresses without a quota of their own.
 - An unchanged quota makes no record; removing a quota that does not exist is not an error.
 
 Source: Kafka's ClientQuotaControlManager, QuotaConfig.

@@ -324,9 +324,9 @@ SHARE_SESSION_BYTES_MAX = 256 * MIB
 """The maximum estimated memory of all share sessions together (KIP-932). A client may name any number of partitions in its session, so
 their number must be limited: here to 890,000. Kafka limits only the number of sessions."""
 SHARE_SESSION_BYTES = 600
-"""The bytes that count for one share session, besides its group's name and its partitions."""
+"""The bytes that count for one share session towards SHARE_SESSION_BYTES_MAX, besides its group's name and its partitions."""
 SHARE_SESSION_PARTITION_BYTES = 300
-"""The bytes that count for one partition of a share session."""
+"""The bytes that count for one partition of a share session towards SHARE_SESSION_BYTES_MAX."""
 
 # --- connections to other nodes -----------------------------------------------------------------------------------------------
 NODE_RESPONSE_BYTES = 128 * MIB
@@ -412,8 +412,8 @@ to 100 partitions fit, and take less than a millisecond.
 """
 
 WIRE_LOG_MEASURED = 4
-"""The admin console's request log has the size of each response. That of a long response is computed on a thread (20 ms for 10,000
-partitions), for at most this many responses at the same time. Further long responses get no line, so that no queue of them takes memory.
+"""The maximum number of long responses whose encoded sizes are computed on threads at the same time, for the admin console's request log:
+one with 10,000 partitions takes 20 ms. Further long responses are not logged, so that no queue of them takes memory.
 """
 
 WIRE_LOG_WAITING = 16

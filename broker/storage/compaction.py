@@ -189,9 +189,8 @@ class BatchCleaner:
         return self._without_records(header) if gone else self._clean_data(batch, header)
 
     def _clean_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """Return the replacement of a transaction marker whose transaction has no data left. The first pass gives the marker a delete
-        horizon, the time from which it can be removed. A pass after the horizon removes it (None), or keeps its header alone if
-        `_must_stay`.
+        """Return the replacement of a transaction marker whose transaction has no data left. At first it gets a delete horizon, the time
+        from which it can be removed. A cleaning after the horizon removes it (None), or keeps the batch header alone if `_must_stay`.
         """
         if self._horizon_passed(header):
             return self._without_records(header)

@@ -1,4 +1,6 @@
-"""`partition.metadata`: the topic id of a partition's directory (Kafka's PartitionMetadataFile). It has no final newline."""
+"""`partition.metadata`, the file with the topic id in a partition's directory (Kafka's PartitionMetadataFile). The file has no final
+newline.
+"""
 
 from __future__ import annotations
 
