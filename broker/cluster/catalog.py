@@ -23,9 +23,10 @@ class Catalog:
     def __init__(self) -> None:
         self.image: MetadataImage = EMPTY
         self.changes = 0
-        """A counter that increases with every change of a topic or its partitions."""
+        """A counter that increases with every change of a topic or its partitions. Groups compare it to notice changes of their topics."""
         self.creations = 0
-        """A counter that increases with every creation of a topic."""
+        """A counter that increases with every creation of a topic. Groups compare it to notice new topics that a regular expression may
+        match."""
         self._collisions: dict[str, set[str]] = {}
 
     def topic(self, name: str) -> TopicImage | None:

@@ -30,7 +30,7 @@ from ottla.broker.controller.state import MIN_ISR, ControllerState
 from ottla.broker.core.effects import Effects
 
 DEFAULT_BOOTSTRAP: Final[Sequence[MetadataRecord]] = (FeatureLevelRecord(METADATA_VERSION, METADATA_LEVEL),)
-"""The first records of an empty metadata log, if the data directory was formatted without a `bootstrap.checkpoint`."""
+"""The first records of an empty metadata log, if formatting the data directory has stored none."""
 
 
 def activate(

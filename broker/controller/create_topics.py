@@ -31,7 +31,7 @@ from ottla.protocol.topic_names import name_problem
 from ottla.protocol.uuids import random_uuid
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""Kafka's limit of new partitions per request; at some 300 bytes per record the batch stays near 3 MB."""
+"""Kafka's limit of new partitions per request. At some 300 bytes per metadata record, the request's batch of records stays near 3 MB."""
 
 DEFAULT_COUNT: Final = -1
 """A partition count or replication factor for which the broker's default is used."""

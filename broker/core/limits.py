@@ -198,8 +198,8 @@ client id. Clients join with their id at once, but an unused id is kept for the 
 """
 
 STREAMS_TASKS = 10_000
-"""The most active tasks of a streams group, because all are assigned in one turn of the event loop: 0.2 s at 20 us each, 0.5 s with two
-standby replicas. Applications have dozens.
+"""The maximum number of active tasks of a streams group, because all are assigned in one turn of the event loop: 0.2 s at 20 us each, 0.5 s
+with two standby replicas. Applications have dozens.
 """
 
 STREAMS_TOPIC_FAILURES = 1_000
@@ -294,8 +294,8 @@ HEAP_KEPT_BYTES = 32 * 1024 * 1024
 partitions at 1 MiB each."""
 
 HEAP_ALLOCATION_BYTES = 8 * 1024 * 1024
-"""The C allocator maps larger allocations separately and returns them to the kernel when they are freed. A partition's read is 1 MiB unless
-a consumer asks for more.
+"""The C allocator maps an allocation of more bytes than this separately, and returns it to the kernel when it is freed. A partition's read
+is 1 MiB unless a consumer asks for more.
 """
 
 # --- stop -------------------------------------------------------------------------------------------------------------------

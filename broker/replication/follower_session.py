@@ -60,7 +60,7 @@ class FollowerSession:
         return named, forgotten
 
     def handle_response(self, error: int, session_id: int, keys: Collection[PartitionKey]) -> bool:
-        """Advance the session after a response for `keys`. Returns whether the response is usable.
+        """Advance the session after a response with the partitions `keys`. Returns whether the response is usable.
 
         After an unusable response the next request starts a new session.
         """

@@ -2,7 +2,7 @@
 
 Invariants:
 * The high watermark waits for the maximal ISR, which includes replicas that are about to join and those that are about to leave.
-* Appends with acks=all are rejected on the basis of the committed ISR.
+* An append with acks=all is rejected if the committed ISR is smaller than min.insync.replicas.
 * Metadata overrides a pending change. A later response to that change is ignored.
 
 Source: KIP-497; KAFKA PartitionState (CommittedPartitionState, PendingExpandIsr, PendingShrinkIsr), Partition.handleAlterPartitionError.

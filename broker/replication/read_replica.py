@@ -14,8 +14,8 @@ def preferred(leadership: Leadership, rack: str, offset: int, rack_of: Callable[
     """Return the follower from which a consumer in `rack` should read `offset`, or None for the leader.
 
     The result is None if the leader is in the same rack. Otherwise it is the in-sync follower in the rack whose log contains the offset and
-    has the highest log end offset; a tie goes to the one that caught up last. `rack_of` returns None for a broker that consumers cannot
-    reach.
+    has the highest log end offset; of several with the same end offset, the one that was caught up last. `rack_of` returns None for a
+    broker that consumers cannot reach.
     """
     if rack_of(leadership.registration.leader) == rack:
         return None

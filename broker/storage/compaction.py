@@ -147,7 +147,7 @@ class CleaningRules(NamedTuple):
 
 
 class BatchCleaner:
-    """The second pass over a log: removes records by the `OffsetMap` that the first pass built.
+    """Makes the second pass of compaction over a log: removes the records that are outdated according to the first pass's `OffsetMap`.
 
     `clean` must be called with every batch from the log's start to the end of the range, in order.
     """

@@ -48,8 +48,8 @@ class ForkRefused(Exception):
 
 @dataclass(slots=True)
 class ForkReport:
-    """The contents of a fork, a copy of a data directory. `linked` files share their bytes by hard links, `cloned` ones by reflinks,
-    `copied` ones share none."""
+    """The result of a fork, a copy of a data directory: the numbers and sizes of its files. `linked` files share their bytes with the
+    original by hard links, `cloned` ones by reflinks, `copied` ones share none."""
 
     source: Path
     target: Path

@@ -167,7 +167,7 @@ def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
 
 
 def _build_offset_map(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[BlockingWork | None, None, None]:
-    """The first pass: add the dirty range's batches to `keys`, up to the end of the range or until the map is full."""
+    """Make the first pass of compaction: add the dirty range's batches to `keys`, up to the end of the range or until the map is full."""
     read = 0
     for segment in log.segments.from_offset(found.first_dirty):
         if segment.base_offset >= found.end or not _still_has_segment(log, segment):

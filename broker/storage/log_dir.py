@@ -402,7 +402,9 @@ class LogDir:
         return self._checkpoint(checkpoints.CLEANER, self.first_dirty_offsets)
 
     def _checkpoint(self, name: str, offsets: dict[Key, int]) -> Write:
-        """Return a function that writes `offsets` to the checkpoint file `name`, with the old offsets of failed partitions."""
+        """Return a function that writes `offsets` to the checkpoint file `name`. Partitions with a disk error keep the offsets that they
+        had in the file at the start.
+        """
         number = next(self._checkpoints)
         known_before = self._found.get(name, {})
         offsets = {key: known_before[key] for key in self.failed if key in known_before} | offsets

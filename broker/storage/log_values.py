@@ -1,4 +1,4 @@
-"""Parameters and results of a log: small values without behaviour."""
+"""The parameters and results of a log's methods, as small values without behaviour."""
 
 from __future__ import annotations
 

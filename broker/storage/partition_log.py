@@ -188,8 +188,8 @@ class PartitionLog:
         now_ms: int,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append one batch, with the rules and errors of `append`, whose header and `marker` (of a control batch) are parsed already.
-        `bytes_from_magic` are the batch's bytes from the magic byte on, in one or more buffers."""
+        """Append one batch by the rules of `append`, with the same errors. Its header and, for a control batch, its `marker` are parsed
+        already. `bytes_from_magic` are the batch's bytes from the magic byte on, in one or more buffers."""
         if self.failure is not None:
             self._check_online()
         size = header.batch_length + LOG_OVERHEAD
