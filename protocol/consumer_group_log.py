@@ -72,7 +72,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
 
 @wire_struct
 class ConsumerGroupRegularExpressionKey(Message, versions="16"):
-    """The key of the record in `__consumer_offsets` with a group's regular expression."""
+    """The key of the record in `__consumer_offsets` with the topics that match a regular expression in a group's subscriptions."""
 
     group: str = string()
     regular_expression: str = string()

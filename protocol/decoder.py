@@ -142,8 +142,8 @@ class _DecoderCompiler:
         return "[]" if field.default is list else f"{self.source.name(field.default.__name__, field.default)}()"
 
     def tags(self, tagged: list[WireField], var: str) -> None:
-        """Generate the code that reads the tagged fields at the end of a flexible struct: those in `tagged` into attributes of
-        `var`; it skips the others."""
+        """Generate the code that reads the tagged fields at the end of a flexible struct. The fields `tagged` become attributes of the
+        local variable `var`; others are skipped."""
         source = self.source
         outer = source.path
         source.path = f"{outer}.tags"

@@ -163,7 +163,7 @@ def _record_row(topic: str, header: BatchHeader, record: Record) -> Row:
 
 
 def read_index(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Yield the rows of an offset index: positions in the segment by offset."""
+    """Yield the rows of an offset index: an offset, and the position of its batch in the segment."""
     base = _base_offset(path)
     for position, (relative, at) in _entries(path, OFFSET_ENTRY):
         if position and relative == 0:
@@ -172,7 +172,7 @@ def read_index(path: Path, _options: Options) -> Iterator[Row | Corruption]:
 
 
 def read_timeindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Yield the rows of a time index: offsets by timestamp."""
+    """Yield the rows of a time index: a timestamp, and the offset of its record."""
     base, last = _base_offset(path), -1
     for position, (timestamp, relative) in _entries(path, TIME_ENTRY):
         if position and timestamp == 0 and relative == 0:
@@ -283,7 +283,7 @@ def read_properties(path: Path, _options: Options) -> Iterator[Row | Corruption]
 
 
 def read_shutdown_marker(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Yield the rows of the file that marks a clean shutdown."""
+    """Yield the row of `.kafka_cleanshutdown`, the file that marks a clean shutdown: its contents as JSON."""
     try:
         found = json.loads(path.read_bytes() or b"{}")
     except ValueError as error:

@@ -72,7 +72,7 @@ def _authorization(url: str) -> dict[str, str]:
 @app.command("add")
 @command
 def add(rule: Annotated[str, typer.Argument(metavar="ACTION[:NAME=VALUE,…]")], admin: Admin = ADMIN, as_json: AsJson = False) -> None:
-    """Load a rule, such as `ottla faults add drop-ack:api=Produce,topic=orders,times=1`. `ottla faults actions` lists the actions."""
+    """Load a fault rule, such as `ottla faults add drop-ack:api=Produce,topic=orders,times=1`. `ottla faults actions` lists the actions."""
     try:
         given = parse_rule(rule).to_json()
     except FaultSyntax as error:
@@ -136,21 +136,21 @@ def release(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None
 @app.command("remove")
 @command
 def remove(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = ADMIN) -> None:
-    """Unload a rule and release what it holds."""
+    """Unload a fault rule, and let the requests, responses and broker steps that it holds back continue."""
     ask(admin, "DELETE", f"/faults/{urllib.parse.quote(name)}")
 
 
 @app.command("reset")
 @command
 def reset(admin: Admin = ADMIN) -> None:
-    """Unload all rules and release everything that is held."""
+    """Unload all fault rules, and let everything that they hold back continue."""
     ask(admin, "DELETE", "/faults")
 
 
 @app.command("check")
 @command
 def check(admin: Admin = ADMIN) -> None:
-    """Exit with code 1 if a rule took effect less often than its `times`, or never if it has no `times`."""
+    """Exit with code 1 if a fault rule took effect less often than its `times`, or never if it has no `times`."""
     left = [rule for rule in ask(admin, "GET", "/faults") if not rule["consumed"]]
     if left:
         raise CliError("not consumed: " + ", ".join(f"{rule['name']} ({rule['hits']} of {rule.get('times', 'any')} hit)" for rule in left))
@@ -159,7 +159,7 @@ def check(admin: Admin = ADMIN) -> None:
 @app.command("actions")
 @command
 def actions() -> None:
-    """List the actions and fields of rules."""
+    """List the actions that a fault rule can have, and its other fields."""
     for action in FaultAction:
         typer.echo(action.value)
     note(

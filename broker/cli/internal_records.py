@@ -1,4 +1,4 @@
-"""Converts records to rows: UTF-8 as text, and the decoded contents of internal topics."""
+"""Converts records to the rows that `ottla dump-log` prints: UTF-8 as text, and the decoded contents of internal topics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def text(data: bytes | None) -> Any:
 
 
 def describe_record(topic: str, record: Record) -> dict[str, Any]:
-    """Return key and value of a data record; records of internal topics are decoded."""
+    """Return a row with the key, value and headers of a data record; a record of an internal topic also has its decoded contents in the
+    row."""
     row: dict[str, Any] = {"key": text(record.key), "value": text(record.value), "headers": [[k, text(v)] for k, v in record.headers]}
     try:
         decoded = _decoded(topic, record)
@@ -78,7 +79,8 @@ def _plain(value: Any) -> Any:
 
 
 def control_row(record: Record) -> dict[str, Any]:
-    """Return a row that describes a control record: a transaction marker, or an unknown type of a newer broker."""
+    """Return a row that describes a control record: its type ("unknown" for one of a newer broker), and a transaction marker's coordinator
+    epoch."""
     try:
         kind = control_type(record.key)
     except ProtocolError as error:

@@ -1,6 +1,7 @@
-"""The admin operations behind `ottla` and Kafka's tools, which differ only in options and output.
+"""The admin operations that `ottla` and Kafka's tools have in common; their commands differ only in options and output.
 
-A rejected operation raises `ErrorResponse`: its text names the object, and `error_message`, which Kafka's tools print, is the broker's.
+A rejected operation raises `ErrorResponse`. The exception's text names the object of the operation. Its `error_message` is the broker's own
+message, which Kafka's tools print.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def use_properties(properties: Mapping[str, str]) -> None:
 
 
 def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S, security: Security | None = None) -> Client:
-    """Connect and authenticate with `security`, by default the root command's settings. `timeout_s` limits each step.
+    """Connect and authenticate with `security`, by default the settings of `ottla --config`. `timeout_s` limits each step.
 
     Raises OSError (including ssl.SSLError), and `CliError` if authentication fails.
     """

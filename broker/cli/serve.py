@@ -176,7 +176,8 @@ def serve() -> None:
 
 
 def main(argv: Sequence[str], in_place: KafkaReplacement | None = None) -> int:
-    """Run brokers until they are stopped; return the process's exit code."""
+    """Run brokers until they are stopped; return the process's exit code. `in_place` is given if Ottla is started in place of Apache
+    Kafka."""
     options = parser().parse_args(argv)
     log_to_stderr(options.log_level)
     try:
@@ -296,7 +297,8 @@ def _client_configuration(security: DevelopmentSecurity, settings: BrokerSetting
 
 
 def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lambda node: node) -> Lifespan[Any] | None:
-    """Return a context that creates the topics of `given` (--topic) and OTTLA_TOPICS before the start is announced; None without topics."""
+    """Return a context that creates the topics of `given` (--topic) and OTTLA_TOPICS before the start is announced; None without topics.
+    `broker_of` returns the broker that creates them, given the started node or cluster."""
     from_environment = os.environ.get("OTTLA_TOPICS", "")
     if not given and not from_environment.strip():
         return None

@@ -4,8 +4,8 @@ Rules:
 - Every broker imitates a release: by default `DEFAULT_RELEASE`, which is the only one that cluster nodes can imitate.
 - Only clients see the difference. Files have the formats of the feature levels in the metadata log, whatever release the broker imitates.
 - Nothing is offered that Ottla does not implement: versions that 4.0 removed (KIP-896) and APIs of ZooKeeper clusters are left out.
-- A setting that the release does not have is not described, and has the default of the first release that had it, because with this default
-  the later release behaved as before. The exceptions are in `_BEFORE_THE_SETTING`.
+- DescribeConfigs omits a setting that the release does not have. The setting then has the default of the first release that had it, because
+  with this default that release behaved as the earlier ones. The exceptions are in `_BEFORE_THE_SETTING`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ReleaseBehaviour:
 
     @property
     def has_client_metrics(self) -> bool:
-        """Whether client metrics subscriptions are resources with settings (KIP-714)."""
+        """Whether the release has client metrics subscriptions, which are resources with settings (KIP-714)."""
         return "GetTelemetrySubscriptions" in self.table.apis
 
     @property
@@ -141,9 +141,8 @@ class ReleaseBehaviour:
 
     @property
     def accepts_append_time(self) -> bool:
-        """Whether a topic with CreateTime accepts batches whose timestamp type is LogAppendTime. That is so since
-        message.timestamp.before.max.ms and message.timestamp.after.max.ms replaced message.timestamp.difference.max.ms (KIP-937).
-        """
+        """Whether a topic with CreateTime accepts batches whose timestamp type is LogAppendTime, as since 3.6, in which
+        message.timestamp.before.max.ms and message.timestamp.after.max.ms replaced message.timestamp.difference.max.ms (KIP-937)."""
         return "message.timestamp.after.max.ms" in self.table.topic_settings
 
     def has_special_timestamp(self, since_version: int) -> bool:

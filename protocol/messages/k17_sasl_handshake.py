@@ -1,6 +1,6 @@
 """Choose a SASL mechanism.
 
-Versions 0-1, never flexible: clients up to 2.4 negotiate it wrongly (KAFKA-9577).
+Versions 0-1, never flexible, because clients up to Kafka 2.4 would negotiate a new version wrongly (KAFKA-9577).
 
 * 1: the tokens that follow are sent in SaslAuthenticate requests, not as frames without a header.
 """

@@ -2,7 +2,7 @@
 
 Versions 1-2, all flexible.
 
-* 2: `transaction_version`; from 2 on a marker's epoch is higher than its transaction's (KIP-1228).
+* 2: `transaction_version`; if it is 2, the marker's producer epoch is higher than that of the transaction's records (KIP-1228).
 """
 
 from __future__ import annotations

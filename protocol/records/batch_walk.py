@@ -20,7 +20,7 @@ PEEK_BYTES = 17
 """Base offset, length, leader epoch and magic: enough to recognise a batch."""
 
 MORE = 0
-"""A value of `Headers.stop`: the data, or the requested number of rows, ends here; another batch may follow."""
+"""A value of `Headers.stop`: no error. The given data, or the requested number of rows, ends here; more batches may follow."""
 CUT = 1
 """A value of `Headers.stop`: the file ends inside the next batch."""
 BAD_LENGTH = 2

@@ -13,8 +13,8 @@ PIECES_MAX: Final = 32
 
 
 def read_range(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
-    """Return whole batches, as bytes and as parsed headers, from the batch that contains `offset`, up to about `max_bytes`; the first
-    batch is returned whatever its size.
+    """Return whole batches, as bytes and as parsed headers, from the batch that contains `offset`, up to about `max_bytes`; the first batch
+    is returned whatever its size. Only the part of the log that `isolation` makes visible is read.
 
     `offset` must not be below the log start offset. Raises Rejected, RecordsError.
     """

@@ -39,7 +39,7 @@ class Choices(BaseModel):
 
 
 class NodeView(BaseModel):
-    """The data in the header of the console's page that brokers and gateways have in common."""
+    """The data that the headers of a broker's and of a gateway's console page have in common."""
 
     address: str
     connections: int

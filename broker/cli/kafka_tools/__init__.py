@@ -44,7 +44,8 @@ because they print records' bytes unchanged."""
 
 
 def named(program: str) -> str | None:
-    """Return the name of the Kafka tool if `program`, a link to `ottla`, is named after one, else None."""
+    """Return the name of the Kafka tool that the path `program` ends in (`kafka-topics`, also with `.sh`); None if it is no tool. The image
+    has a link to `ottla` for each tool."""
     name = Path(program).name.removesuffix(".sh")
     return name if name in TOOLS else None
 
