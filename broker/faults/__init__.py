@@ -1,1 +1,2 @@
-"""Scripted faults: rules that drop, delay, repeat or fail matching requests. Without rules, none of this runs."""
+"""Scripted faults: rules that drop, delay, repeat or fail requests, so that users can test their clients. If no rule is loaded, the broker
+does not run this code."""

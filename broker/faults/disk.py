@@ -1,4 +1,4 @@
-"""A disk that a rule can fill: `disk-full` rules make the broker's log writes fail.
+"""Simulates a full disk: `disk-full` fault rules make the broker's writes to its log files fail.
 
 Without such a rule, calls go directly to the underlying files.
 """
@@ -20,7 +20,8 @@ _PARTITION_DIR: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 
 
 class FillableFiles(Files):
-    """A wrapper of `files` whose writes to `.log` files fail with ENOSPC as the rules of `faults` say."""
+    """A wrapper of `files` that simulates a full disk: if a `disk-full` rule of `faults` applies, a write to a partition's `.log` file
+    fails with ENOSPC."""
 
     def __init__(self, faults: Faults, files: Files = FILES) -> None:
         self._faults = faults
@@ -30,7 +31,8 @@ class FillableFiles(Files):
         self._logs: dict[int, tuple[str, int]] = {}
 
     def apply_rules(self) -> None:
-        """Apply the rules to writes through this object from now on, and no longer to the files of the broker's previous start, if any."""
+        """From now on, apply the `disk-full` rules to writes through this object. After a restart of the broker, this also ends their
+        effect on the object of the previous start."""
         self._faults.on_disk_rules = self._rules_changed
         self._rules_changed()
 

@@ -1,8 +1,9 @@
-"""The scripted faults of a broker: loaded rules, held requests, and observers of requests.
+"""The scripted faults of a broker or gateway: the loaded rules, the requests that they hold, and the observers of requests.
 
 Rules:
-- With no rules, nothing held and no observers, `active` is False; that check is all that a request costs.
-- A rule changes what a client sees and when, never what is stored. The exceptions are the actions `expire-producer` and `disk-full`.
+- With no rules, nothing held and no observers, `active` is False; then a request only costs this check.
+- A rule changes which requests are handled and which responses are sent, and when. Only `expire-producer` and `disk-full` interfere with
+  stored state.
 - Everything here runs on the broker's event loop.
 """
 
@@ -26,7 +27,7 @@ Continue = Callable[[], object]
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A held request, response or coordinator step. `what` describes it for people; calling `resume` continues it."""
+    """A request, response or coordinator step that a fault rule holds. `what` describes it for people; calling `resume` continues it."""
 
     rule: FaultRule
     what: str
@@ -36,11 +37,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and its result.
+    """A request and its result, as observers get them.
 
-    `version` is the request's; `request` and `response` are messages of `ottla.protocol.messages`. `response` is None if the request was
-    not handled or has no response (acks=0). `seen`: the whole response was sent to the client. `late`: the response is held back by a rule,
-    or waits behind an earlier response that is held back, and may never be sent. `faults` names the rules that hit the request.
+    `version` is the request's version; `request` and `response` are messages of `ottla.protocol.messages`. `response` is None if the
+    request was not handled or has no response (acks=0). `seen`: the whole response was sent to the client. `late`: the response is held
+    back by a rule, or waits behind an earlier response that is held back, and may never be sent. `faults` names the fault rules that hit
+    the request.
     """
 
     subject: Subject
@@ -52,18 +54,19 @@ class Exchange:
     faults: tuple[str, ...] = ()
     late: bool = False
     number: int = 0
-    """Counts requests in the order in which they were handled; observers get them in the order of their responses."""
+    """The request's number in the order in which requests were handled. Observers are called in another order, that of the responses."""
     size: int = 0
     """The size of the request's frame in bytes."""
     took_ns: int = 0
-    """The real time in nanoseconds from the request to its result, without the delays by rules."""
+    """The real time in nanoseconds from the request's arrival to its result, without delays that fault rules caused."""
     response_bytes: int | None = None
-    """The size of the response with its size prefix, as a gateway received it; None if the response has no bytes yet."""
+    """The size in bytes of the response that a gateway received, including the size prefix. None if the size is unknown, for instance on a
+    broker before the response is encoded."""
 
 
 class Faults:
     """The fault rules of one broker or gateway, in the order in which they are evaluated. A `crash` rule calls `on_crash`, which by default
-    kills the process. `refused`: the actions that this broker or gateway does not support, with the reason."""
+    kills the process. `refused` maps each action that this broker or gateway does not support to the reason."""
 
     def __init__(
         self, rules: Iterable[FaultRule] = (), on_crash: Continue | None = None, refused: Mapping[FaultAction, str] | None = None
@@ -73,28 +76,30 @@ class Faults:
         self.held: list[Held] = []
         self.observers: list[Callable[[Exchange], object]] = []
         self.active = False
-        """Whether there are rules, held requests or observers. If not, requests do not consult this object, so that they cost nothing."""
+        """Whether there are rules, held requests or observers. If False, requests do not consult this object, so that faults cost nothing
+        when they are not used."""
         self.on_disk_rules: Continue | None = None
-        """Called when rules were added or removed. The broker's files then find out whether there is a `disk-full` rule; only then do they
-        consult the rules at each write."""
+        """Called whenever a rule is added or removed. The broker's files then check whether there is a `disk-full` rule; only if there is
+        one, each write consults the rules."""
         self.on_crash: Continue = on_crash or _kill_this_process
         self.exempt_client_ids: frozenset[str] = frozenset()
-        """Client ids of tools that run beside the clients under test: only rules with a `client_id` apply to their requests."""
+        """Client ids of tools that run beside the clients under test. Their requests are hit only by rules that have a `client_id`."""
         self.numbers = count()
-        """Numbers for observed requests, from 0. A restarted broker continues the sequence."""
+        """Generates the numbers (from 0) of observed requests. A restarted broker continues the sequence."""
         self.waiting: set[asyncio.Future[None]] = set()
-        """Futures of held requests; a stop cancels them, even if the rule has been removed."""
+        """The futures that held requests wait for. When the broker stops, they are cancelled, even if the rule has been removed before."""
         self._named = 0
         self._passing: set[tuple[object, ...]] = set()
-        """Keys of the coordinator steps that are being released. A released step consults the rules again; while its key is here, no rule
-        holds it again."""
+        """Keys of the transaction coordinator's steps that `release` is continuing now. A continued step consults the rules again; no rule
+        holds it again while its key is in this set."""
         for rule in rules:
             self.add(rule)
 
     # --- the script ----------------------------------------------------------------------------------------------------------
 
     def add(self, rule: FaultRule) -> FaultRule:
-        """Load a rule; generate a name if it has none. Raises FaultSyntax for a refused action, ValueError for a name in use."""
+        """Load a fault rule and return it; a rule without a name gets a generated one. Raises FaultSyntax if this broker or gateway does
+        not support the rule's action, ValueError if the name is in use."""
         if rule.action in self._refused:
             raise FaultSyntax(f"fault {rule.action.value}: {self._refused[rule.action]}")
         taken = {each.name for each in self.rules}
@@ -109,14 +114,15 @@ class Faults:
         return rule
 
     def remove(self, name: str) -> None:
-        """Unload a rule by its name, and release the requests, responses and coordinator steps that it holds. Raises KeyError."""
+        """Remove the fault rule with this name, and release the requests, responses and coordinator steps that it holds. Raises
+        KeyError."""
         rule = self.get(name)
         self.rules.remove(rule)
         self.release(name)
         self._changed()
 
     def reset(self) -> None:
-        """Unload all rules, and release all requests, responses and coordinator steps that they hold."""
+        """Remove all fault rules, and release all requests, responses and coordinator steps that they hold."""
         self.rules.clear()
         self.release()
         self._changed()
@@ -129,8 +135,8 @@ class Faults:
         raise KeyError(f"there is no fault {name!r}; loaded: {', '.join(each.name for each in self.rules) or 'none'}")
 
     def release(self, name: str | None = None) -> int:
-        """Release the requests, responses and coordinator steps that the rule `name` holds (without a name, that any rule holds), in order
-        of arrival; return their number."""
+        """Release the requests, responses and coordinator steps that the fault rule `name` holds, in order of arrival; without a name,
+        those that any rule holds. Return how many were released."""
         freed = [held for held in self.held if name is None or held.rule.name == name]
         self.held = [held for held in self.held if held not in freed]
         self._changed()
@@ -154,7 +160,7 @@ class Faults:
             future.cancel()
 
     def observe(self, observer: Callable[[Exchange], object]) -> None:
-        """Call `observer` with every request and its result from now on."""
+        """From now on, call `observer` with every request and its result."""
         self.observers.append(observer)
         self._changed()
 
@@ -164,33 +170,38 @@ class Faults:
         self._changed()
 
     def unconsumed(self) -> list[FaultRule]:
-        """Return the rules that took effect less often than their `times` says, or never if they have no `times`."""
+        """Return the fault rules that have not taken effect as often as their `times` says, and rules without `times` that have never taken
+        effect."""
         return [rule for rule in self.rules if not rule.consumed]
 
     def assert_consumed(self) -> None:
-        """Raise AssertionError, which names the rules, if a rule took effect less often than its `times` says, or never if it has no
-        `times`."""
+        """Raise AssertionError if a fault rule has not taken effect as often as its `times` says, or if a rule without `times` has never
+        taken effect. The message names the rules."""
         left = self.unconsumed()
         if left:
             raise AssertionError(f"faults that were not consumed: {'; '.join(map(str, left))}")
 
     def report(self) -> list[str]:
-        """Return one line for each loaded rule, with the counts of matching requests and of hits."""
+        """Return one line of text for each loaded fault rule, with the number of requests that it matched and the number that it hit."""
         return [str(rule) for rule in self.rules]
 
     # --- the broker asks ------------------------------------------------------------------------------------------------------
 
     def concern_api(self, api: int) -> bool:
-        """Return whether a rule can take effect on requests of this API, or an observer sees them. Nothing is counted."""
+        """Return whether a fault rule may take effect on requests of this API, or whether there is an observer. This call counts nothing as
+        a match."""
         return bool(self.observers) or any(rule.may_hit_api(api) for rule in self.rules)
 
     def concern(self, subject: Subject) -> bool:
-        """Return whether a rule can take effect on this request or its response, or an observer sees them. Nothing is counted."""
+        """Return whether a fault rule may take effect on this request or its response, or whether there is an observer. This call counts
+        nothing as a match."""
         return bool(self.observers) or any(rule.matches(subject) or rule.may_hit_response(subject) for rule in self.rules)
 
     def rules_hitting(self, subject: Subject) -> list[FaultRule]:
-        """Return the rules that hit this request, and count the request for each rule that matches it. Of rules that exclude each other,
-        only the first is returned, so that a rule's hits are the faults that really happened.
+        """Return the fault rules that hit this request. For each rule that matches the request, count the match.
+
+        Some actions exclude each other, such as two different responses. Of their rules only the first is returned, so that the hits that a
+        rule counts are faults that really happened.
         """
         exempt = subject.client_id in self.exempt_client_ids
         hit: list[FaultRule] = []
@@ -205,17 +216,18 @@ class Faults:
         return hit
 
     def candidates(self, subject: Subject) -> list[FaultRule]:
-        """Return the rules that may change the response to this request, provided that it contains what they change."""
+        """Return the fault rules that may change the response to this request. Such a rule has an effect only if the response contains
+        something that it can change, such as records."""
         exempt = subject.client_id in self.exempt_client_ids
         return [rule for rule in self.rules if rule.may_hit_response(subject) and not (exempt and rule.client_id is None)]
 
     def refuses_connection(self) -> bool:
-        """Return whether a `refuse-connection` rule closes the new connection at once; count the connection for every such rule."""
+        """Return whether a `refuse-connection` rule closes the new connection at once. Each such rule counts the connection."""
         return any([rule.draw() for rule in self.rules if rule.action is FaultAction.REFUSE_CONNECTION])  # noqa: C419 # every rule counts it
 
     def stops_at(self, step: str, transactional_id: str, resume: Continue, topic: str | None = None, partition: int | None = None) -> bool:
-        """Return whether a rule stops the transaction coordinator at `step` (holds the step, or crashes the broker); `resume` is called on
-        release, and never after a crash."""
+        """Return whether a fault rule stops the transaction coordinator at `step`: either it holds the step, and `resume` is called on
+        release, or it crashes the broker."""
         key = (step, transactional_id, topic, partition)
         if key in self._passing:
             return False
@@ -232,12 +244,12 @@ class Faults:
         return False
 
     def fills_disk(self, topic: str, partition: int) -> bool:
-        """Return whether a `disk-full` rule makes this write to the partition's log fail."""
+        """Return whether a `disk-full` rule makes this write to the partition's log fail; each such rule counts the write."""
         return any([rule.draw() for rule in self.rules if rule.action is FaultAction.DISK_FULL and rule.wants(topic, partition)])  # noqa: C419 # as above
 
     def hold(self, rule: FaultRule, what: str, resume: Continue, key: tuple[object, ...] = ()) -> None:
-        """Hold a request, a response or a coordinator step, described by `what`, until `release` calls `resume`. `key` identifies a
-        coordinator step."""
+        """Hold a request, a response or a step of the transaction coordinator until `release` calls `resume`. `what` describes it for
+        people; `key` identifies a coordinator step."""
         self.held.append(Held(rule, what, resume, key))
         self._changed()
 

@@ -1,4 +1,4 @@
-"""Describes a request and its result for people: the names in the request, and the errors in the response."""
+"""Describes a request and its result as text for people: the names in the request, and the errors in the response."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONG_ELEMENTS: Final = 1_000
 
 
 def subject_text(exchange: Exchange) -> str:
-    """Return the groups, transactions and partitions that a request names; empty if there are none."""
+    """Return a text with the groups, transactional ids and partitions that a request names. The text is empty if there are none."""
     subject = exchange.subject
     places = [topic if index is None else f"{topic}-{index}" for topic, index in subject.partitions[: PLACES_MAX + 1]]
     names = [f"group {name}" for name in sorted(subject.groups)] + [f"transaction {name}" for name in sorted(subject.transactional_ids)]
@@ -30,16 +30,15 @@ def subject_text(exchange: Exchange) -> str:
 
 
 def joined(texts: list[str], transactional_id: str | None) -> str:
-    """Return the first PLACES_MAX of `texts` as one text, which ends with the number of omitted ones. It begins with the transactional id,
-    if one is given.
-    """
+    """Return the first PLACES_MAX of `texts` joined to one text. If some were omitted, the text ends with their number. If a transactional
+    id is given, the text begins with it."""
     more = len(texts) - PLACES_MAX
     text = "; ".join(each[:TEXT_CHARS] for each in texts[:PLACES_MAX]) + (f"; and {more} more" if more > 0 else "")
     return text if not transactional_id else f"transaction {transactional_id[:TEXT_CHARS]}; {text}"
 
 
 def errors_in(response: Any) -> Iterator[str]:
-    """Yield the names of the errors in a response, at any depth, in the first `_STRUCTS_LOOKED_AT` structs."""
+    """Yield the names of all errors in a response, also in nested structs. Only the first `_STRUCTS_LOOKED_AT` structs are examined."""
     left, looked_at = deque([response]), 0
     while left and looked_at < _STRUCTS_LOOKED_AT:
         struct = left.popleft()
@@ -75,8 +74,8 @@ def is_long(response: Any) -> bool:
 
 @cache
 def field_names(message: type) -> tuple[str, ...]:
-    """Return the names of a message's fields. They are cached, because `dataclasses.fields` would take most of the time of a walk through a
-    response."""
+    """Return the names of a message class's fields. They are cached, because code that visits all fields of a response would otherwise
+    spend most of its time in `dataclasses.fields`."""
     return tuple(each.name for each in fields(message))
 
 

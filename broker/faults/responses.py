@@ -1,10 +1,10 @@
-"""Builds and changes responses without a handler.
+"""Builds error responses without a request handler, and changes the responses of handlers, for fault rules.
 
-`refusal` builds an error response from the request alone, for a fault, or because the controller does not answer. `overwrite` changes the
-error codes of a handler's response, `corrupted` its records; `committed_in` finds the committed offsets of an OffsetFetch response.
-
-Rules: a refusal repeats everything that the request names, each with the error, as Kafka's `getErrorResponse` does. It is built from field
-names, so that most new APIs need no code here.
+- `refusal` builds an error response from the request alone, for a fault or because the controller does not answer. It repeats everything
+  that the request names, each with the error, as Kafka's `getErrorResponse` does. It is built from field names, so that most new APIs need
+  no code here.
+- `overwrite` changes the error codes of a handler's response, `corrupted` its records.
+- `committed_in` finds the committed offsets of an OffsetFetch response.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SAME: Final[tuple[tuple[str, ...], ...]] = (
     ("resource_type",),
     ("topic_id",),
 )
-"""Groups of field names that mean the same in a request and its response. The kind of a struct is the first of these groups of which the
-struct has a field; a struct of the response repeats the request's struct of the same kind."""
+"""Each group has field names with the same meaning in a request and its response. The first group with a field of a struct is the struct's
+kind. When an error response is built, each struct of the request is repeated as the response struct of the same kind."""
 
 Wanted = Callable[[str | None, int | None], bool]
-"""A function that returns whether a rule applies to a topic and partition of a response; either is None if the response does not name
-it."""
+"""A function that returns whether a fault rule applies to a topic and partition in a response. An argument is None if the response does not
+name a topic or partition."""
 
 _ELEMENTS: Final[Mapping[ApiKey, tuple[str, Callable[[Any], Iterable[dict[str, object]]]]]] = {
     ApiKey.CREATE_ACLS: ("results", lambda request: [{} for _ in request.creations]),
@@ -56,12 +56,13 @@ _ELEMENTS: Final[Mapping[ApiKey, tuple[str, Callable[[Any], Iterable[dict[str, o
         lambda request: [{"user": name} for name in dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))],
     ),
 }
-"""APIs whose responses repeat elements of the request that cannot be found by field names: the response's field, and a function that
-returns the fields of each element of the response, given the request."""
+"""For APIs whose error response cannot be built by field names alone: the response's list field, and a function that takes the request and
+returns, for each element of that list, the values of its fields."""
 
 
 def refusal(api_key: int, request: Any, error: ErrorCode) -> Any:
-    """Return an error response to `request`, in which everything that the request names has the error `error`."""
+    """Return an error response to `request`, in which everything that the request names (topics, partitions, groups, …) has the error
+    `error`."""
     response = response_class(api_key)()
     _mirror(request, response, error)
     if api_key in _ELEMENTS:
@@ -82,11 +83,11 @@ def _element(of_response: type[Any], values: Mapping[str, object], error: ErrorC
 
 
 def overwrite(response: Any, error: ErrorCode, wanted: Wanted, topic_name: TopicName) -> None:
-    """Set error codes of `response` to `error`: the innermost ones, of the topics and partitions for which `wanted` returns True. Base
-    offsets in the same structs become -1."""
+    """Set the error codes in `response` to `error`, for the topics and partitions for which `wanted` returns True. If error codes are
+    nested, only the innermost are set. The base offsets beside them become -1."""
 
     def visit(struct: Any, topic: str | None, partition: int | None) -> bool:
-        """Overwrite the codes in `struct`; return whether it or a nested struct has an error code, overwritten or not."""
+        """Set the error codes in `struct`. Return whether `struct` or a nested struct has an error code at all, changed or not."""
         below = False
         for name, inner in _inner(struct):
             if is_topic_list(name):
@@ -105,7 +106,8 @@ def overwrite(response: Any, error: ErrorCode, wanted: Wanted, topic_name: Topic
 
 
 def records_in(response: Any, wanted: Wanted, topic_name: TopicName) -> Any:
-    """Return the first partition of a Fetch or ShareFetch response for which `wanted` returns True and which has a whole batch, or None."""
+    """Return the first partition of a Fetch or ShareFetch response that has a complete batch of records and for which `wanted` returns
+    True; None if there is none."""
     for topic in getattr(response, "responses", ()):
         for partition in getattr(topic, "partitions", ()):
             records = getattr(partition, "records", None)
@@ -115,8 +117,9 @@ def records_in(response: Any, wanted: Wanted, topic_name: TopicName) -> Any:
 
 
 def committed_in(response: Any, group: Callable[[str | None], bool], wanted: Wanted, topic_name: TopicName) -> list[Any]:
-    """Return the partitions of an OffsetFetch response with a committed offset above 0, if `group` returns True for the group's name and
-    `wanted` for topic and partition. The name is None before version 8, whose responses lack it."""
+    """Return the partitions of an OffsetFetch response that have a committed offset above 0. `group` is called with the group's name, and
+    `wanted` with topic and partition; both must return True. Before version 8, responses have no group name, and `group` is called with
+    None."""
     return [
         partition
         for of_group in [response, *response.groups]
@@ -135,7 +138,7 @@ def corrupted(records: Buffer) -> Buffer:
 
 
 def _first_batch_end(records: Buffer) -> int:
-    """Return the position after the first batch in `records`, 0 if that batch has no records or is incomplete."""
+    """Return the position after the first batch in `records`; 0 if that batch has no records or is incomplete."""
     if len(records) <= HEADER_BYTES:
         return 0
     end = LOG_OVERHEAD + int.from_bytes(records[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big")
@@ -153,8 +156,8 @@ def _mirror(requested: Any, answer: Any, error: ErrorCode) -> None:
 
 
 def _request_parts(requested: Any, answer_class: Any) -> list[Any]:
-    """Return the list in the request struct `requested` whose items (structs, names or numbers) each need a response struct of
-    `answer_class`; empty if there is none."""
+    """Return the items of the request struct `requested` (structs, names or numbers) for which the error response needs a struct of
+    `answer_class` each; an empty list if there are none."""
     kind = _stands_for(answer_class)
     if kind is None:
         return []

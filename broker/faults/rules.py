@@ -1,7 +1,8 @@
-"""Rules of scripted faults: an action, and which requests it applies to, such as `--fault drop-ack:api=Produce,topic=orders,times=1`.
+"""The rules of scripted faults. A rule has an action and says to which requests the action applies, such as `--fault
+drop-ack:api=Produce,topic=orders,times=1`.
 
 Invariants:
-- A rule's decisions depend only on its seed and on the requests before, so that a run can be repeated.
+- A rule's decisions depend only on its seed and on the earlier requests, so that a run can be repeated.
 - A rule counts the requests that it matched and those that it hit, so that a test can check that the fault happened.
 """
 
@@ -25,65 +26,70 @@ class FaultSyntax(ValueError):
 
 
 class FaultAction(Enum):
-    """The effect of a rule on a request, a connection, a step of the transaction coordinator or a write."""
+    """The effect of a fault rule on a request, a connection, a step of the transaction coordinator or a disk write."""
 
     DROP_REQUEST = "drop-request"
     """Close the connection without handling the request."""
     DROP_ACK = "drop-ack"
     """Handle the request, then close the connection instead of responding: a lost acknowledgement."""
     CUT_RESPONSE = "cut-response"
-    """Handle the request, send the first `bytes` of the response (default: half of it), then close the connection."""
+    """Handle the request, send only the first `bytes` bytes of the response (default: half of it), then close the connection."""
     SWALLOW = "swallow"
-    """Handle the request and never respond. The connection stays open, and its later responses wait for ever, as on a dead link."""
+    """Handle the request and never respond. The connection stays open; responses to later requests on it are never sent either, as on a
+    dead link."""
     DELAY_REQUEST = "delay-request"
-    """Handle the request `ms` later; later requests of the connection wait behind it."""
+    """Delay the handling of the request by `ms` milliseconds; later requests of the connection wait behind it."""
     DELAY = "delay"
-    """Handle the request at once, and respond `ms` later."""
+    """Handle the request at once, and send the response `ms` milliseconds later."""
     HOLD_REQUEST = "hold-request"
-    """Handle the request only when the test releases it, even if its connection is closed then; later requests of the connection wait
-    behind it."""
+    """Handle the request only when the test releases it, even if its connection has been closed by then. Later requests of the connection
+    wait behind it."""
     HOLD_RESPONSE = "hold-response"
     """Handle the request at once, but respond only when the test releases the response."""
     LATE_REQUEST = "late-request"
-    """Close the connection at once, and handle the request only when the test releases it: a request that arrives after its sender gave
-    up."""
+    """Close the connection at once, and handle the request only when the test releases it. This is how a request arrives after its sender
+    has given up."""
     DUPLICATE = "duplicate"
-    """Handle the request twice, return the first response: a request that the network delivered twice."""
+    """Handle the request twice and return the first response, as if the network had delivered the request twice."""
     ERROR = "error"
-    """Do not handle the request; respond with `code` for everything it names."""
+    """Do not handle the request; respond with the error `code` for everything that the request names."""
     ERROR_AFTER = "error-after"
-    """Handle the request, then respond with `code` for what matches: a successful append that is reported as failed."""
+    """Handle the request, then respond with the error `code` for the topics and partitions that match the rule. So a successful append is
+    reported as failed."""
     THROTTLE = "throttle"
-    """Handle the request, and tell the client to wait `ms` (throttle_time_ms, KIP-219)."""
+    """Handle the request, and tell the client to send no requests for `ms` milliseconds (throttle_time_ms, KIP-219)."""
     SLOW = "slow"
-    """Move the request and its response at `bytes` a second: each takes as long as its bytes need."""
+    """Limit the speed of the connection for this request and its response to `bytes` bytes a second."""
     CORRUPT = "corrupt"
-    """Handle a Fetch or ShareFetch, and change one bit of the first batch's records in the response. Applies to responses with records."""
+    """Handle a Fetch or ShareFetch, and change one bit of the first batch in the response, so that its CRC is wrong. Only responses with
+    records are hit."""
     REDELIVER = "redeliver"
-    """Handle an OffsetFetch, and lower the committed offsets in the response by `records` (default: 1), so that a consumer that starts or
-    gets a partition reads its last records again, as after a lost commit. Applies to responses with committed offsets."""
+    """Handle an OffsetFetch, and lower the committed offsets in the response by `records` (default: 1). A consumer that starts there reads
+    records again, as after a lost commit. Only responses with committed offsets are hit."""
     STALE_METADATA = "stale-metadata"
-    """Answer Metadata as the same request was answered before, for `ms` after that answer."""
+    """For `ms` milliseconds after a Metadata response, answer the same request with that response again, whatever has changed since."""
     EXPIRE_PRODUCER = "expire-producer"
     """Delete the producer state of the matching partitions, as after producer.id.expiration.ms, then handle the request."""
     REFUSE_CONNECTION = "refuse-connection"
-    """Close new connections at once. Applies to no request; only `after`, `times`, `share` and `seed` have an effect."""
+    """Close new connections at once. This action applies to no request; of the rule's other fields, only `after`, `times`, `share` and
+    `seed` have an effect."""
     PAUSE = "pause"
-    """Stop the transaction coordinator at `step` (one of `STEPS`) until the test releases it."""
+    """Hold the transaction coordinator at `step` (one of `STEPS`) until the test releases it."""
     CRASH = "crash"
-    """Kill the broker, as SIGKILL does, at `step` of the transaction coordinator."""
+    """Kill the broker, as SIGKILL does, when the transaction coordinator has reached `step` (one of `STEPS`)."""
     DISK_FULL = "disk-full"
     """Fail writes to the log of `topic` and `partition` with "no space left on device"."""
 
 
 STEPS: Final = ("prepared", "marker", "marked")
-"""Steps of the transaction coordinator: `prepared` (the decision is durable, no marker is written yet), `marker` (before the marker for
-`topic` and `partition` is written), `marked` (all markers are durable, the completion is not written yet)."""
+"""Steps of the transaction coordinator at which a fault rule can act: `prepared` (the decision is durable, no marker is written yet),
+`marker` (before the marker for `topic` and `partition` is written), `marked` (all markers are durable, the completion is not written yet).
+"""
 
 AT_STEPS: Final = frozenset({FaultAction.PAUSE, FaultAction.CRASH})
 NOT_OF_REQUESTS: Final = frozenset({*AT_STEPS, FaultAction.REFUSE_CONNECTION, FaultAction.DISK_FULL})
 _MS_MAX: Final = 2**31 - 1
-"""The largest throttle_time_ms, a 32-bit field."""
+"""The largest value in ms of the response field throttle_time_ms, which has 32 bits."""
 EXCLUSIVE: Final[Mapping[FaultAction, frozenset[str]]] = {
     FaultAction.DROP_REQUEST: frozenset({"handling", "answering"}),
     FaultAction.ERROR: frozenset({"handling"}),
@@ -93,7 +99,8 @@ EXCLUSIVE: Final[Mapping[FaultAction, frozenset[str]]] = {
     FaultAction.SWALLOW: frozenset({"answering"}),
     FaultAction.LATE_REQUEST: frozenset({"answering"}),
 }
-"""The phases of a request that an action claims: of two actions that claim the same phase, only one can take effect."""
+"""The phases of a request (`handling`, `answering`) that each action controls. If two rules hit a request and their actions control the
+same phase, only the first takes effect."""
 _NEEDED: Final[Mapping[FaultAction, str]] = {
     FaultAction.DELAY: "ms",
     FaultAction.DELAY_REQUEST: "ms",
@@ -110,10 +117,10 @@ OF_RESPONSES: Final[Mapping[FaultAction, frozenset[ApiKey]]] = {
     FaultAction.REDELIVER: frozenset({ApiKey.OFFSET_FETCH}),
     FaultAction.STALE_METADATA: frozenset({ApiKey.METADATA}),
 }
-"""Actions that change responses, with the APIs whose responses they change. A request counts as a hit only if its response contains what
-the action changes, such as records."""
+"""Actions that change responses, with the APIs whose responses each changes. A request counts as a hit only if its response contains
+something that the action changes, such as records."""
 _OF_SUBJECTS: Final = frozenset({"api", "client_id", "transactional_id", "group", "topic", "partition", "connection"})
-"""The fields of a rule that select the requests to which it applies."""
+"""The fields of a fault rule that select the requests to which it applies."""
 _USED_BY: Final[Mapping[str, frozenset[FaultAction]]] = {
     "ms": frozenset({FaultAction.DELAY, FaultAction.DELAY_REQUEST, FaultAction.THROTTLE, FaultAction.STALE_METADATA}),
     "bytes": frozenset({FaultAction.CUT_RESPONSE, FaultAction.SLOW}),
@@ -121,37 +128,38 @@ _USED_BY: Final[Mapping[str, frozenset[FaultAction]]] = {
     "code": frozenset({FaultAction.ERROR, FaultAction.ERROR_AFTER}),
     "step": AT_STEPS,
 }
-"""For each of these fields of a rule: the actions that read it. A rule with the field and another action is refused, because the field
-would have no effect."""
+"""For each of these fields of a fault rule: the actions that use it. A rule whose action does not use the field is refused, because the
+field would have no effect."""
 _MATCHED_BY: Final[Mapping[FaultAction, frozenset[str]]] = {
     FaultAction.REFUSE_CONNECTION: frozenset(),
     FaultAction.DISK_FULL: frozenset({"topic", "partition"}),
     **dict.fromkeys(AT_STEPS, frozenset({"transactional_id", "topic", "partition"})),
 }
-"""For actions that do not apply to requests (but to connections, disk writes or coordinator steps): the fields of a rule that select what
-it applies to. For all other actions these fields are `_OF_SUBJECTS`."""
+"""For each action that applies to connections, disk writes or coordinator steps instead of requests: the fields of a rule that select them.
+For all other actions, these fields are `_OF_SUBJECTS`."""
 _AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""APIs that neither rules nor observers see, so that no password or token is stored or logged."""
+"""APIs to which fault rules do not apply and which observers do not get, so that no password or token is stored or logged."""
 ResponseKey = tuple[int, bytes]
-"""The key under which a response is stored for `stale-metadata`: the request's version and its encoded body."""
+"""The key under which the action `stale-metadata` stores a response: the request's version and its encoded body."""
 _STORED_RESPONSES_MAX: Final = 100
-"""The maximum number of responses that one rule stores for `stale-metadata`: clients request few different sets of topics."""
+"""The maximum number of responses that one rule with the action `stale-metadata` stores. Few are needed, because clients request few
+different sets of topics."""
 NEEDS_A_BROKER: Final[Mapping[FaultAction, str]] = {
     FaultAction.CRASH: "only a broker can crash at a step of its transaction coordinator",
     FaultAction.PAUSE: "only a broker can pause its transaction coordinator",
     FaultAction.DISK_FULL: "only a broker has a disk",
     FaultAction.EXPIRE_PRODUCER: "only a broker has the state of producers",
 }
-"""Actions that a gateway refuses, with the reason."""
+"""Actions that a gateway does not support, each with the reason."""
 
 
 @dataclass(slots=True)
 class FaultRule:
-    """One fault rule: an action, and which requests it applies to. Text fields are shell patterns (`orders-*`); an omitted field matches
-    everything.
+    """One fault rule: an action, and fields that say to which requests it applies. Text fields are shell patterns (`orders-*`); an omitted
+    field matches everything.
 
-    The first `after` matches are left alone; of the others a fraction `share` (0 to 1, drawn with `seed`) is hit, at most `times` of them.
-    `name` identifies the rule for `release` and on the command line.
+    The first `after` matching requests are not hit. Of the others, a fraction `share` (0 to 1, drawn with `seed`) is hit, but at most
+    `times` of them. `name` identifies the rule for `release` and on the command line.
     """
 
     action: FaultAction
@@ -175,7 +183,7 @@ class FaultRule:
     seen: int = field(default=0, init=False)
     hits: int = field(default=0, init=False)
     stored_responses: dict[ResponseKey, tuple[int, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """For the action `stale-metadata`: earlier responses by request, each with the time in ms at which it was sent."""
+    """For the action `stale-metadata`: the stored responses by request, each with the time in ms at which it was sent."""
     _random: random.Random = field(init=False, repr=False, compare=False)
     _counting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     """A lock for the counters, because a rule may be loaded on several brokers of a process, which run on different threads."""
@@ -226,27 +234,27 @@ class FaultRule:
 
     @property
     def spent(self) -> bool:
-        """Whether the rule has taken effect `times` times, and so has no further effect; False without `times`."""
+        """Whether the rule has taken effect `times` times, and so has no further effect. Always False without `times`."""
         return self.times is not None and self.hits >= self.times
 
     @property
     def consumed(self) -> bool:
-        """Whether the rule has taken effect as often as demanded: `times` times, or at least once if `times` is not given."""
+        """Whether the rule has taken effect as often as a test expects: `times` times, or at least once if `times` is not given."""
         return self.hits >= (1 if self.times is None else self.times)
 
     def hits_request(self, subject: Subject, *, may_hit: bool = True) -> bool:
-        """Return whether the rule takes effect on this request, and count the request if the rule matches it. `may_hit` is False if an
-        earlier rule excludes this one."""
+        """Return whether the rule takes effect on this request. If the rule matches the request, count the match. `may_hit` is False if an
+        earlier rule hit the request and its action excludes this rule's action; then the rule has no effect."""
         if self.action in OF_RESPONSES or not self.matches(subject):
             return False
         return self.draw(may_hit=may_hit)
 
     def may_hit_response(self, subject: Subject) -> bool:
-        """Return whether the rule applies to the response to this request, provided that it contains what the rule changes (such as records
-        to corrupt). The caller then calls `draw`, which counts the match.
+        """Return whether the rule may change the response to this request. It does so only if the response contains something to change,
+        such as records to corrupt; then the caller calls `draw`, which counts the match.
 
-        A Fetch of a session does not repeat its partitions, and an OffsetFetch may ask for all, so topic and partition of `corrupt` and
-        `redeliver` are looked for in the response.
+        For the actions `corrupt` and `redeliver`, topic and partition are searched in the response, not in the request: a Fetch in a
+        session does not repeat its partitions, and an OffsetFetch may ask for all.
         """
         if subject.api not in OF_RESPONSES.get(self.action, ()) or not self._matches(subject):
             return False
@@ -257,13 +265,14 @@ class FaultRule:
         return self._matches(subject) and self._names_wanted(subject)
 
     def may_hit_api(self, api: int) -> bool:
-        """Return whether the rule can take effect on a request of this API, or on the response to it."""
+        """Return whether the rule may take effect on requests of this API, or on their responses."""
         if self.action in NOT_OF_REQUESTS or (self.api is not None and self.api != api):
             return False
         return api in OF_RESPONSES.get(self.action, (api,))
 
     def store_response(self, key: ResponseKey, at_ms: int, answer: Any) -> None:
-        """Store a response and its time, for sending it again later. The newest `_STORED_RESPONSES_MAX` responses are stored."""
+        """Store a response with the time at which it was sent, so that it can be sent again. Only the newest `_STORED_RESPONSES_MAX`
+        responses are kept."""
         self.stored_responses.pop(key, None)
         if len(self.stored_responses) >= _STORED_RESPONSES_MAX:
             del self.stored_responses[next(iter(self.stored_responses))]
@@ -289,9 +298,8 @@ class FaultRule:
         return self.topic is not None or self.partition is not None
 
     def wants_group(self, group: str | None) -> bool:
-        """Return whether the rule applies to this group of a response. Return True for None, which stands for a response without group
-        names: the rule has then already matched the group of the request.
-        """
+        """Return whether the rule applies to this group in a response. `group` is None if the response has no group names; then return
+        True, because the rule has already matched the group in the request."""
         return group is None or _any(self.group, {group})
 
     def wants(self, topic: str | None, partition: int | None) -> bool:
@@ -311,8 +319,9 @@ class FaultRule:
         )
 
     def draw(self, *, may_hit: bool = True) -> bool:
-        """Count a request (or connection, step, write) that the rule matches; return whether the rule takes effect on it, according to
-        `after`, `share` and `times`. `may_hit` is False if an earlier rule excludes this one."""
+        """Count one request, connection, coordinator step or disk write that the rule matches. Return whether the rule takes effect on it,
+        according to `after`, `share` and `times`. A rule that has taken effect `times` times counts no more. `may_hit` is False if an
+        earlier rule excludes this one; then return False."""
         with self._counting:
             if self.spent:
                 return False
@@ -348,12 +357,13 @@ def parse_rule(text: str) -> FaultRule:
 
 
 def parse_filter(text: str) -> Callable[[Subject], bool]:
-    """Parse the fields of a rule that match requests, such as `api=Fetch,topic=orders`, to a filter. Raises FaultSyntax."""
+    """Parse the matching fields of a fault rule, such as `api=Fetch,topic=orders`, and return a function that tells whether a request
+    matches them. Raises FaultSyntax."""
     return make_filter(_given(text, "a filter"))
 
 
 def _given(text: str, of: str) -> dict[str, str]:
-    """Return the names and values of `name=value,…`. Raises FaultSyntax, whose message begins with `of`."""
+    """Parse text of the form `name=value,…` to a dict. Raises FaultSyntax, whose message begins with the text `of`."""
     given: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, equals, value = part.strip().partition("=")
@@ -366,7 +376,8 @@ def _given(text: str, of: str) -> dict[str, str]:
 
 
 def make_filter(given: Mapping[str, Any]) -> Callable[[Subject], bool]:
-    """Make a filter from the fields of a rule that match requests; their values are JSON values or text. Raises FaultSyntax."""
+    """Return a function that tells whether a request matches the fields in `given`, which are matching fields of a fault rule by name.
+    Values are JSON values or text. Raises FaultSyntax."""
     if unknown := set(given) - _OF_SUBJECTS:
         raise FaultSyntax(f"a filter has no {', '.join(sorted(unknown))}; known are {', '.join(sorted(_OF_SUBJECTS))}")
     action = FaultAction.DROP_ACK.value  # a rule of requests; its effect does not matter here
@@ -377,7 +388,7 @@ def make_filter(given: Mapping[str, Any]) -> Callable[[Subject], bool]:
 
 
 def make_rule(given: Mapping[str, Any]) -> FaultRule:
-    """Make a fault rule from its fields, by name; values are JSON values or text. Raises FaultSyntax."""
+    """Make a fault rule from its fields by name. Values are JSON values or text. Raises FaultSyntax."""
     values = {name.replace("-", "_"): value for name, value in given.items()}
     action = str(values.pop("action", ""))
     try:

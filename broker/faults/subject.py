@@ -1,8 +1,8 @@
-"""Finds the ids, groups, topics and partitions that a request names.
+"""Finds the transactional ids, groups, topics and partitions that a request names.
 
 Kafka's messages use only a few field names for each of these (a topic is `name` or `topic`, a partition `index`, `partition` or
-`partition_index`), and this project's messages keep those names. So fields are found by name, and a new API needs no code here. A topic id
-is resolved to the topic's name; an unknown id is left out.
+`partition_index`), and this project's message classes keep those names. So this module searches fields by name, and a new API needs no code
+here. A topic id is resolved to the topic's name; an unknown id is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TopicName = Callable[[bytes], str | None]
 
 @dataclass(slots=True)
 class Subject:
-    """The properties of a request that a rule can match. A partition of None stands for the whole topic."""
+    """The properties of a request that a fault rule can match. In `partitions`, None as the partition number stands for the whole topic."""
 
     api: ApiKey
     client_id: str
@@ -54,7 +54,8 @@ class Subject:
 
 
 def subject_of(api: ApiKey, client_id: str | None, connection: int, body: Any, topic_name: TopicName) -> Subject:
-    """Return the subject of a request: the groups, transactional ids, topics and partitions that `body`, a request of `api`, names."""
+    """Return the properties of a request that a fault rule can match: the groups, transactional ids, topics and partitions that `body`, a
+    request of `api`, names."""
     found = Subject(api, client_id or "", connection)
     if api is ApiKey.FIND_COORDINATOR:
         keys = {key for key in (body.key, *body.coordinator_keys) if key}
@@ -69,8 +70,8 @@ def subject_of(api: ApiKey, client_id: str | None, connection: int, body: Any, t
 
 @cache
 def names_in(api: ApiKey) -> frozenset[str]:
-    """Return which of the fields `transactional_id`, `group` and `topic` a request of this API can name; all three for an API without a
-    message class in this project."""
+    """Return which of the names `transactional_id`, `group` and `topic` a request of this API can contain. For an API without a message
+    class in this project, return all three."""
     if api is ApiKey.FIND_COORDINATOR:
         return frozenset({"transactional_id", "group"})
     try:
@@ -104,7 +105,7 @@ def topic_of(struct: Any, topic_name: TopicName) -> str | None:
 
 
 def partition_of(struct: Any) -> int | None:
-    """Return the partition number that a struct of a message has; None if it has none."""
+    """Return the partition number in a struct of a message; None if the struct has none."""
     for name in PARTITION_NUMBERS:
         value = getattr(struct, name, None)
         if isinstance(value, int):

@@ -4,9 +4,9 @@ Rules:
 - Authentication requests are not observed, so SASL tokens are never logged.
 - Of byte fields (records, salts, password hashes, HMACs of delegation tokens) only the length is logged.
 - Setting values are logged for topics and other resources without secrets. Brokers' setting values, which may be passwords, are masked.
-- A peer's text is cut and its control characters are escaped, so that each exchange is one line.
-- A JSON document in a file is complete, unless the writing thread is behind (WIRE_LOG_WAITING lines, or messages of
-  WIRE_LOG_WAITING_BYTES, wait for it). Then, and always in the console, long lists and texts are cut, and each cut is marked.
+- Text from a peer is cut and its control characters are escaped, so that each request takes one line.
+- A JSON line in a file has all fields, except when the writing thread is behind (WIRE_LOG_WAITING lines, or messages of
+  WIRE_LOG_WAITING_BYTES bytes, wait for it). Then, and always in the console, long lists and texts are cut, and each cut is marked.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ _BROKER: Final = 4
 """Kafka's resource type of brokers, in ConfigResource.Type."""
 _UUID_BYTES: Final = 16
 _NUMBER_CHARS: Final = 8
-"""The number of characters that a number counts for when a document's size is limited, whatever its digits."""
+"""The number of characters that each number counts for when the size of a JSON document is limited, however many digits it has."""
 _NOT_MEASURED: Final = -1
 """Stands for the size of a response that was not measured: a long response is not encoded only to log its size."""
 _EXACT_INTEGER_END: Final = 2**53
-"""2^53: JavaScript reads integers with a smaller absolute value exactly; others are written as strings."""
+"""2^53: JavaScript represents integers with a smaller absolute value exactly; others are written as strings."""
 
 
 class LogFilter:
-    """Decides which requests a log contains: those that match one of the filters `wanted` (without filters, all). `errors_only` omits
-    requests without an error in the response, `slower_than_ms` those that took less time.
-    """
+    """Decides which requests a wire log contains: those that match one of the filters `wanted`, or all if there are no filters.
+    `errors_only` omits requests whose response has no error; `slower_than_ms` omits requests that took less time."""
 
     def __init__(self, wanted: Iterable[Callable[[Subject], bool]] = (), *, errors_only: bool = False, slower_than_ms: float = 0) -> None:
         self._wanted = list(wanted)
@@ -51,19 +50,19 @@ class LogFilter:
         self._slower_than_ns = slower_than_ms * 1_000_000
 
     def wants(self, subject: Subject, took_ns: int, errors: Iterable[str]) -> bool:
-        """Return whether the log contains a request with these properties, time taken and errors."""
+        """Return whether the log contains a request with these names, this time taken (in nanoseconds) and these errors in the response."""
         if self._wanted and not any(matches(subject) for matches in self._wanted):
             return False
         return took_ns >= self._slower_than_ns and (not self._errors_only or next(iter(errors), None) is not None)
 
 
 class WireLog:
-    """An observer that writes a line for each exchange that passes a `LogFilter` with the arguments `wanted`, `errors_only` and
-    `slower_than_ms`. `write` gets each line without a line break, from one thread at a time.
+    """An observer that writes one line for each request with its result. The arguments `wanted`, `errors_only` and `slower_than_ms` select
+    requests as in `LogFilter`. `write` gets each line without a line break, from one thread at a time.
 
-    The line of a long message is made and written by a thread, possibly after the lines of later exchanges. While WIRE_LOG_WAITING such
-    lines, or messages of WIRE_LOG_WAITING_BYTES, wait for the thread, the line of the next long message is made at once, without the
-    response's size and with cut fields.
+    The line of a long message is made and written by a separate thread, possibly after the lines of later requests. While WIRE_LOG_WAITING
+    such lines, or messages of WIRE_LOG_WAITING_BYTES bytes, wait for the thread, the line of the next long message is made at once; then
+    its fields are cut, and the response's size is missing.
     """
 
     def __init__(
@@ -81,12 +80,14 @@ class WireLog:
         self._writing = Lock()
         self._waiting_slots = BoundedSemaphore(limits.WIRE_LOG_WAITING)
         self._taken_bytes = self._written_bytes = 0
-        """Totals since the start: the bytes of long messages that the thread was given, and of those whose lines it has written."""
+        """Total bytes, since the start, of the long messages that were given to the writing thread, and of those whose lines it has
+        written."""
         self._thread: ThreadPoolExecutor | None = None
-        """Created for the first long message. The interpreter waits for it at its end, so no line is lost."""
+        """The thread that makes the lines of long messages; created for the first of them. The interpreter waits for it at the end of the
+        process, so no line is lost."""
 
     def __call__(self, exchange: Exchange) -> None:
-        """Write the line of a request and its result, if the filter matches them."""
+        """Write the log line of a request and its result if the filter selects the request."""
         if not self._filter.wants(exchange.subject, exchange.took_ns, errors_in(exchange.response)):
             return
         if not self._takes_long(exchange):
@@ -105,8 +106,8 @@ class WireLog:
         return (measures or self._as_json) and exchange.response is not None and is_long(exchange.response)
 
     def _takes(self, exchange: Exchange) -> bool:
-        """Return whether the writing thread will make the line of this exchange; if so, count the exchange as waiting. False if too many
-        wait."""
+        """Return whether the writing thread will make the line of this request; if so, count the request as waiting. Return False if too
+        many lines wait already."""
         waiting, more = self._taken_bytes - self._written_bytes, _bytes(exchange)
         if (waiting and waiting + more > limits.WIRE_LOG_WAITING_BYTES) or not self._waiting_slots.acquire(blocking=False):
             return False
@@ -150,8 +151,8 @@ def line(exchange: Exchange) -> str:
 def document(exchange: Exchange, chars: int | None = None) -> dict[str, Any]:
     """Return a request and its result as a JSON document with all decoded fields.
 
-    With `chars`, lists and texts are cut, so that each message has about that many characters, and integers above 2^53, which JavaScript
-    would round, are texts.
+    With `chars`, lists and texts are cut so that the request and the response have about that many characters each, and integers from 2^53
+    on, which JavaScript would round, are written as text.
     """
     subject = exchange.subject
     return {
@@ -174,18 +175,20 @@ def document(exchange: Exchange, chars: int | None = None) -> dict[str, Any]:
 
 
 def measured(exchange: Exchange) -> Exchange:
-    """Return the exchange (a request and its result) with the size of its response. Takes milliseconds for a response with very many
-    elements."""
+    """Return a copy of `exchange` (a request and its result) with the size of the response filled in. This takes milliseconds for a
+    response with very many elements, because it is encoded."""
     return replace(exchange, response_bytes=_response_bytes(exchange))
 
 
 def plain(message: Any, chars: int | None = None) -> Any:
-    """Return a decoded message as JSON values, without secrets; `chars` as in `document`."""
+    """Return a decoded message as JSON values, without secrets. With `chars`, lists and texts are cut so that the message has about that
+    many characters."""
     return _plain(message, _CharBudget(chars), masked=False)
 
 
 class _CharBudget:
-    """The number of characters that may still be written of one message of the wire log: initially about `chars`, no limit for None."""
+    """Counts how many more characters of one message may be written to the wire log. It starts with `chars`; with None, there is no
+    limit."""
 
     def __init__(self, chars: int | None) -> None:
         self._is_limited = chars is not None
@@ -201,8 +204,8 @@ class _CharBudget:
         self._left -= chars
 
     def shown(self, value: Any) -> Any:
-        """Return a field's value as it is written to the log, and count its characters. A text is cut if it exceeds the remaining
-        characters."""
+        """Return a field's value as it is written to the log, and subtract its length from the remaining characters. A text is cut if it
+        exceeds them."""
         if isinstance(value, str):
             left = max(0, self._left)
             self.take(len(value))
@@ -269,5 +272,6 @@ def _time(exchange: Exchange) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return a peer's text with control characters and spaces at its ends escaped."""
+    """Return text that a peer sent in a form that fits on one line: if any character is not printable, escape all such characters,
+    backslashes and non-ASCII characters."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
