@@ -1,1 +1,1 @@
-"""Authentication: JAAS configuration, SASL mechanisms, keys and certificates. No code here uses the network."""
+"""Authentication of clients and TLS: JAAS configuration, SASL mechanisms, keys and certificates. No code here uses the network."""

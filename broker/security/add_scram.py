@@ -1,6 +1,5 @@
-"""The argument `--add-scram` of `ottla format`: SCRAM users of a new cluster, in the format of `kafka-storage format`.
-
-`SCRAM-SHA-256=[name=alice,password=secret,iterations=8192]`, or with base64 `salt` and `saltedpassword` instead of `password`.
+"""Parser of the argument `--add-scram` of `ottla format`, which creates SCRAM users of a new cluster. The format is that of `kafka-storage
+format`: `SCRAM-SHA-256=[name=alice,password=secret,iterations=8192]`, or with base64 `salt` and `saltedpassword` instead of `password`.
 
 Rule: no error message contains a password, a salt or a part of one. Source: KAFKA ScramParser.
 """
@@ -19,9 +18,8 @@ _ITERATIONS: Final = 4096
 
 
 def parsed_scram(argument: str, random_bytes: Callable[[int], bytes]) -> tuple[str, ScramKind, Credential]:
-    """Return the user, mechanism and credential that one `--add-scram` argument names. `random_bytes` makes a salt if the argument has
-    none. Raises ValueError.
-    """
+    """Parse one `--add-scram` argument, and return its user, SCRAM mechanism and credential. `random_bytes(n)` returns n random bytes; it
+    makes a salt if the argument has none. Raises ValueError."""
     name, equals, text = argument.strip().partition("=")
     if not equals:
         raise ValueError("Failed to find equals sign in SCRAM argument")

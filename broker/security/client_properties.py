@@ -1,4 +1,4 @@
-"""Client configuration for a secured listener, in the property names of several client libraries."""
+"""Makes client configurations for a listener with TLS or SASL, in the property names of several client libraries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ KINDS: Final = ("java", "librdkafka", "kafka-python", "aiokafka")
 
 
 class ClientConnection(NamedTuple):
-    """A listener's address and the security that it requires. `ca` is the path of a PEM file with the trusted certificates, None
-    without TLS; `user` is None without SASL.
-    """
+    """The information that a client needs to connect to a listener: its address and the security that it requires. `ca` is the path of a
+    PEM file with the trusted certificates, None without TLS; `user` is None without SASL."""
 
     bootstrap: str
     ca: str | None = None
@@ -22,7 +21,7 @@ class ClientConnection(NamedTuple):
 
     @property
     def protocol(self) -> str:
-        """The name of the listener's security protocol, such as `SASL_SSL`."""
+        """The name of the listener's security protocol in Kafka, such as `SASL_SSL`."""
         if self.user is None:
             return "PLAINTEXT" if self.ca is None else "SSL"
         return "SASL_PLAINTEXT" if self.ca is None else "SASL_SSL"
@@ -80,5 +79,5 @@ def _python(connection: ClientConnection) -> dict[str, Any]:
 
 
 def as_lines(properties: Mapping[str, Any]) -> list[str]:
-    """Return `properties` as the lines of a properties file. Backslashes are doubled, because the format uses them as escapes."""
+    """Return `properties` as the lines of a .properties file. Backslashes are doubled, because the format uses them as escapes."""
     return [f"{name}={str(value).replace(chr(92), chr(92) * 2)}" for name, value in properties.items()]

@@ -1,8 +1,7 @@
-"""A generated certificate authority and server certificate for development and test brokers. They are made on demand and stored in files.
+"""Generates a certificate authority and a server certificate for development and test brokers. They are made on demand and stored in files.
 
-Invariants:
-* The authority's key is discarded after it has signed this one certificate.
-* Only the owner can read the file with the server's key. Both files are replaced 30 days before they expire, or if the host names change.
+Invariants: * The authority's private key is discarded after it has signed this one certificate. * Only the owner can read the file with the
+server's key. Both files are replaced 30 days before they expire, or if the host names change.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ class GeneratedTls(NamedTuple):
 
 
 def generated_tls(directory: Path, names: Sequence[str], now_ms: int) -> GeneratedTls:
-    """Return the files in `directory` for a server with these names and addresses; create them if necessary. Raises OSError."""
+    """Return the two generated PEM files in `directory`, for a server with these host names and addresses. If they do not exist, are about
+    to expire at `now_ms` or have other names, make new ones. Raises OSError."""
     files = GeneratedTls(directory / "ca.pem", directory / "server.pem")
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     if not _is_good(files, names, now):
@@ -54,7 +54,8 @@ def _is_good(files: GeneratedTls, names: Sequence[str], now: datetime) -> bool:
 
 
 def _made(names: Sequence[str], now: datetime) -> tuple[bytes, bytes]:
-    """Return the authority's certificate, and the server's key with its certificate, as PEM."""
+    """Generate a certificate authority and a server certificate for these host names. Return the authority's certificate, and the server's
+    key with its certificate, both as PEM."""
     authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Ottla's own certificate authority")])
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])

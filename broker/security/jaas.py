@@ -1,9 +1,8 @@
-"""Parser of JAAS configuration: `Module flag name="value" …;`, alone in a setting or in a file of named sections.
+"""Parser of JAAS configuration: `Module flag name="value" …;`, which is the value of a setting or a section of a JAAS file.
 
-Invariants:
-* Tokens are those of Java's StreamTokenizer. Text that Kafka rejects (an unquoted value that begins with a digit, or an unquoted slash,
-  which begins a comment) is rejected here with Kafka's message.
-* No error message contains a value, because it may be a password.
+Invariants: * Tokens are those of Java's StreamTokenizer. Text that Kafka rejects (an unquoted value that begins with a digit, or an
+unquoted slash, which begins a comment) is rejected here with Kafka's message. * No error message contains a value, because it may be a
+password.
 
 Source: KAFKA JaasConfig, JaasContext; JDK sun.security.provider.ConfigFile.
 """
@@ -30,11 +29,11 @@ _ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 
 
 class JaasError(ValueError):
-    """A JAAS configuration is invalid. The text names the problem without any values."""
+    """An invalid JAAS configuration. The text names the problem without any values, because they may be passwords."""
 
 
 class LoginModule(NamedTuple):
-    """One login module: its Java class and its options."""
+    """One login module of a JAAS configuration: its Java class and its options."""
 
     name: str
     options: Mapping[str, str]
@@ -124,14 +123,16 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 class LoginFile:
-    """The JAAS file of Kafka's `java.security.auth.login.config`. It is read when the first listener needs it."""
+    """The JAAS file that the Java system property `java.security.auth.login.config` names in Kafka. It is read when the first listener
+    needs it."""
 
     def __init__(self, path: str | None, read: Callable[[str], str]) -> None:
         self._path, self._read = path, read
         self._sections: dict[str, list[LoginModule]] | None = None
 
     def entries(self, listener: str) -> list[LoginModule]:
-        """Return the login modules of a listener: of `<listener>.KafkaServer`, else `KafkaServer`. Raises JaasError or OSError."""
+        """Return the login modules of a listener: those of the section `<listener>.KafkaServer` or, if it does not exist, of `KafkaServer`.
+        Raises JaasError or OSError."""
         if self._sections is None:
             self._sections = {} if self._path is None else sections(self._read(self._path))
         own = f"{listener.lower()}.KafkaServer"

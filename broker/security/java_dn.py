@@ -1,7 +1,7 @@
-"""A certificate's subject name in Java's format, to which principals and mapping rules refer.
+"""Formats the subject name of a certificate as Java does, because users write principals and mapping rules for Java's format.
 
 Invariants: attributes are in reverse order, without spaces between them. Only a few attribute types have a keyword; any other type is
-written as its dotted number with the DER of its value.
+written as its dotted object identifier with the DER of its value.
 
 Source: JDK X500Principal.getName (RFC 2253), AVA.toRFC2253String.
 """

@@ -21,7 +21,8 @@ from ottla.broker.security.pem import StoreError
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 _PROTECTOR: Final = bytes.fromhex("060a2b060104012a02110101")
-"""The DER of 1.3.6.1.4.1.42.2.17.1.1, the only algorithm by which keys are encrypted."""
+"""The DER form of the object identifier 1.3.6.1.4.1.42.2.17.1.1. It names the only algorithm by which keys in a Java keystore are
+encrypted."""
 _WHITENER: Final = b"Mighty Aphrodite"
 _DIGEST_BYTES: Final = 20
 _KEY_TAG: Final = 1
@@ -29,7 +30,8 @@ _CERTIFICATE_TAG: Final = 2
 
 
 class JavaEntry(NamedTuple):
-    """One entry of a keystore. A key entry has the private key as PKCS#8 DER (if it was decrypted) and its certificates, its own first."""
+    """One entry of a Java keystore. A key entry has the private key as PKCS#8 DER (if it was decrypted) and its certificate chain,
+    beginning with the key's own certificate."""
 
     alias: str
     is_key: bool
@@ -62,9 +64,8 @@ class _Reader:
 
 
 def read_java_keystore(data: bytes, password: str | None, key_password: str | None = None, *, open_keys: bool = True) -> list[JavaEntry]:
-    """Return all entries of the keystore file `data`. `password` checks the file's integrity (None: no check). With `open_keys`, private
-    keys are decrypted with `key_password`, by default the keystore's password. Raises StoreError.
-    """
+    """Return all entries of the Java keystore file `data`. `password` checks the file's integrity (None: no check). With `open_keys`,
+    decrypt private keys with `key_password`, by default the keystore's password. Raises StoreError."""
     if password is not None:
         body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if not hmac.compare_digest(hashlib.sha1(_wide(password) + _WHITENER + body).digest(), digest):
@@ -91,9 +92,8 @@ def _entries(reader: _Reader, key_password: str | None) -> Iterator[JavaEntry]:
 
 
 def _recovered(protected: bytes, password: str) -> bytes:
-    """Return a private key of a keystore, decrypted: an XOR with a chain of SHA-1 digests, followed by a digest of the key. Raises
-    StoreError if it cannot be decrypted, for instance with a wrong password.
-    """
+    """Decrypt and return a private key of a Java keystore. The key was encrypted by an XOR with a chain of SHA-1 digests, and a digest of
+    the key follows it. Raises StoreError if it cannot be decrypted, for instance with a wrong password."""
     at = protected.find(_PROTECTOR)
     start = protected.find(b"\x04", at + len(_PROTECTOR))
     if at < 0 or start < 0:

@@ -1,9 +1,7 @@
-r"""Java's regular expressions and replacements, for the rules that map names to principals.
+r"""Translates Java's regular expressions and replacements to Python's, for the rules that map Kerberos and certificate names to user names.
 
-Invariants:
-* Python compiles the expressions. An expression that Python cannot compile, or interprets differently (`[a-z&&[^b]]`), is rejected. As in
-  Java, `\w`, `\d` and `(?i)` refer to ASCII.
-* A replacement that Java rejects is rejected.
+Invariants: * Python compiles the expressions. An expression that Python cannot compile, or interprets differently (`[a-z&&[^b]]`), is
+rejected. As in Java, `\w`, `\d` and `(?i)` refer to ASCII. * A replacement that Java rejects is rejected.
 
 Source: JDK java.util.regex.Matcher.appendReplacement.
 """
@@ -20,7 +18,7 @@ _DIGITS: Final = frozenset("0123456789")
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
 
 Parts = Sequence[str | int]
-"""The parts of a replacement: literal texts, and the numbers of groups whose matches are inserted."""
+"""The parts of a regular expression's replacement: literal texts, and the numbers of the groups whose matched text is inserted."""
 
 
 def compiled(expression: str) -> re.Pattern[str]:
@@ -40,9 +38,8 @@ def replacement_parts(replacement: str, pattern: re.Pattern[str]) -> Parts:
 
 
 def filled(parts: Parts, match: re.Match[str]) -> str:
-    """Return the text that replaces `match`: `parts` (`replacement_parts`) with each group number replaced by the group's text in `match`,
-    an empty text if the group did not match.
-    """
+    """Return the text that replaces `match`. It consists of `parts` (from `replacement_parts`), with each group number replaced by the text
+    that the group matched, or by an empty text if the group did not match."""
     return "".join(part if isinstance(part, str) else match[part] or "" for part in parts)
 
 

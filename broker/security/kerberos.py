@@ -1,10 +1,9 @@
 """SASL GSSAPI: authentication with a Kerberos ticket (RFC 4752). The tickets are processed by python-gssapi over MIT Kerberos.
 
-Invariants:
-* To accept a ticket the library reads the keytab and writes to the replay cache, both on this machine's disk; it contacts no other
-  machine. So tickets are accepted on the event loop, where all file I/O runs.
-* Only Kerberos 5 in the framing of RFC 2743 is accepted. A token of any other mechanism is rejected before the library reads it.
-* After authentication the client is offered no security layer, as in Kafka. The authorization id that it sends is ignored, as in Kafka.
+Invariants: * To accept a ticket the library reads the keytab and writes to the replay cache, both on this machine's disk; it contacts no
+other machine. So tickets are accepted on the event loop, where all file I/O runs. * Only Kerberos 5 tokens with the header of RFC 2743 are
+accepted. A token of any other mechanism is rejected before the library reads it. * After authentication the broker offers the client no
+security layer, as in Kafka. The authorization id that the client sends is ignored, as in Kafka.
 
 Source: JDK com.sun.security.sasl.gsskerb.GssKrb5Server, which Kafka uses; KAFKA SaslServerAuthenticator.
 """
@@ -39,9 +38,8 @@ def default_realm() -> str:
 
 
 class Acceptor:
-    """The credentials of a service principal, `kafka/host@REALM`, whose key is in the file `keytab`; None means the machine's default
-    keytab.
-    """
+    """The broker's own Kerberos credentials, with which it accepts clients' tickets. `principal` is the service principal,
+    `kafka/host@REALM`; its key is in the file `keytab` (None: the machine's default keytab)."""
 
     def __init__(self, principal: str, keytab: str | None) -> None:
         """Load the key of the service principal from the keytab. Raises NoKey if the keytab lacks it."""
@@ -53,16 +51,16 @@ class Acceptor:
             raise NoKey(error_text(error)) from error
 
     def accept(self, context: Any, token: bytes) -> tuple[Any, bytes | None, str | None]:
-        """Process one token. Return the context, the response token and, when it is known, the client's principal. Raises GSSError."""
+        """Process one GSSAPI token of a client. `context` is that of the previous token, None for the first. Return the context, the
+        response token and, when it is known, the client's principal. Raises GSSError."""
         result = raw.accept_sec_context(token, acceptor_creds=self._credentials, context=context)
         who = None if result.more_steps else raw.display_name(result.initiator_name, name_type=False).name.decode("utf-8", "replace")
         return result.context, result.token, who
 
 
 class Gssapi:
-    """One authentication in progress with the SASL mechanism GSSAPI. If no rule maps the client's principal to a name, authentication
-    succeeds, but `user` is None and no request is served.
-    """
+    """One client's authentication in progress with the SASL mechanism GSSAPI. If no rule maps the client's principal to a user name,
+    authentication succeeds, but `user` is None and no request is served."""
 
     expires_ms = None
     by_token = False
@@ -76,8 +74,10 @@ class Gssapi:
         self.user: str | None = None
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Process the client's next token. The first tokens contain its ticket; the next one is empty, and the response offers the security
-        layers; the last one is the client's choice, which gets no response.
+        """Process the client's next token and return the response token.
+
+        The first tokens contain the client's ticket. Then the client sends an empty token, and the response offers security layers. The
+        last token is the client's choice of a security layer; it gets no response (None).
         """
         try:
             return self._next(token)

@@ -1,10 +1,9 @@
-"""`sasl.kerberos.principal.to.local.rules`: rules that map a Kerberos principal, `ann/host@REALM`, to a user name.
+"""Rules that map a Kerberos principal, such as `ann/host@REALM`, to a user name (`sasl.kerberos.principal.to.local.rules`).
 
-Invariants:
-* The first matching rule is applied. DEFAULT matches principals of this machine's realm; `RULE:[n:format](match)s/from/to/g` matches
-  principals of n components whose formatted text matches. The result must not contain `/` or `@`.
-* Expressions and replacements are Java's (`java_patterns`). The broker does not start with a rule that is invalid or can never produce a
-  name. Kafka accepts some rules that never produce a name, and then rejects every client.
+Invariants: * The first matching rule is applied. DEFAULT matches principals of this machine's realm; `RULE:[n:format](match)s/from/to/g`
+matches principals of n components whose formatted text matches. The result must not contain `/` or `@`. * Expressions and replacements are
+Java's (`java_patterns`). The broker does not start with a rule that is invalid or can never produce a name. Kafka accepts some rules that
+never produce a name, and then rejects every client.
 
 Source: KAFKA KerberosName, KerberosRule, KerberosShortNamer.
 """
@@ -24,7 +23,7 @@ _PARAMETER: Final = re.compile(r"([^$]*)(?:\$([0-9]*))?")
 _NOT_SIMPLE: Final = re.compile(r"[/@]")
 _NUMBER_MAX: Final = 2**31 - 1
 _COMPONENTS: Final = frozenset({1, 2})
-"""The possible numbers of a principal's components; a rule for any other number never matches."""
+"""The possible numbers of components of a Kerberos principal, not counting the realm. A mapping rule for any other number never matches."""
 
 
 class NoShortName(ValueError):
@@ -32,7 +31,8 @@ class NoShortName(ValueError):
 
 
 class KerberosName(NamedTuple):
-    """A principal `service/host@realm`. If it has no realm, the whole text is `service`, and the other fields are None."""
+    """The parts of a Kerberos principal `service/host@realm`; `host` may be None. If the text has no realm, the whole text is `service`,
+    and the other fields are None."""
 
     service: str
     host: str | None
@@ -40,7 +40,7 @@ class KerberosName(NamedTuple):
 
     @classmethod
     def parse(cls, principal: str) -> KerberosName:
-        """Return the components of the text `principal`. Raises ValueError if it contains an `@` but is no valid Kerberos principal."""
+        """Parse a Kerberos principal. Raises ValueError if the text contains an `@` but is no valid Kerberos principal."""
         match = _NAME.fullmatch(principal)
         if match is not None:
             return cls(match[1], match[2], match[3])
@@ -56,7 +56,8 @@ class _Substitution(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """One rule, for principals with `components` components; None for the rule DEFAULT. `text` is the rule as configured."""
+    """One mapping rule for Kerberos principals with `components` components; for the rule DEFAULT, `components` is None. `text` is the rule
+    as configured."""
 
     text: str
     components: int | None
@@ -90,16 +91,15 @@ class _Rule(NamedTuple):
 
 
 class ShortNames:
-    """The mapping defined by the rules of `sasl.kerberos.principal.to.local.rules`. The constructor raises ValueError, which names the
-    invalid rule."""
+    """Maps Kerberos principals to user names, by the rules of `sasl.kerberos.principal.to.local.rules`. The constructor raises ValueError,
+    which names the invalid rule."""
 
     def __init__(self, rules: Sequence[str], default_realm: str) -> None:
         self._rules, self._default_realm = [_parsed(text) for text in rules], default_realm
 
     def of(self, principal: str) -> str:
-        """Return the user name to which the first matching rule maps the principal. Raises NoShortName if there is none, or ValueError for
-        an invalid principal.
-        """
+        """Return the user name to which the first matching rule maps the Kerberos principal. Raises NoShortName if no rule matches, or
+        ValueError for an invalid principal."""
         name = KerberosName.parse(principal)
         if name.realm is None:
             return name.service
@@ -131,9 +131,8 @@ def _parsed(text: str) -> _Rule:
 
 
 def _format(text: str, components: int) -> Parts:
-    """Return the format of a rule, such as `$1@$0`, as literal texts and component indexes. Raises ValueError if a principal of
-    `components` components lacks an index.
-    """
+    """Parse the format of a mapping rule, such as `$1@$0`, to literal texts and numbers of a principal's components (0 is the realm).
+    Raises ValueError if the format has a number above `components`."""
     found: list[str | int] = []
     for match in _PARAMETER.finditer(text) if components in _COMPONENTS else ():
         found.append(match[1])

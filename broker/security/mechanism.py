@@ -1,5 +1,5 @@
-"""The interface between a SASL mechanism and the exchange that carries its tokens: tokens in, tokens out, finally a user name or
-a failure.
+"""The interface between a SASL mechanism and the code that receives and sends its tokens. A mechanism gets the client's tokens and returns
+response tokens; in the end, it has a user name or raises an exception.
 
 Source: KAFKA SaslServer, and the exceptions that SaslServerAuthenticator handles.
 """
@@ -11,21 +11,21 @@ from typing import Protocol
 
 
 class SaslAuthenticationError(Exception):
-    """Authentication failed; the client receives this text (SaslAuthenticationException)."""
+    """Authentication failed, and the client receives the text of this exception (as with Kafka's SaslAuthenticationException)."""
 
 
 class SaslError(Exception):
-    """Authentication failed; the client receives a generic text. This text is for the log and contains no secrets (SaslException)."""
+    """Authentication failed, and the client receives only a generic text (as with Java's SaslException). The text of this exception is for
+    the log and contains no secrets."""
 
 
 class InvalidSaslMessage(Exception):
-    """A message that no correct client sends. Kafka fails with an unexpected exception and closes the connection without a response, and
-    so does this broker. The text is for the log.
-    """
+    """A SASL message that no correct client sends. The connection is closed without a response, because Kafka also fails with an unexpected
+    exception and closes it. The text is for the log."""
 
 
 class Mechanism(Protocol):
-    """The server's side of one SASL authentication in progress."""
+    """The server's side of a SASL mechanism, for one authentication in progress."""
 
     @property
     def complete(self) -> bool:
@@ -34,12 +34,12 @@ class Mechanism(Protocol):
 
     @property
     def user(self) -> str | None:
-        """The user name once `complete`; None if no rule maps the proved identity to a name."""
+        """The user name, valid when `complete` is True. None if no mapping rule maps the client's identity to a user name."""
         ...
 
     @property
     def expires_ms(self) -> int | None:
-        """The wall-clock time at which the credentials expire; None if they never expire."""
+        """The wall-clock time in ms at which the client's credentials expire; None if they never expire."""
         ...
 
     @property
@@ -48,9 +48,8 @@ class Mechanism(Protocol):
         ...
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Return the token to respond with. None means no response; if the token came in a SaslAuthenticate request, an empty one is sent.
-        Raises SaslAuthenticationError, SaslError or InvalidSaslMessage.
-        """
+        """Process a SASL token of the client and return the response token. None means no response; but a SaslAuthenticate request is then
+        answered with an empty token. Raises SaslAuthenticationError, SaslError or InvalidSaslMessage."""
         ...
 
 

@@ -1,8 +1,7 @@
 """SASL OAUTHBEARER (RFC 7628, KIP-255) and the validation of unsigned tokens, which is Kafka's default and intended for tests only.
 
-Invariants:
-* An invalid token gets a JSON response. Authentication fails with that text when the client has acknowledged it.
-* A token is not larger than its request, whose size is limited. No log message contains any part of a token.
+Invariants: * The response to an invalid token is a JSON text with the error. Authentication fails, with that text, when the client has
+acknowledged the response. * A token is not larger than its request, whose size is limited. No log message contains any part of a token.
 
 Source: KAFKA OAuthBearerSaslServer, OAuthBearerClientInitialResponse, OAuthBearerUnsecuredValidatorCallbackHandler,
 OAuthBearerUnsecuredJws.
@@ -29,7 +28,7 @@ _PARTS: Final = 3
 
 
 class BadToken(Exception):
-    """An invalid token. `scope` is the scope that it lacks, if that is the reason."""
+    """Raised for an invalid OAUTHBEARER token. If the token is invalid because it lacks a required scope, `scope` is that scope."""
 
     def __init__(self, why: str, scope: str | None = None) -> None:
         super().__init__(why)
@@ -37,7 +36,7 @@ class BadToken(Exception):
 
 
 class Bearer(NamedTuple):
-    """A valid token's user, and the wall-clock time at which the token expires."""
+    """The information in a valid OAUTHBEARER token: the user, and the wall-clock time in ms at which the token expires."""
 
     user: str
     expires_ms: int
@@ -48,7 +47,7 @@ ValidateToken = Callable[[str], Bearer]
 
 
 class OAuthBearer:
-    """One authentication in progress with the SASL mechanism OAUTHBEARER."""
+    """One client's authentication in progress with the SASL mechanism OAUTHBEARER."""
 
     by_token = False
 
@@ -60,9 +59,11 @@ class OAuthBearer:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the client's first message, which contains its token, and return the response: empty for a valid token, otherwise a JSON
-        text with the error. The client acknowledges that text by another message, which raises SaslAuthenticationError. Also raises
-        SaslError and InvalidSaslMessage.
+        """Process the client's first message, which contains its token. Return an empty response for a valid token, otherwise a JSON text
+        with the error.
+
+        After such an error the client sends another message, an acknowledgement; for this message the method raises
+        SaslAuthenticationError. Also raises SaslError and InvalidSaslMessage.
         """
         if token == _ACKNOWLEDGED and self._error_response is not None:
             raise SaslAuthenticationError(self._error_response)
@@ -85,8 +86,8 @@ class OAuthBearer:
 
 
 def _read(message: str) -> tuple[str, str]:
-    """Parse the client's first message into (authorization id or "", token). Raises SaslError, or InvalidSaslMessage for a scheme other
-    than Bearer."""
+    """Parse the client's first OAUTHBEARER message. Return the authorization id, which may be empty, and the token. Raises SaslError, or
+    InvalidSaslMessage for an authorization scheme other than Bearer."""
     match = _FIRST.fullmatch(message)
     if match is None:
         raise SaslError("Invalid OAUTHBEARER client first message")
@@ -103,8 +104,8 @@ def _read(message: str) -> tuple[str, str]:
 
 
 class UnsecuredTokenValidator:
-    """The validator of unsigned tokens, with the login module's `unsecuredValidator…` options. The constructor raises ValueError for an
-    invalid option."""
+    """Validates unsigned OAUTHBEARER tokens, according to the login module's `unsecuredValidator…` options. The constructor raises
+    ValueError for an invalid option."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         def option(name: str, otherwise: str) -> str:
@@ -118,7 +119,8 @@ class UnsecuredTokenValidator:
             raise ValueError(f"Allowable clock skew millis must not be negative: {self._skew_ms}")
 
     def validate(self, token: str) -> Bearer:
-        """Return the user and the expiry time of a valid unsigned token (a `ValidateToken`). Raises BadToken or InvalidSaslMessage."""
+        """Return the user and the expiry time of an unsigned token if it is valid. Raises BadToken or InvalidSaslMessage for an invalid
+        token."""
         claims = _claims(token)
         scope = _scope(claims.get(self._scope))
         expires = _number(claims, "exp")
@@ -141,8 +143,8 @@ class UnsecuredTokenValidator:
 
 
 def _claims(token: str) -> Mapping[str, Any]:
-    """Return the claims of a token. Raises BadToken, or InvalidSaslMessage for a header without an algorithm, on which Kafka fails
-    unexpectedly."""
+    """Return the claims of an unsigned token. Raises BadToken for an invalid token, but InvalidSaslMessage for a header without an
+    algorithm, because Kafka closes the connection then."""
     if ".." in token:
         raise BadToken("Malformed compact serialization contains '..'")
     parts = token.split(".")
@@ -159,7 +161,8 @@ def _claims(token: str) -> Mapping[str, Any]:
 
 
 def _json(part: str) -> dict[str, Any]:
-    """Return the JSON object in one part of a token. Its values must be texts, numbers and lists of texts, as in Kafka. Raises BadToken."""
+    """Decode one part of a token to a JSON object. Its values must be strings, numbers or lists of strings, as in Kafka. Raises
+    BadToken."""
     if _BASE64_URL.fullmatch(part) is None or ("=" in part and len(part) % 4):
         raise BadToken("malformed Base64 URL encoded value")
     try:

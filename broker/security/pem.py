@@ -1,7 +1,8 @@
-"""Reader of keys and certificates in PEM, as Kafka reads them (KIP-651): files, and settings in which newlines may have become spaces.
+"""Reader of keys and certificates in PEM, as Kafka reads them (KIP-651): from files, and from settings in which newlines may have become
+spaces.
 
-Invariants: text between the blocks is ignored, and there is exactly one private key. Callers that decrypt the key check that it is
-PKCS#8, the only format that Kafka reads.
+Invariants: * Text between the PEM blocks is ignored, and there must be exactly one private key. * Callers that decrypt the key check that
+it is PKCS#8, the only format that Kafka reads.
 
 Source: KAFKA DefaultSslEngineFactory.PemParser, PemStore.
 """
@@ -15,7 +16,7 @@ from typing import Final
 
 
 class StoreError(ValueError):
-    """Keys or certificates that cannot be used. The text names the problem without the secret."""
+    """Raised if keys or certificates cannot be used. The text names the problem without any secret."""
 
 
 def _blocks(name: str) -> re.Pattern[str]:
@@ -38,7 +39,8 @@ def certificates(text: str) -> list[bytes]:
 
 
 def private_key(text: str) -> bytes:
-    """Return the DER form of the only private key in a PEM text; the key may be encrypted. Raises StoreError."""
+    """Return the DER form of the private key in a PEM text; the key may be encrypted. Raises StoreError if there is not exactly one private
+    key."""
     found = _entries(_PRIVATE_KEY, text)
     if len(found) != 1:
         raise StoreError(f"Expected one private key, but found {len(found)}")

@@ -1,4 +1,4 @@
-"""SASL PLAIN: user name and password in one token. Source: KAFKA PlainSaslServer, PlainServerCallbackHandler."""
+"""SASL PLAIN: the client sends its user name and password in one token. Source: KAFKA PlainSaslServer, PlainServerCallbackHandler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _TOKENS = 3
 
 
 class Plain:
-    """One authentication in progress with the SASL mechanism PLAIN. `passwords` are those of the login module's options `user_<name>`."""
+    """One client's authentication in progress with the SASL mechanism PLAIN. `passwords` maps user names to passwords; they come from the
+    JAAS options `user_<name>`."""
 
     expires_ms = None
     by_token = False

@@ -1,10 +1,9 @@
-"""`ssl.principal.mapping.rules`: rules that map a client certificate's subject name to a user name.
+"""Rules that map the subject name of a client's certificate to a user name (`ssl.principal.mapping.rules`).
 
-Invariants:
-* The first rule whose expression matches the whole name is applied. If none matches, the connection is rejected.
-* Expressions are Java's (`java_patterns`). The broker does not start with an expression that it does not support.
-* In a replacement, `$n` for a missing group is literal text if the expression has groups. The broker does not start with any other
-  replacement that Java rejects; Kafka starts and rejects every client.
+Invariants: * The first rule whose expression matches the whole name is applied. If none matches, the connection is rejected. * Expressions
+are Java's (`java_patterns`). The broker does not start with an expression that it does not support. * In a replacement, `$n` for a missing
+group is literal text if the expression has groups. The broker does not start with any other replacement that Java rejects; Kafka starts and
+rejects every client.
 
 Source: KAFKA SslPrincipalMapper.
 """
@@ -25,11 +24,12 @@ _REFERENCE: Final = re.compile(r"\$([0-9]+)")
 
 
 class NoRule(ValueError):
-    """No rule matches the subject name of a client's certificate."""
+    """Raised if no mapping rule matches the subject name of a client's certificate."""
 
 
 class _Rule(NamedTuple):
-    """One mapping rule. `pattern` is None for DEFAULT, which keeps the whole name; `case` is `L` or `U` to convert the result, or empty."""
+    """One mapping rule for subject names of certificates. `pattern` is None for DEFAULT, which keeps the whole name. `case` says how the
+    result is converted: `L` to lower case, `U` to upper case, otherwise not."""
 
     pattern: re.Pattern[str] | None
     parts: Parts
@@ -45,8 +45,8 @@ class _Rule(NamedTuple):
 
 
 class PrincipalRules:
-    """The mapping defined by the rules of `ssl.principal.mapping.rules`. The constructor raises ValueError, which names the invalid
-    rule."""
+    """Maps subject names of certificates to user names, by the rules of `ssl.principal.mapping.rules`. The constructor raises ValueError,
+    which names the invalid rule."""
 
     def __init__(self, text: str) -> None:
         self._rules: Sequence[_Rule] = [rule for found in _SPLITTER.finditer(text.strip()) if (rule := _parsed(found[1])) is not None]
@@ -60,7 +60,7 @@ class PrincipalRules:
 
 
 def _parsed(text: str) -> _Rule | None:
-    """Return the mapping rule that `text` defines, or None for an empty rule. Raises ValueError."""
+    """Parse one rule of `ssl.principal.mapping.rules`; return None for an empty rule. Raises ValueError."""
     match = _PARSER.match(text)
     if match is None:
         raise ValueError(f"Invalid rule: {text}")
@@ -78,8 +78,10 @@ def _parsed(text: str) -> _Rule | None:
 
 
 def _with_texts(replacement: str, groups: int) -> str:
-    """Escape references to groups that the expression does not have, so that they are literal text. As in Kafka, each escape is inserted at
-    the position that the reference had in the original text, which is wrong after the first escape.
+    """Escape the references in a replacement (`$n`) to groups that the expression does not have, so that they are literal text.
+
+    As in Kafka, each escape is inserted at the position of the reference in the original text. After the first escape this position is
+    wrong; the error is copied on purpose.
     """
     found = replacement
     for match in _REFERENCE.finditer(replacement) if groups else ():

@@ -1,12 +1,11 @@
-"""The SASL exchange of one connection: which request is valid in which state, and its response. No I/O, no loop; time is an argument.
+"""The SASL exchange of one connection: which request is valid in which state, and its response. This module does no I/O, does not use the
+event loop, and takes the time as an argument.
 
-Invariants:
-* Before authentication a client may send ApiVersions (once, as its first request), SaslHandshake, and tokens: in SaslAuthenticate
-  requests, or bare after version 0 of the handshake. Anything else closes the connection without a response.
-* The response to a failed authentication is delayed, and then the connection is closed, so that guessing passwords takes time
-  (connection.failed.authentication.delay.ms). `Step.end` has the caller's next action.
-* A client that authenticates again must keep its principal and mechanism (KIP-368).
-* No log message contains any part of a token.
+Invariants: * Before authentication a client may send ApiVersions (once, as its first request), SaslHandshake, and tokens. Tokens are sent
+in SaslAuthenticate requests or, after version 0 of the handshake, without a Kafka header. Anything else closes the connection without a
+response. * The response to a failed authentication is delayed, and then the connection is closed, so that guessing passwords takes time
+(connection.failed.authentication.delay.ms). `Step.end` tells the caller what to do. * A client that authenticates again must keep its
+principal and mechanism (KIP-368). * No log message contains any part of a token.
 
 Source: KAFKA SaslServerAuthenticator, KafkaChannel.
 """
@@ -43,7 +42,8 @@ MIN_BETWEEN_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class ListenerSasl:
-    """The SASL configuration of one listener. `lifetime_ms` has each mechanism's connections.max.reauth.ms; 0 means no limit."""
+    """The SASL configuration of one listener. `lifetime_ms` maps each mechanism to its connections.max.reauth.ms (0: no limit). `delay_ms`
+    is the delay after a failed authentication."""
 
     mechanisms: Mapping[str, MakeMechanism]
     max_receive_bytes: int
@@ -52,7 +52,7 @@ class ListenerSasl:
 
 
 class AfterStep(Enum):
-    """The action that the caller must take on the connection after `SaslExchange.take`."""
+    """The action that the caller of `SaslExchange.take` must take on the connection afterwards."""
 
     CONTINUE = 0
     CLOSE = 1
@@ -61,7 +61,8 @@ class AfterStep(Enum):
 
 
 class Step(NamedTuple):
-    """The result of processing one frame. If `to_dispatcher` is true, the dispatcher responds to it. `why` is the reason for the log."""
+    """The result of processing one request or token of a client that authenticates. `end` tells the caller what to do with the connection;
+    `why` is the reason for the log. If `to_dispatcher` is true, the broker's request dispatcher makes the response."""
 
     response: list[Buffer]
     end: AfterStep = AfterStep.CONTINUE
@@ -70,9 +71,8 @@ class Step(NamedTuple):
 
 
 class SaslSession(NamedTuple):
-    """The result of an authentication: the user, the mechanism, and the monotonic time at which the session expires (None: never).
-    Without a user no request is served.
-    """
+    """The result of a successful authentication: the user, the mechanism, and the monotonic time in ms at which the session expires (None:
+    never). If `user` is None, no request is served. `by_token`: the client used a delegation token."""
 
     user: str | None
     mechanism: str
@@ -81,7 +81,7 @@ class SaslSession(NamedTuple):
 
 
 class ClockReading(NamedTuple):
-    """The wall-clock time and the monotonic time of an event."""
+    """The present time, read from the wall clock and from the monotonic clock, in ms."""
 
     wall_ms: int
     mono_ms: int
@@ -96,10 +96,11 @@ class _State(Enum):
 
 
 class SaslExchange:
-    """One authentication of a connection. `before` is the session that it renews (KIP-368), None for the connection's first authentication.
+    """One authentication of a connection. `before` is the session that a re-authentication renews (KIP-368); None for the connection's
+    first authentication.
 
-    `decode(frame)` raises UnsupportedVersion for versions that the listener does not serve; `refuse(api_key, version, request, error,
-    text)` makes the response that rejects a whole request; `software_is_valid` checks the client name and version in ApiVersions.
+    `decode(frame)` raises UnsupportedVersion for versions that the listener does not serve. `refuse(api_key, version, request, error,
+    text)` makes the response that rejects a whole request. `software_is_valid` checks the client name and version in ApiVersions.
     """
 
     def __init__(
@@ -119,7 +120,8 @@ class SaslExchange:
         self.done: SaslSession | None = None
 
     def take(self, frame: Buffer, now: ClockReading) -> Step:
-        """Process one frame of the client, and return the responses to send and the caller's next action."""
+        """Process one frame of the client (a request, or a token without a Kafka header). Return the response to send and the caller's next
+        action. `now` is the present time."""
         if self._state is _State.OTHER_MECHANISM:
             assert self._before is not None
             why = f"SASL mechanism '{self._name}' requested by client is not supported for re-authentication of mechanism "
@@ -177,7 +179,8 @@ class SaslExchange:
     # --- tokens ------------------------------------------------------------------------------------------------------------------
 
     def _bare_token(self, token: bytes, now: ClockReading) -> Step:
-        """Process a token that came without a Kafka header, after version 0 of the handshake. A failure gets no response."""
+        """Process a token that the client sent without a Kafka header, after version 0 of SaslHandshake. If authentication fails, there is
+        no response."""
         try:
             answer = self._evaluated(token, now)
         except (SaslError, InvalidSaslMessage) as error:
@@ -220,9 +223,8 @@ class SaslExchange:
         return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)))
 
     def _evaluated(self, token: bytes, now: ClockReading) -> bytes | None:
-        """Return the mechanism's response to a token of the client; set `done` when authentication is complete. Raises
-        SaslAuthenticationError, SaslError or InvalidSaslMessage.
-        """
+        """Pass the client's token to the SASL mechanism, and return its response. When authentication is complete, store the session in
+        `done`. Raises SaslAuthenticationError, SaslError or InvalidSaslMessage."""
         mechanism = self._mechanism
         answer = mechanism.evaluate(token)
         if mechanism.complete:
@@ -236,9 +238,8 @@ class SaslExchange:
         return answer
 
     def _expiry(self, mechanism: Mechanism, now: ClockReading) -> int | None:
-        """Return the monotonic time at which the session expires: the earlier of the broker's limit and the credentials' expiry. It is in
-        the past if the credentials have expired.
-        """
+        """Return the monotonic time in ms at which the session expires: the earlier of the broker's limit (connections.max.reauth.ms) and
+        the expiry of the client's credentials. If the credentials have expired already, the time is in the past. None means never."""
         granted = self._listener.lifetime_ms.get(self._name, 0)
         left = [granted] if granted > 0 else []
         if mechanism.expires_ms is not None:

@@ -1,11 +1,9 @@
-"""SCRAM-SHA-256 and -512: the client proves that it knows the password, the broker that it knows a key derived from it (RFC 5802,
-KIP-84).
+"""SCRAM-SHA-256 and -512: the client proves that it knows the password, and the broker that it knows a key derived from the password (RFC
+5802, KIP-84).
 
-Invariants:
-* The client's messages are parsed with Kafka's patterns, and the signed text is rebuilt from the parsed fields. A legal but unusual
-  message fails here if it fails in Kafka.
-* Names and passwords are UTF-8 bytes, without SASLprep.
-* The response for an unknown user is the same as for a wrong password.
+Invariants: * The client's messages are parsed with Kafka's patterns, and the signed text is rebuilt from the parsed fields. A legal but
+unusual message fails here if it fails in Kafka. * Names and passwords are UTF-8 bytes, without SASLprep. * The response for an unknown user
+is the same as for a wrong password.
 
 Source: KAFKA ScramSaslServer, ScramMessages, ScramFormatter, ScramMechanism.
 """
@@ -38,7 +36,7 @@ TOKEN_EXTENSION: Final = "tokenauth"
 
 
 class ScramKind(NamedTuple):
-    """A SCRAM mechanism: name, number in records and requests, hash, and the allowed numbers of iterations."""
+    """A SCRAM mechanism: its name, its number in metadata records and requests, its hash function, and the allowed range of iterations."""
 
     name: str
     number: int
@@ -53,7 +51,8 @@ SCRAM_KINDS: Final = {kind.name: kind for kind in (SHA_256, SHA_512)}
 
 
 class Credential(NamedTuple):
-    """The stored form of a user's SCRAM password. `owner` and `expires_ms` are set for a delegation token."""
+    """A SCRAM credential: the form in which a user's password is stored. If it belongs to a delegation token, `owner` and `expires_ms` are
+    the token's."""
 
     salt: bytes
     stored_key: bytes
@@ -69,17 +68,19 @@ def salted_password(kind: ScramKind, password: str, salt: bytes, iterations: int
 
 
 def credential_of(kind: ScramKind, salted: bytes, salt: bytes, iterations: int) -> Credential:
-    """Return the stored form of a password of which `salted` is the salted and hashed form (`salted_password`)."""
+    """Return the credential to store for a password. `salted` is the password after salting and hashing, as `salted_password` returns
+    it."""
     client_key = hmac.digest(salted, b"Client Key", kind.hash)
     return Credential(salt, hashlib.new(kind.hash, client_key).digest(), hmac.digest(salted, b"Server Key", kind.hash), iterations)
 
 
 FindCredential = Callable[[str, bool], Credential | None]
-"""A function that returns the credential of a user, or of the delegation token with that id if its second argument is true."""
+"""A function that returns a stored credential or None: that of the user with this name or, if its second argument is true, of the
+delegation token with this id."""
 
 
 class Scram:
-    """One authentication in progress with SCRAM. `random_bits(n)` generates the server's part of the nonce."""
+    """One client's authentication in progress with SCRAM. `random_bits(n)` returns n random bits for the server's part of the nonce."""
 
     def __init__(self, kind: ScramKind, find: FindCredential, random_bits: Callable[[int], int]) -> None:
         self._kind, self._find, self._random_bits = kind, find, random_bits

@@ -42,14 +42,15 @@ _TIME_MAX: Final = 1e12
 
 
 class SigningKey(NamedTuple):
-    """One key of a JSON Web Key Set: its JWK members and the parsed key."""
+    """One key of a JSON Web Key Set: the members of its JWK (JSON object), and the parsed key."""
 
     data: Mapping[str, Any]
     key: Any
 
 
 def read_key_set(text: bytes) -> list[SigningKey]:
-    """Return the usable keys of a JWKS document; unusable ones are skipped, as in jose4j. Raises ValueError for any other document."""
+    """Parse a JWKS document and return its keys. Keys that cannot be used are skipped, as in jose4j. Raises ValueError if the document is
+    no JWKS."""
     try:
         found = json.loads(text, object_pairs_hook=_members)["keys"]
     except (KeyError, TypeError, RecursionError):
@@ -73,21 +74,25 @@ def _key_of(data: Mapping[str, Any]) -> Any:
 
 
 class KeySource(Protocol):
-    """The source of the keys that verify tokens, a JWKS document in a file or at a URL (`ottla.broker.net.jwks`)."""
+    """The source of the keys that verify signed tokens: a JWKS document in a file or at a URL (`ottla.broker.net.jwks`)."""
 
     def current_keys(self) -> Sequence[SigningKey]:
         """Return the current keys that verify tokens. Raises OSError or ValueError if they cannot be read."""
         ...
 
     def maybe_expedite_refresh(self, kid: str) -> None:
-        """Fetch the keys again soon, because a token names the unknown key id `kid` (KAFKA RefreshingHttpsJwks.maybeExpediteRefresh)."""
+        """Fetch the JWKS document again soon, because a token names the key id `kid`, which is unknown (KAFKA
+        RefreshingHttpsJwks.maybeExpediteRefresh)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """The required claims: `sasl.oauthbearer.expected.audience` and related settings. If `issuer` or `audiences` is None, every issuer or
-    audience is accepted; if `audiences` is empty, only tokens without an audience are. `skew_s` is the allowed clock skew in seconds.
+    """Rules for the claims of a signed token: `sasl.oauthbearer.expected.audience` and related settings. `skew_s` is the allowed clock skew
+    in seconds.
+
+    If `issuer` is None, any issuer is accepted; if `audiences` is None, any audience. If `audiences` is empty, a token must not name an
+    audience.
     """
 
     audiences: frozenset[str] | None = frozenset()
@@ -98,15 +103,15 @@ class ClaimRules:
 
 
 class SignedTokenValidator:
-    """The validator of signed OAUTHBEARER tokens. Times are compared with the wall clock. `log_problem` logs why a token is invalid."""
+    """Validates signed OAUTHBEARER tokens. Their times are compared with the wall clock. `log_problem` gets the reason why a token is
+    invalid."""
 
     def __init__(self, source: KeySource, rules: ClaimRules, now_ms: Callable[[], int], log_problem: Callable[[str], object]) -> None:
         self._source, self._rules, self._now_ms, self._log_problem = source, rules, now_ms, log_problem
 
     def validate(self, token: str) -> Bearer:
-        """Return the user and the expiry time of a valid signed token (an `oauthbearer.ValidateToken`). Raises BadToken, whose reason goes
-        to `log_problem`; the client learns only that the token is invalid.
-        """
+        """Return the user and the expiry time of a signed token if it is valid, otherwise raise BadToken. The reason goes to `log_problem`;
+        the client learns only that the token is invalid."""
         try:
             return self._validated(token)
         except BadToken as error:
@@ -169,7 +174,8 @@ class SignedTokenValidator:
 
 
 def select(keys: Sequence[SigningKey], header: Mapping[str, Any], algorithm: str) -> SigningKey | None:
-    """Return the key for a token with this header. A JWK member is compared only if both the header and the key have it."""
+    """Return the first key that fits the header of a token, or None. The key's type must fit `algorithm`. If the header has a `kid`, the
+    key must have the same. Certificate thumbprints must be equal only if header and key both have one."""
     kind, curve = _KEY_OF[algorithm]
 
     def fits(data: Mapping[str, Any]) -> bool:
@@ -232,7 +238,7 @@ def _check_audience(claim: Any, expected: frozenset[str]) -> None:
 
 
 def _check_scope(claim: Any) -> None:
-    """Check the scope, which is optional: every item must be a string, without duplicates. Raises BadToken."""
+    """Check the scope claim of a token, which may be missing: every item must be a string, without duplicates. Raises BadToken."""
     scopes = [claim] if isinstance(claim, str) else claim if isinstance(claim, list) else []
     texts = [_text(scope, "scope") for scope in scopes]
     if len(set(texts)) != len(texts):

@@ -1,13 +1,10 @@
-"""Keys, certificates and trust anchors from the keystores and truststores that the settings name.
+"""Reads private keys, certificates and trusted certificates from the keystores and truststores that the settings name.
 
-Invariants:
-* Valid combinations of settings, and the messages for invalid ones, are Kafka's. The type `PEM` is taken from the setting; any other type
-  is detected from the file's first bytes, as in Java.
-* Keys that Kafka rejects are rejected: those that are not PKCS#8, or neither RSA, DSA nor EC.
-* Trust anchors are those that Java takes from a store: certificate entries and, of a key entry, the key's own certificate but not its
-  issuers. In PKCS12 a certificate entry is recognized by its friendly name. Java writes one; OpenSSL does not, so Java does not trust its
-  entries.
-* No error message contains a password or a key.
+Invariants: * Valid combinations of settings, and the messages for invalid ones, are Kafka's. The store type `PEM` is taken from the
+setting; any other type is detected from the file's first bytes, as in Java. * Keys that Kafka rejects are rejected: those that are not
+PKCS#8, or neither RSA, DSA nor EC. * The trusted certificates are those that Java takes from a store: certificate entries and, of a key
+entry, the key's own certificate but not its issuers. In PKCS12 a certificate entry is recognized by its friendly name. Java writes this
+name; OpenSSL does not, so Java does not trust entries that OpenSSL wrote. * No error message contains a password or a key.
 
 Source: KAFKA DefaultSslEngineFactory; JDK TrustStoreUtil, PKCS12KeyStore.
 """
@@ -32,7 +29,7 @@ Read = Callable[[str], bytes]
 
 
 class KeyMaterial(NamedTuple):
-    """A private key as PKCS#8 DER and its certificates as DER, the key's own first."""
+    """A private key as PKCS#8 DER, and its certificate chain as DER, beginning with the key's own certificate."""
 
     key: bytes
     chain: Sequence[bytes]
@@ -75,9 +72,8 @@ def key_material(security: ListenerSecurity, read: Read) -> KeyMaterial | None:
 
 
 def trust_anchors(security: ListenerSecurity, read: Read) -> Sequence[bytes] | None:
-    """Return the certificates (DER) of the configured truststore (a file, or PEM texts in settings), or None without a truststore. `read`
-    reads a file. Raises StoreError, or OSError if the file cannot be read.
-    """
+    """Return the trusted certificates (DER) of the configured truststore (a file, or PEM texts in settings), or None without a truststore.
+    `read` reads a file. Raises StoreError, or OSError if the file cannot be read."""
     kind, path = security.value("ssl.truststore.type"), security.text("ssl.truststore.location")
     password, certificates = security.text("ssl.truststore.password"), security.text("ssl.truststore.certificates")
     if certificates is not None:
@@ -105,7 +101,7 @@ def _from_pem(key: str, chain: str, password: str | None) -> KeyMaterial:
 
 
 def _opened(der: bytes, password: str | None) -> bytes:
-    """Return a private key, which may be encrypted with `password`, as unencrypted PKCS#8 DER. Raises StoreError."""
+    """Return a private key as unencrypted PKCS#8 DER. `der` may be encrypted with `password`. Raises StoreError."""
     try:
         key = load_der_private_key(der, None if password is None else password.encode())
     except TypeError as error:
@@ -121,9 +117,8 @@ def _opened(der: bytes, password: str | None) -> bytes:
 
 
 def _is_pkcs8(der: bytes) -> bool:
-    """Return whether the key is PKCS#8: a SEQUENCE of version 0 and another SEQUENCE, where PKCS#1 and SEC1 have an integer or an
-    octet string.
-    """
+    """Return whether a private key in DER is PKCS#8. It is if a SEQUENCE follows the version number; in the other formats, an integer
+    (PKCS#1) or an octet string (SEC1) follows it."""
     at = 2 + (der[1] & 0x7F if der[1] & 0x80 else 0)
     return der[at : at + 2] == b"\x02\x01" and der[at + 3 : at + 4] == b"\x30"
 
@@ -155,7 +150,8 @@ def _anchors(data: bytes, password: str | None) -> list[bytes]:
 
 
 class _Store(NamedTuple):
-    """The contents of a PKCS12 store: a key, its certificate, the other certificates, and those of them that have a friendly name."""
+    """The contents of a PKCS12 store: a key, its certificate, the other certificates, and those of the other certificates that have a
+    friendly name."""
 
     key: bytes | None
     own: bytes | None

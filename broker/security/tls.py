@@ -57,11 +57,10 @@ YdEIqUuyyOP7uWrat2DX9GgdT0Kj3jlN9K5W7edjcrsZCwenyO4KbXCeAvzhzffi
 ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 -----END DH PARAMETERS-----
 """
-"""The standard 2048-bit group ffdhe2048 (RFC 7919). Without a group no DHE suite can be negotiated."""
+"""The standard 2048-bit Diffie-Hellman group ffdhe2048 (RFC 7919). Without it OpenSSL negotiates no cipher suite with DHE."""
 _WEAK: Final = frozenset({"CA_MD_TOO_WEAK", "EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL"})
-"""OpenSSL's reasons for rejecting a chain at its security level. Level 2, the default, requires RSA keys of 2048 bits; level 1
-forbids SHA-1.
-"""
+"""OpenSSL's error reasons for rejecting a certificate chain because of its security level. Level 2, the default, requires RSA keys of 2048
+bits; level 1 forbids SHA-1."""
 _RSA_BITS_MIN: Final = 1024
 _EC_BITS_MIN: Final = 224
 _DIGESTS_REFUSED: Final = frozenset({"md2", "md5"})
@@ -70,9 +69,8 @@ _AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 
 class _Handshake(ssl.SSLObject):
-    """A TLS connection that sends its alert when the handshake fails. asyncio's TLS drops the alert with the connection; a client would see
-    a broken connection and retry forever, where an alert makes Java's client raise SslAuthenticationException.
-    """
+    """A TLS connection that sends the TLS alert to the client when the handshake fails. asyncio's TLS would drop the alert: Java's client
+    would then see a broken connection and retry forever, whereas an alert makes it raise SslAuthenticationException."""
 
     outgoing: ssl.MemoryBIO
     plain: asyncio.Transport | None
@@ -90,8 +88,8 @@ class _Handshake(ssl.SSLObject):
 
 
 class HandshakeContext(ssl.SSLContext):
-    """A TLS context for one handshake. It passes the handshake to the listener's shared context, and knows the TCP transport, to which an
-    alert is written if the handshake fails."""
+    """The TLS context of one handshake. It makes connections from the listener's `shared` context. If the handshake fails, the TLS alert is
+    written to the TCP transport `plain`."""
 
     shared: ssl.SSLContext
     plain: asyncio.Transport | None = None
@@ -104,9 +102,8 @@ class HandshakeContext(ssl.SSLContext):
 
 
 class Stores(NamedTuple):
-    """What a listener's TLS context was made from: the security settings, the server's own certificate (DER), whether a truststore is
-    configured, and the modification times of the keystore and truststore files (ns).
-    """
+    """The configuration from which a listener's TLS context was made: the security settings, the server's own certificate (DER), whether a
+    truststore is configured, and the modification times of the keystore and truststore files in ns (None: no file)."""
 
     security: ListenerSecurity
     certificate: bytes
@@ -115,8 +112,8 @@ class Stores(NamedTuple):
 
 
 class ListenerTls:
-    """The TLS context of one listener, and the mapping of client certificates to principals. The constructor raises StoreError, OSError or
-    ValueError for unusable settings or files."""
+    """The TLS of one listener: its context, and the rules that map client certificates to principals. The constructor raises StoreError,
+    OSError or ValueError for unusable settings or files."""
 
     def __init__(self, security: ListenerSecurity, client_auth: str, read: Callable[[str], bytes]) -> None:
         self._rules = PrincipalRules(str(security.value("ssl.principal.mapping.rules")))
@@ -125,7 +122,7 @@ class ListenerTls:
         self._spare: list[HandshakeContext] = []
 
     def has_stores_of(self, security: ListenerSecurity) -> bool:
-        """Return whether the context was made from the same keystore and truststore settings."""
+        """Return whether `security` has the same keystore and truststore settings as the present TLS context."""
         before = self._stores.security
         return all(before.value(name) == security.value(name) for name in RELOADABLE)
 
@@ -135,9 +132,9 @@ class ListenerTls:
         return any(each is not None and each != before for each, before in zip(now, self._stores.written, strict=True))
 
     def renewed(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
-        """Return a TLS context for new keystore and truststore settings, which the caller passes to `take`. Raises the constructor's
-        errors, and StoreError for a change that Kafka does not allow on a running listener (SslFactory).
-        """
+        """Return a new TLS context for changed keystore and truststore settings; the caller passes it to `take`. Raises StoreError, OSError
+        or ValueError for unusable settings or files, and StoreError for a change that Kafka does not allow on a running listener
+        (SslFactory)."""
         before, (context, stores) = self._stores, self._made(security)
         if not before.has_trust and stores.has_trust:
             raise StoreError("Cannot add SSL truststore to an existing listener for which no truststore was configured.")
@@ -152,12 +149,13 @@ class ListenerTls:
         return context, stores
 
     def take(self, renewed: tuple[ssl.SSLContext, Stores]) -> None:
-        """Use a renewed TLS context, which `renewed` returned, for every later handshake. Existing connections are not affected."""
+        """Use the TLS context that `renewed` has returned for every later handshake. Existing connections are not affected."""
         self.context, self._stores = renewed
 
     @contextmanager
     def handshake(self, plain: asyncio.Transport) -> Iterator[ssl.SSLContext]:
-        """Yield the context for one handshake over `plain`. Contexts are reused, because making one takes as long as a TLS signature."""
+        """Yield a TLS context for one handshake over the TCP transport `plain`. Contexts are reused, because making one takes as long as a
+        TLS signature."""
         context = self._spare.pop() if self._spare else HandshakeContext(ssl.PROTOCOL_TLS_SERVER)
         context.shared, context.plain = self.context, plain
         try:
@@ -168,7 +166,8 @@ class ListenerTls:
                 self._spare.append(context)
 
     def principal_name(self, certificate: bytes | None) -> str:
-        """Return the principal name for a client's certificate (DER) or for no certificate. Raises ValueError if no rule matches."""
+        """Return the principal name for a client's certificate (DER), or ANONYMOUS if the client has none (None). Raises ValueError if no
+        mapping rule matches the certificate's subject name."""
         if certificate is None:
             return ANONYMOUS_NAME
         return self._rules.name_for(java_name(load_der_x509_certificate(certificate).subject.public_bytes()))
@@ -189,9 +188,11 @@ class ListenerTls:
 
 
 def check_successor(new: bytes, old: bytes, *, may_rename: bool, may_lose_names: bool) -> None:
-    """Check a new certificate (DER) against the one it replaces, as Kafka's SslFactory does.
+    """Check a listener's new certificate (DER) against the one that it replaces, as Kafka's SslFactory does.
 
-    Raises StoreError if the subject name differs, unless `may_rename`, or if alternative names are missing, unless `may_lose_names`."""
+    Raises StoreError if the subject name differs, which only `may_rename` permits, or if alternative names are missing, which only
+    `may_lose_names` permits.
+    """
     one, other = load_der_x509_certificate(new), load_der_x509_certificate(old)
     name, before = (java_name(each.subject.public_bytes()) for each in (one, other))
     if not may_rename and " ".join(name.lower().split()) != " ".join(before.lower().split()):
@@ -208,7 +209,8 @@ def _names(certificate: Certificate) -> frozenset[GeneralName]:
 
 
 def files_written(security: ListenerSecurity) -> list[int | None]:
-    """Return the modification times of the keystore and truststore files in nanoseconds; None for a missing file."""
+    """Return the modification times of the keystore file and the truststore file in nanoseconds; None for a file that is not configured or
+    does not exist."""
     found: list[int | None] = []
     for store in ("keystore", "truststore"):
         path = security.text(f"ssl.{store}.location")
@@ -233,7 +235,8 @@ def restrict(security: ListenerSecurity, context: ssl.SSLContext) -> ssl.SSLCont
 
 
 def trust(context: ssl.SSLContext, anchors: Sequence[bytes] | None) -> None:
-    """Make `context` trust these certificates (DER), or the system's if `anchors` is None because no truststore is configured."""
+    """Make `context` trust these certificates (DER). If `anchors` is None, because no truststore is configured, trust the system's
+    certificates."""
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if anchors is None:
         context.set_default_verify_paths()
@@ -242,7 +245,7 @@ def trust(context: ssl.SSLContext, anchors: Sequence[bytes] | None) -> None:
 
 
 def openssl_name(suite: str) -> str:
-    """Return OpenSSL's name of a TLS 1.2 suite. Raises StoreError if OpenSSL does not have it."""
+    """Return OpenSSL's name of a TLS 1.2 cipher suite, given its IANA name. Raises StoreError if OpenSSL does not support the suite."""
     exchange, with_, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     if not suite.startswith("TLS_") or not with_ or exchange not in _EXCHANGES or cipher not in _CIPHERS:
         raise StoreError(f"ssl.cipher.suites: {suite} is not supported")
@@ -250,9 +253,8 @@ def openssl_name(suite: str) -> str:
 
 
 def _versions(enabled: Sequence[str], suites: Sequence[str]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Return the oldest and the newest TLS version of those in `enabled`, as far as the cipher suites `suites` allow them. Raises
-    StoreError if none is left.
-    """
+    """Return the oldest and the newest TLS version in `enabled` for which `suites` has a cipher suite; if `suites` is empty, all suites are
+    allowed. Raises StoreError if no version is left."""
     names = [name for name in _VERSIONS if name in enabled]
     if suites:
         newest = set(suites) & _OF_1_3
@@ -300,7 +302,8 @@ def _weaker_than_java(certificate: Certificate) -> str | None:
 
 @contextmanager
 def _file_of(text: bytes) -> Iterator[str]:
-    """Yield the path of a file with this content, in memory if possible: OpenSSL's `load_cert_chain` reads only files."""
+    """Yield the path of a temporary file with this content, in memory if the system supports it. It is needed because OpenSSL's
+    `load_cert_chain` reads only files."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("certificate", os.MFD_CLOEXEC)
         try:

@@ -1,10 +1,8 @@
-"""TLS of outgoing connections: trusted certificates, host name verification, and the client certificate.
+"""TLS of the connections that this node opens to other nodes: trusted certificates, host name verification, and the client certificate.
 
-Invariants:
-* The server's certificate is always verified against the truststore, and its names against the host that was dialled, unless
-  `ssl.endpoint.identification.algorithm` is empty.
-* Keystore and truststore are those that this node's settings name for the listener of the same name, because peers have equal settings.
-  When they change at run time, new connections use the new ones.
+Invariants: * The server's certificate is always verified against the truststore. Its names are verified against the host name of the
+connection, except if `ssl.endpoint.identification.algorithm` is empty. * Keystore and truststore are those that this node's settings name
+for its own listener of the same name, because peers have equal settings. When they change at run time, new connections use the new ones.
 
 Source: KAFKA DefaultSslEngineFactory, SslFactory, SslTransportLayer.
 """
@@ -29,8 +27,8 @@ _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 
 
 class ClientTls:
-    """The current TLS context for connections to one listener of other nodes. The constructor raises StoreError, OSError or ValueError for
-    unusable settings or files."""
+    """The TLS context with which this node connects to one listener of other nodes. The constructor raises StoreError, OSError or
+    ValueError for unusable settings or files."""
 
     def __init__(self, security: ListenerSecurity, read: Read) -> None:
         self._read = read
@@ -38,13 +36,13 @@ class ClientTls:
         self._stores = _stores(security)
 
     def has_stores_of(self, security: ListenerSecurity) -> bool:
-        """Return whether the context was made from the same keystore and truststore settings, and the files have not changed since."""
+        """Return whether `security` has the same keystore and truststore settings as the present TLS context, and the files have not
+        changed since it was made."""
         return self._stores == _stores(security)
 
     def renewed(self, security: ListenerSecurity) -> ssl.SSLContext:
-        """Return a TLS context for new keystore and truststore settings, which the caller passes to `take`. Raises StoreError, OSError or
-        ValueError.
-        """
+        """Return a new TLS context for changed keystore and truststore settings; the caller passes it to `take`. Raises StoreError, OSError
+        or ValueError for unusable settings or files."""
         context = restrict(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         algorithm = security.text(_ALGORITHM)
         if algorithm is not None and algorithm.lower() != "https":
@@ -58,14 +56,13 @@ class ClientTls:
         return context
 
     def take(self, renewed: ssl.SSLContext, security: ListenerSecurity) -> None:
-        """Use a renewed TLS context, which `renewed` returned, for every later connection."""
+        """Use the TLS context that `renewed` has returned for `security`, for every later connection."""
         self.context, self._stores = renewed, _stores(security)
 
 
 def check_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-    """Check that a client with one context can connect to a server with the other, without host name verification (SslEngineValidator).
-    Raises StoreError.
-    """
+    """Check that a client with the context `client` can complete a TLS handshake with a server with the context `server`, as Kafka's
+    SslEngineValidator does. The host name is not verified. Raises StoreError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     carried = HandshakeContext(ssl.PROTOCOL_TLS_SERVER)
     carried.shared = server

@@ -1,4 +1,5 @@
-"""Unsigned OAUTHBEARER tokens that a node makes for its own connections, for tests, according to the options `unsecuredLogin…`.
+"""Makes unsigned OAUTHBEARER tokens with which a node authenticates its own connections to other nodes. They are for tests only, and are
+configured by the login module options `unsecuredLogin…`.
 
 Source: KAFKA OAuthBearerUnsecuredLoginCallbackHandler.
 """
@@ -16,8 +17,8 @@ _RESERVED: Final = frozenset({"iat", "exp"})
 
 
 class UnsecuredTokenIssuer:
-    """Makes unsigned OAUTHBEARER tokens according to the options of a login module. The constructor raises ValueError for invalid
-    options."""
+    """Makes unsigned OAUTHBEARER tokens according to the `options` (`unsecuredLogin…`) of a login module. The constructor raises ValueError
+    for invalid options."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -28,7 +29,7 @@ class UnsecuredTokenIssuer:
             raise ValueError(f"No principal name in JWT claim: set {_PREFIX}StringClaim_{principal} to this node's name")
 
     def issue(self) -> str:
-        """Return a new token, issued at the current time."""
+        """Return a new unsigned token, issued at the current time."""
         now_ms = self._now_ms()
         claims = {"exp": now_ms / 1000 + self._lifetime_s, "iat": now_ms / 1000, **self._claims}
         return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
