@@ -1,1 +1,2 @@
-"""Share groups (KIP-932): which member has acquired which record of a share partition, and share sessions. No I/O."""
+"""Share groups (KIP-932): the delivery state of each share partition (which member has acquired which record), and share sessions. No I/O.
+A share partition is a topic partition as one share group sees it."""

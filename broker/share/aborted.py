@@ -1,4 +1,5 @@
-"""Finds the batches of aborted transactions among fetched ones (KAFKA SharePartition.fetchAbortedTransactionRecordBatches). No I/O."""
+"""Finds the batches of aborted transactions among the batches that were fetched for a share group (KAFKA
+SharePartition.fetchAbortedTransactionRecordBatches). No I/O."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from ottla.protocol.wire import Buffer
 def aborted_batches(records: Buffer, batches: Iterable[tuple[int, BatchHeader]], transactions: Sequence[tuple[int, int]]) -> list[Fetched]:
     """Return the base and last offsets of the data batches that belong to aborted transactions.
 
-    `batches` are pairs of a byte position in `records` and the header of the batch there, in the order of the log. `transactions` are
-    pairs (producer id, first offset) of aborted transactions; those that begin after the last batch are ignored.
+    `batches` are pairs of a byte position in `records` and the header of the batch at this position, in the order of the log.
+    `transactions` are pairs (producer id, first offset) of aborted transactions; those that begin after the last batch are ignored.
     """
     ahead = sorted(transactions, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()

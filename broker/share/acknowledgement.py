@@ -1,7 +1,8 @@
-"""Acknowledges records that a member has acquired (KAFKA SharePartition.acknowledge; KIP-932, KIP-1222). No I/O.
+"""Processes a share group member's acknowledgements of records that it has acquired (KAFKA SharePartition.acknowledge; KIP-932, KIP-1222).
+No I/O.
 
 A request is atomic for each partition: if one record cannot be acknowledged, all state transitions of the request in this partition are
-rolled back. As in Kafka, acquisition locks that the request has already renewed are not rolled back, but keep the new timeout.
+rolled back. As in Kafka, renewed acquisition locks are not rolled back: they keep the new timeout.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class AcknowledgeType(IntEnum):
-    """A member's acknowledgement of a record that it has acquired, numbered as in the request. GAP: the offset has no record."""
+    """How a share group member acknowledges a record that it has acquired. The values are those of the request. GAP: the offset has no
+    record."""
 
     GAP = 0
     ACCEPT = 1
@@ -39,7 +41,7 @@ _UNABLE: Final = "Unable to acknowledge records for the batch"
 
 
 class AcknowledgementBatch(NamedTuple):
-    """Acknowledgements for a range of offsets: one type for all, or one for each."""
+    """Acknowledgements for a range of offsets. `types` has one type for all offsets, or one type for each."""
 
     first_offset: int
     last_offset: int
@@ -53,9 +55,10 @@ class _Segment(NamedTuple):
 
 
 def acknowledge(partition: SharePartition, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int) -> StateUpdate:
-    """Begin the state transitions for a member's acknowledgements. Return them as one `StateUpdate`, which the caller writes.
+    """Begin the state transitions for a share group member's acknowledgements in one partition. Return them as one `StateUpdate`, which the
+    caller writes to the share group state.
 
-    Raises Rejected(INVALID_RECORD_STATE or INVALID_REQUEST) if one acknowledgement is not allowed, after the others were rolled back.
+    Raises Rejected(INVALID_RECORD_STATE or INVALID_REQUEST) if one acknowledgement is not allowed; before that, the others are rolled back.
     """
     acknowledging = _Acknowledging(partition, member_id, now_ms)
     try:
@@ -68,7 +71,7 @@ def acknowledge(partition: SharePartition, member_id: str, batches: Sequence[Ack
 
 
 class _Acknowledging:
-    """The processing of one member's acknowledgements for one share partition."""
+    """Processes one share group member's acknowledgements for one share partition."""
 
     def __init__(self, partition: SharePartition, member_id: str, now_ms: int) -> None:
         self.partition = partition
@@ -95,7 +98,8 @@ class _Acknowledging:
                 self._change(batch.runs[0], segments[0].type)
 
     def _in_flight(self, acknowledged: AcknowledgementBatch) -> list[InFlightBatch]:
-        """Return the batches in flight with acknowledged offsets. Raises Rejected if the range begins or ends outside of them."""
+        """Return the batches in flight that have acknowledged offsets. Raises Rejected if the acknowledged range begins or ends outside of
+        all batches in flight."""
         first, last, start = acknowledged.first_offset, acknowledged.last_offset, self.partition.start_offset
         in_flight = self.partition.in_flight
         floor = in_flight.floor(first)
@@ -153,7 +157,8 @@ def _last(segment: _Segment) -> int:
 
 
 def _segments(acknowledged: AcknowledgementBatch) -> Iterator[_Segment]:
-    """Yield the ranges of offsets that have the same type. Raises Rejected(INVALID_REQUEST) for an unknown type."""
+    """Split an acknowledgement batch into ranges of offsets with the same acknowledgement type. Raises Rejected(INVALID_REQUEST) for an
+    unknown type."""
     first, last, types = acknowledged
     try:
         kinds = [AcknowledgeType(kind) for kind in types]

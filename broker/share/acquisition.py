@@ -1,13 +1,11 @@
-"""Acquires fetched records for a member (KAFKA SharePartition.acquire, KIP-932, KIP-1206). No I/O.
+"""Acquires fetched records for a member of a share group (KAFKA SharePartition.acquire, KIP-932, KIP-1206). No I/O.
 
-Rules:
-* Records that are in flight and available come first, then new ones. A member acquires whole batches of the log, and so more records than
-  `max_records` if the last batch is larger. In the mode *record limit* (KIP-1206) it acquires at most `max_records`; the rest of the batch
-  is available to other members.
-* Offsets without a record (compacted, or control records) are acquired like others. The member finds that they are missing and
-  acknowledges them as gaps.
-* From the delivery count `ShareSettings.throttle_from` on, fewer records are acquired together, fewer with each delivery, and only one at
-  the last delivery: then a record that crashes its member is archived without its neighbours.
+Rules: * Available records that were acquired before come first, then new ones. A member acquires whole batches of the log, and so more
+records than `max_records` if the last batch is larger. In the mode *record limit* (KIP-1206) it acquires at most `max_records`; the rest of
+the batch is available to other members. * Offsets without a record (compacted, or control records) are acquired like others. The member
+finds that they are missing and acknowledges them as gaps. * From the delivery count `ShareSettings.throttle_from` on, fewer records are
+acquired together with each delivery, and only one at the last delivery. So a record that crashes its member is archived without its
+neighbours.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from ottla.broker.share.share_partition import AcquiredRecords, SharePartition
 
 
 class Fetched(NamedTuple):
-    """The first and last offset of a fetched batch of the log."""
+    """The first and last offset of a batch that was fetched from the log."""
 
     base_offset: int
     last_offset: int
@@ -29,8 +27,8 @@ class Fetched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
-    """A member's request to acquire records of one share partition. Acquired records are split at batch boundaries of the log into batches
-    in flight of at least `batch_size` records. With `record_limit`, `max_records` is a strict limit (KIP-1206)."""
+    """The parameters with which a member acquires records of one share partition. With `record_limit`, `max_records` is a strict limit
+    (KIP-1206). Without it, the acquired records are tracked in groups of whole log batches, each with at least `batch_size` records."""
 
     member_id: str
     max_records: int
@@ -46,7 +44,8 @@ def acquire(
     batches: Sequence[Fetched],
     aborted: Sequence[Fetched] = (),
 ) -> list[AcquiredRecords]:
-    """Acquire records of the fetched batches, and archive those in `aborted`. Return the acquired ones, in ascending order.
+    """Acquire records of the fetched `batches` for a member, and archive the records in `aborted`, which belong to aborted transactions.
+    Return the acquired records in ascending order, without the aborted ones.
 
     `fetch_offset` is the offset from which the batches were read.
     """
@@ -56,7 +55,8 @@ def acquire(
 
 
 def without_aborted(acquired: Sequence[AcquiredRecords], aborted: Sequence[Fetched]) -> list[AcquiredRecords]:
-    """Return the acquired records without those in `aborted`. Both are in ascending order."""
+    """Return the acquired records except those in the batches `aborted`, which belong to aborted transactions. Both are in ascending
+    order."""
     kept: list[AcquiredRecords] = []
     at = 0
     for first, last, delivery_count in acquired:
@@ -74,7 +74,7 @@ def without_aborted(acquired: Sequence[AcquiredRecords], aborted: Sequence[Fetch
 
 
 class _Acquiring:
-    """One acquisition in progress: the share partition, the request, and the records acquired so far."""
+    """Performs one acquisition. It has the share partition, the request, the fetched batches, and the records acquired so far."""
 
     def __init__(self, partition: SharePartition, request: Acquisition, batches: Sequence[Fetched]) -> None:
         self.partition = partition
@@ -110,7 +110,8 @@ class _Acquiring:
     def _limit(self, fetch_offset: int) -> int:
         """Set `max_records` to the number of records that may be acquired, and return the last offset that may be acquired.
 
-        If group.share.partition.max.record.locks leaves no room, only offsets up to the end offset may be acquired, which are in flight.
+        If group.share.partition.max.record.locks permits no further records, only records up to the end offset, which were acquired before,
+        may be acquired again.
         """
         partition, last = self.partition, self.batches[-1].last_offset
         locks_left = partition.settings().partition_max_record_locks - partition.in_flight_count
@@ -121,7 +122,8 @@ class _Acquiring:
         return last
 
     def _archive_missing(self, fetch_offset: int, base_offset: int) -> None:
-        """Archive available records between the fetch offset and the first fetched batch: the log has lost them to compaction."""
+        """Archive the available records between the fetch offset and `base_offset`, the start of the first fetched batch. They were
+        acquired before, but compaction has removed them from the log."""
         partition = self.partition
         if not partition.in_flight or fetch_offset >= base_offset:
             return
@@ -156,8 +158,8 @@ class _Acquiring:
             partition.fetched_to(last + 1)  # Kafka does not move the gap then, and may fetch the same offset forever
 
     def _acquire_again(self, batch: InFlightBatch, last: int) -> bool:
-        """Acquire the available records of a batch in flight. Return False if this request may not acquire records of later batches,
-        because this batch has records that were delivered too often to be delivered together with others."""
+        """Acquire the available records of a batch in flight (one that was acquired before). Return False if this request may not acquire
+        records of later batches, because this batch has records that were delivered too often to be delivered together with others."""
         first = max(self.batches[0].base_offset, self.partition.start_offset)
         throttled = self._is_throttled(batch, first, last)
         if throttled and self.count:
@@ -182,7 +184,8 @@ class _Acquiring:
         )
 
     def _acquire_part(self, batch: InFlightBatch, first: int, last: int) -> int:
-        """Acquire the available records of the batch in flight in the range of offsets. Return the number of acquired records."""
+        """Acquire those records of a batch in flight that are available and in the range of offsets. Return the number of acquired
+        records."""
         settings = self.partition.settings()
         limit, throttle_from = settings.delivery_count_limit, settings.throttle_from
         acquired: list[AcquiredRecords] = []
@@ -214,9 +217,8 @@ class _Acquiring:
     # --- new records -------------------------------------------------------------------------------------------------------------
 
     def _acquire_new(self, first: int, last: int) -> None:
-        """Acquire the records from `first` to `last` that are not in flight. If `max_records` is reached within a batch of the log,
-        acquire that batch to its end; with a strict `record_limit`, the rest of the batch becomes available to other members instead.
-        """
+        """Acquire the records from `first` to `last`, which were never acquired before. If `max_records` is reached within a batch of the
+        log, acquire that batch to its end; with a strict `record_limit`, make the rest of the batch available to other members instead."""
         partition = self.partition
         first = max(first, partition.start_offset if partition.in_flight else partition.end_offset)
         if first > last:
@@ -271,7 +273,8 @@ class _Acquiring:
 
 
 def _extend(acquired: list[AcquiredRecords], more: AcquiredRecords) -> None:
-    """Append a range of records, or extend the last range if the new one is adjacent and has the same delivery count."""
+    """Append a range of records to `acquired`. If it is adjacent to the last range and has the same delivery count, extend that range
+    instead."""
     if acquired and acquired[-1].last_offset + 1 == more.first_offset and acquired[-1].delivery_count == more.delivery_count:
         acquired[-1] = acquired[-1]._replace(last_offset=more.last_offset)
     else:
@@ -279,7 +282,8 @@ def _extend(acquired: list[AcquiredRecords], more: AcquiredRecords) -> None:
 
 
 def _split_by_size(batches: Sequence[Fetched], first: int, last: int, size: int) -> list[AcquiredRecords]:
-    """Split the range at batch boundaries of the log into parts of at least `size` records; the last part may be smaller."""
+    """Split the range of offsets into parts of at least `size` records, only at the first offsets of log batches; the last part may be
+    smaller."""
     parts: list[AcquiredRecords] = []
     if last - first + 1 > size:
         for base, _ in batches:

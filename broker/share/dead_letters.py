@@ -1,12 +1,12 @@
-"""Dead letters: the records that a broker writes to a share group's dead letter queue (KIP-1191). No I/O.
+"""Dead letters: the records that a broker writes to a share group's dead letter queue, a topic, for records that were rejected or delivered
+too often (KIP-1191). No I/O.
 
-Rules, as in Kafka 4.4.0's ShareGroupDLQStateManager and ShareGroupDLQRecordFetcher:
-* Each offset that is given up becomes one record. Its headers say where it comes from and why it was given up; the record's own headers are
-  not copied.
-* With errors.deadletterqueue.copy.record.enable a dead letter has the key and the value of its record, if the log still has it. Records
-  larger than the queue topic's max.message.bytes are not copied, nor are those of a compressed batch that is larger when decompressed.
-* A batch of several dead letters is at most as large as the queue topic's max.message.bytes. A single one may exceed it; the append to the
-  queue topic then rejects it.
+Rules, as in Kafka 4.4.0's ShareGroupDLQStateManager and ShareGroupDLQRecordFetcher: * Each rejected or undeliverable offset becomes one
+dead letter. Its headers say where it comes from and what the cause is; the record's own headers are not copied. * With
+errors.deadletterqueue.copy.record.enable, a dead letter has the key and the value of its record, if the log still has it. Records larger
+than the queue topic's max.message.bytes are not copied, nor are those of a compressed batch that is larger when decompressed. * A batch of
+several dead letters is at most as large as the queue topic's max.message.bytes. A single one may exceed it; the append to the queue topic
+then rejects it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Content = tuple[bytes | None, bytes | None]
 
 
 class DeadLetters(NamedTuple):
-    """A range of offsets whose records were rejected or delivered too often, all for the same cause and with the same delivery count."""
+    """A range of offsets of a share partition that get dead letters: their records were rejected or delivered too often. All have the same
+    cause and the same delivery count."""
 
     first_offset: int
     last_offset: int
@@ -36,8 +37,7 @@ class DeadLetters(NamedTuple):
 
 
 class RecordSource(NamedTuple):
-    """The partition and the share group of dead letters: members of the group rejected the records, or did not acknowledge them in any of
-    the allowed deliveries."""
+    """The origin of dead letters: the share group and the topic partition whose records were rejected or delivered too often."""
 
     group_id: str
     topic: str
@@ -45,17 +45,18 @@ class RecordSource(NamedTuple):
 
 
 class CopiedRecords(NamedTuple):
-    """Keys and values of records of the log, by offset. A dead letter up to `last_offset` whose offset is missing here gets no key and no
-    value."""
+    """Keys and values of records in the log, by offset, for dead letters up to `last_offset`. A dead letter whose offset is missing here
+    gets no key and no value."""
 
     contents: Mapping[int, Content]
     last_offset: int
 
 
 def copied_records(records: bytes, first_offset: int, last_offset: int, max_bytes: int) -> CopiedRecords:
-    """Return keys and values of the records from `first_offset` to `last_offset`, at most `max_bytes` of encoded records.
+    """Return keys and values of the records from `first_offset` to `last_offset` for their dead letters, at most `max_bytes` bytes of
+    encoded records.
 
-    `records` has the log's batches from `first_offset` on. If none of these records is in it, or a batch cannot be decoded, the remaining
+    `records` has the log's batches from `first_offset` on. If it has none of these records, or a batch cannot be decoded, the remaining
     dead letters up to `last_offset` have no key and no value.
     """
     contents: dict[int, Content] = {}
@@ -85,9 +86,9 @@ def copied_records(records: bytes, first_offset: int, last_offset: int, max_byte
 def dead_letter_batch(
     origin: RecordSource, letters: DeadLetters, copies: CopiedRecords, first_offset: int, *, max_bytes: int, now_ms: int
 ) -> tuple[bytes, int]:
-    """Return a batch of dead letters for the offsets from `first_offset` on, and the first offset that is not in it.
+    """Return a batch of dead letters for the offsets from `first_offset` on, and the first offset that is not in the batch.
 
-    The batch has at most `max_bytes`, unless a single dead letter is larger.
+    The batch has at most `max_bytes` bytes, except if it has a single dead letter that is larger.
     """
     records: list[SimpleRecord] = []
     size, offset = HEADER_BYTES, first_offset

@@ -1,10 +1,11 @@
-"""The delivery state of records in flight (KAFKA InFlightState, InFlightBatch, RecordState).
+"""The delivery state of a share partition's records in flight, that is, of those that were ever acquired and are not settled (KAFKA
+InFlightState, InFlightBatch, RecordState).
 
 Kafka tracks a batch as a whole while all its records are in one state, and each offset once they differ. Here a batch has one object for
 each run of consecutive records with the same state, so its memory depends on the number of runs, not of records.
 
-A change that has to be persisted begins as a transition: the new state is visible at once, so that no other request acquires the record,
-and the old state is kept until the write succeeds or fails.
+A change that has to be persisted is a transition: the new state is visible at once, so that no other request acquires the record, and the
+old state is kept until the write has succeeded or failed.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from enum import IntEnum
 from typing import Final
 
 NO_MEMBER: Final = ""
-"""The member id of a record that is not acquired."""
+"""The member id of a record that no member has acquired at present."""
 NO_LOCK: Final = -1
 
 
 class RecordState(IntEnum):
-    """The delivery state of a record, with its number in `__share_group_state`."""
+    """The delivery state of a record in a share partition. The values are those in `__share_group_state`."""
 
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """Rejected, or delivered too often; the record in the group's dead letter queue is not written yet (KIP-1191)."""
+    """The record was rejected or delivered too often, but its dead letter in the group's dead letter queue is not written yet
+    (KIP-1191)."""
     ARCHIVED = 4
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the delivery state is final. ARCHIVING is not: such a record is never delivered again, but still becomes ARCHIVED."""
+        """Whether the delivery state is final. ARCHIVING is not final: such a record is never delivered again, but it becomes ARCHIVED
+        later."""
         return self is RecordState.ACKNOWLEDGED or self is RecordState.ARCHIVED
 
 
@@ -44,12 +47,13 @@ VALID_TRANSITIONS: Final[dict[RecordState, frozenset[RecordState]]] = {
     RecordState.ARCHIVING: frozenset({RecordState.ARCHIVED}),
     RecordState.ARCHIVED: frozenset(),
 }
-"""The transitions that members, lock timeouts and dead letters cause. `InFlightState.archive` is not limited by this table: it archives a
-record in any state."""
+"""For each delivery state: the states to which members, lock timeouts and dead letters can change it. `InFlightState.archive` may archive a
+record in any state, in spite of this table."""
 
 
 class InFlightState:
-    """The delivery state, delivery count, owner and acquisition lock that a run of records has in common."""
+    """The delivery state, delivery count, owner (member) and acquisition lock of a run: consecutive records for which all of these are the
+    same."""
 
     __slots__ = ("_archived", "_before", "change", "delivery_count", "lock_deadline_ms", "member_id", "state")
 
@@ -59,22 +63,23 @@ class InFlightState:
         self.member_id = member_id
         self.lock_deadline_ms = lock_deadline_ms
         self.change: object | None = None
-        """The update whose write ends the pending transition of these records; None if no transition is pending."""
+        """The update to the persisted state that these records are part of; while it is being written, their new state is pending. None if
+        no update is pending."""
         self._before: tuple[RecordState, str, int] | None = None
         self._archived = False
 
     @property
     def is_available(self) -> bool:
-        """Whether a member may acquire the records."""
+        """Whether a member may acquire the records: they are AVAILABLE and no state change is pending."""
         return self.state is RecordState.AVAILABLE and self.change is None
 
     @property
     def is_settled(self) -> bool:
-        """Whether the records' delivery state is final and no write of it is pending."""
+        """Whether the records' delivery state is final and is not waiting for a write."""
         return self.state.is_terminal and self.change is None
 
     def copy(self) -> InFlightState:
-        """Return a copy of the state, for a run of records that is split in two. If a transition is pending, both parts belong to it."""
+        """Return a copy of the state, for splitting a run of records into two. If a state change is pending, it applies to both parts."""
         copy = InFlightState(self.state, self.delivery_count, self.member_id, self.lock_deadline_ms)
         copy.change, copy._before, copy._archived = self.change, self._before, self._archived
         return copy
@@ -88,9 +93,9 @@ class InFlightState:
         self.lock_deadline_ms = lock_deadline_ms
 
     def move(self, state: RecordState, delivery_count_limit: int, undeliverable_state: RecordState = RecordState.ARCHIVED) -> bool:
-        """Move the records to `state` at once, without an owner. Records whose delivery count has reached the limit get the
-        state `undeliverable_state` instead of AVAILABLE. Return False, and change nothing, if `VALID_TRANSITIONS` forbids the move or a
-        transition is pending."""
+        """Change the records to `state` at once, without an owner. Records whose delivery count has reached `delivery_count_limit` get
+        `undeliverable_state` instead of AVAILABLE. If `VALID_TRANSITIONS` forbids the change or another is pending, change nothing and
+        return False."""
         if self.change is not None:
             return False
         if state is RecordState.AVAILABLE and self.delivery_count >= delivery_count_limit:
@@ -104,9 +109,8 @@ class InFlightState:
     def begin(
         self, change: object, state: RecordState, delivery_count_limit: int, undeliverable_state: RecordState = RecordState.ARCHIVED
     ) -> bool:
-        """Move the records like `move`, but as a transition of the update `change`, which `commit` or `roll_back` ends. Return False, and
-        change nothing, if `VALID_TRANSITIONS` forbids it or another transition is pending.
-        """
+        """Change the records as `move` does, but leave the change pending: it belongs to the update `change`, and `commit` or `roll_back`
+        ends it. If `VALID_TRANSITIONS` forbids the change or another is pending, change nothing and return False."""
         before = self.state, self.member_id, delivery_count_limit
         moved = self.move(state, delivery_count_limit, undeliverable_state)
         if moved:
@@ -114,16 +118,16 @@ class InFlightState:
         return moved
 
     def commit(self) -> None:
-        """End the pending transition after its write succeeded: the new state stays."""
+        """End the pending state change after its write has succeeded: the new state stays."""
         self._before = self.change = None
         self.lock_deadline_ms = NO_LOCK
 
     def roll_back(self, now_ms: int) -> None:
-        """End the transition after its write failed: restore the records' former state and owner.
+        """End the pending state change after its write has failed: restore the records' former state and owner.
 
-        Records whose acquisition lock has expired by now become available instead, or archived at the delivery count limit. They are not
-        ARCHIVING, so they get no dead letter even if the group has a queue (KAFKA InFlightState.completeStateTransition). Records that
-        `archive` has archived meanwhile stay archived.
+        If the records' acquisition lock has expired meanwhile, they become AVAILABLE instead or, at the delivery count limit, ARCHIVED.
+        They do not become ARCHIVING, so they get no dead letter even if the group has a queue (KAFKA
+        InFlightState.completeStateTransition). Records that `archive` has archived meanwhile stay archived.
         """
         assert self._before is not None, "no transition has begun"
         state, member_id, delivery_count_limit = self._before
@@ -138,8 +142,8 @@ class InFlightState:
             self.state, self.member_id = state, member_id
 
     def archive(self) -> None:
-        """Archive the records from any state, because the log no longer has them, their transaction was aborted, or their dead letters
-        were written (or could not be)."""
+        """Archive the records, whatever their state. It is called if the log no longer has them, if their transaction was aborted, or after
+        their dead letters were written or could not be written."""
         self._archived = True
         self.state = RecordState.ARCHIVED
         self.member_id = NO_MEMBER
@@ -161,8 +165,8 @@ class Run:
 
 
 class InFlightBatch:
-    """A batch in flight: the offsets that were acquired together. `runs` cover them in order. `is_split` says whether the records may
-    differ in state."""
+    """A batch in flight: a range of offsets that were acquired together. `runs` are consecutive parts of it, each with one delivery state.
+    If `is_split` is False, all records have the same state."""
 
     __slots__ = ("first_offset", "is_split", "last_offset", "runs")
 
@@ -177,12 +181,12 @@ class InFlightBatch:
 
     @property
     def whole(self) -> InFlightState:
-        """The delivery state that all records of the batch share. The batch must not be split."""
+        """The delivery state of all records of the batch. It may be read only if `is_split` is False."""
         assert not self.is_split, "the records may differ"
         return self.runs[0].state
 
     def split_at(self, offset: int) -> None:
-        """Split the run of records that contains the offset, so that a run begins at the offset."""
+        """Split the run that contains the offset in two, so that the second one begins at the offset."""
         self.is_split = True
         at = bisect_right(self.runs, offset, key=_first) - 1
         if at >= 0 and (run := self.runs[at]).first_offset < offset <= run.last_offset:
@@ -190,7 +194,7 @@ class InFlightBatch:
             run.last_offset = offset - 1
 
     def part(self, first_offset: int, last_offset: int) -> list[Run]:
-        """Return the runs of the batch that cover exactly its offsets in the range, after splitting runs at both ends of the range."""
+        """Split the batch's runs at both ends of the range of offsets, and return the runs inside the range."""
         if first_offset > self.first_offset:
             self.split_at(first_offset)
         if last_offset < self.last_offset:
@@ -198,9 +202,8 @@ class InFlightBatch:
         return self.runs[bisect_left(self.runs, first_offset, key=_first) : bisect_right(self.runs, last_offset, key=_first)]
 
     def overlapping(self, first_offset: int, last_offset: int) -> Iterator[Run]:
-        """Yield the runs of the batch that have offsets in the range. The first is found by binary search, because a batch may have
-        thousands of runs.
-        """
+        """Yield the runs of the batch that have offsets in the range. The first one is found by binary search, because a batch may have
+        thousands of runs."""
         at = max(0, bisect_right(self.runs, first_offset, key=_first) - 1)
         while at < len(self.runs) and (run := self.runs[at]).first_offset <= last_offset:
             if run.last_offset >= first_offset:
@@ -212,7 +215,7 @@ class InFlightBatch:
         return first_offset <= self.first_offset and self.last_offset <= last_offset
 
     def straddles(self, offset: int) -> bool:
-        """Return whether the batch has offsets below `offset` and others at or above it."""
+        """Return whether the batch has an offset below `offset` and another at or above it."""
         return self.first_offset < offset <= self.last_offset
 
 
@@ -221,7 +224,8 @@ def _first(part: InFlightBatch | Run) -> int:
 
 
 class InFlight:
-    """The batches in flight, in the order of their offsets. They do not overlap."""
+    """All batches in flight (ranges of offsets that were acquired together) of a share partition, in the order of their offsets. They do
+    not overlap."""
 
     __slots__ = ("batches",)
 
@@ -257,11 +261,12 @@ class InFlight:
         return self.batches[at] if at < len(self.batches) else None
 
     def beginning_in(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-        """Return the batches in flight that begin in the range, both ends included."""
+        """Return the batches in flight whose first offset is in the range, both ends included."""
         return self.batches[bisect_left(self.batches, first_offset, key=_first) : bisect_right(self.batches, last_offset, key=_first)]
 
     def overlapping(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-        """Return the batches that begin in the range, and the one before them, which may reach into the range."""
+        """Return the batches that begin in the range of offsets. Before them, return the last batch that begins earlier, because it may
+        reach into the range."""
         floor = self.floor(first_offset)
         return self.beginning_in(first_offset if floor is None else floor.first_offset, last_offset)
 

@@ -1,6 +1,6 @@
-"""The persister: the interface through which a share partition's leader reads and writes the delivery state (KAFKA Persister).
+"""The interface through which a share partition's leader reads and writes the persisted delivery state (KAFKA Persister).
 
-The share coordinator behind it stores the state in `__share_group_state`.
+The share coordinator implements it; it stores the state in `__share_group_state`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, Protocol
 from ottla.protocol.uuids import decode_uuid, encode_uuid
 
 UNINITIALIZED_START_OFFSET: Final = -1
-"""The start offset of a share partition that no member has read yet: share.auto.offset.reset decides."""
+"""The start offset of a share partition that no member has read yet. Where the group starts is then decided by share.auto.offset.reset."""
 
 
 class SharePartitionKey(NamedTuple):
-    """One partition of a topic as one share group sees it."""
+    """Identifies a share partition: the share group, the topic id and the partition."""
 
     group_id: str
     topic_id: bytes
@@ -25,12 +25,13 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """The key that is hashed to a partition of `__share_group_state`, and that FindCoordinator takes."""
+        """The text form of the key, `group:topicId:partition`, which FindCoordinator requests contain. Its hash selects the partition of
+        `__share_group_state`."""
         return f"{self.group_id}:{encode_uuid(self.topic_id)}:{self.partition}"
 
     @classmethod
     def parse(cls, text: str) -> SharePartitionKey:
-        """Return the share partition of a coordinator key. The group id may contain colons. Raises ValueError."""
+        """Parse the text form of a share partition's key, `group:topicId:partition`. The group id may contain colons. Raises ValueError."""
         group_id, topic_id, partition = text.rsplit(":", 2)
         if not group_id.strip():
             raise ValueError("a share partition without a group id")
@@ -57,9 +58,9 @@ class ReadState:
 
 @dataclass(frozen=True, slots=True)
 class WrittenState:
-    """The state that a share partition's leader writes: the changed batches, and the start offset.
+    """The state that a share partition's leader writes to the share coordinator: the changed batches, and the start offset.
 
-    `delivery_complete_count` is the number of acknowledged or archived records at and above the start offset.
+    `delivery_complete_count` is the number of acknowledged or archived records at or above the start offset.
     """
 
     state_epoch: int
@@ -71,7 +72,8 @@ class WrittenState:
 
 @dataclass(frozen=True, slots=True)
 class StateSummary:
-    """The epochs and the start offset of a share partition's state; the defaults are those of a share partition without state."""
+    """The persisted epochs and start offset of a share partition, without the delivery states. The defaults are those of a share partition
+    that has no persisted state."""
 
     state_epoch: int = 0
     leader_epoch: int = 0
@@ -80,23 +82,22 @@ class StateSummary:
 
 
 class Persister(Protocol):
-    """Reads and writes the state of share partitions. A call returns its result, or a future of it if it has to wait. The call or the
-    future raises Rejected with the error code of the coordinator's response, such as FENCED_STATE_EPOCH.
-    """
+    """Reads and writes the persisted state of share partitions. A method returns its result or, if it has to wait, a future of it. The
+    method or the future raises Rejected with the error code of the share coordinator's response, such as FENCED_STATE_EPOCH."""
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
-        """Return the share partition's state. From then on, writes in an older leader epoch than `leader_epoch` are rejected with
+        """Return the share partition's state. From then on, requests with a leader epoch below `leader_epoch` are rejected with
         FENCED_LEADER_EPOCH."""
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
-        """Write changes of the share partition's state. Return None if they are already durable, otherwise a future that ends when they
-        are."""
+        """Write changes of the share partition's state. Return None if they are already durable, otherwise a future that is done when they
+        are durable."""
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
-        """Begin a state epoch of the share partition, at a start offset and with no delivery state."""
+        """Begin a new state epoch of the share partition: its state has this start offset and no delivery states."""
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
         """Delete the share partition's state, if it has any."""
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
-        """Return the share partition's state without its delivery states: the start offset, the state epoch and the leader epoch."""
+        """Return the start offset, the state epoch and the leader epoch of the share partition's state, without the delivery states."""

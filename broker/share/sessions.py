@@ -1,14 +1,13 @@
-"""Share sessions: which partitions each member fetches (KAFKA ShareSessionCache, ShareSession, ShareSessionContext). No I/O.
+"""Share sessions: which partitions each member of a share group fetches (KAFKA ShareSessionCache, ShareSession, ShareSessionContext). No
+I/O.
 
-Invariants:
-* A member has at most one session. A request with epoch 0 begins it in place of an older one, the following requests have the epochs 1, 2,
-  … (after 2147483647 again 1), and a request with epoch -1 ends it.
-* A full cache accepts no further session. None is evicted: a session ends with its member or its connection.
-* All sessions together use at most `limits.SHARE_SESSION_BYTES_MAX`, by estimate. An update that would exceed this changes nothing. A new
-  session that would exceed it is not created, but the member's older session has been ended.
-* Within a session, a response omits a partition that has no records and no error, is not new in the session, and had no error in the last
-  response.
-* A partition that returned records moves to the end of the session's order.
+Invariants: * A member has at most one session. A request with epoch 0 begins it and ends an older one. The following requests have the
+epochs 1, 2, … (after 2147483647 again 1), and a request with epoch -1 ends the session. * If the maximum number of sessions exists, a new
+one is rejected. No session is evicted: a session ends with its member or its connection. * All sessions together use at most
+`limits.SHARE_SESSION_BYTES_MAX` bytes, by estimate. An update that would exceed this changes nothing. A new session that would exceed it is
+not created, but the member's older session has been ended by then. * A response omits a partition of the session if it has no records and
+no error, is not new in the session, and had no error in the last response. * A partition that returned records moves to the end of the
+session's order.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic, by the topic's id."""
+    """A topic partition, identified by the topic's id and the partition number."""
 
     topic_id: bytes
     partition: int
@@ -35,8 +34,8 @@ class TopicPartition(NamedTuple):
 
 @dataclass(slots=True)
 class CachedSharePartition:
-    """A partition of a share session. `topic` is the topic's name when it was added, None if the topic id was unknown. `must_be_sent` is
-    whether the next response includes the partition even if it has neither records nor an error."""
+    """A partition in a share session. `topic` is the topic's name when the partition was added, None if the topic id was unknown. If
+    `must_be_sent` is True, the next response includes the partition even if it has neither records nor an error."""
 
     topic: str | None
     must_be_sent: bool
@@ -44,7 +43,7 @@ class CachedSharePartition:
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """The partitions that a member fetches, in the order in which they are read."""
+    """A share session: the partitions that a member of a share group fetches, in the order in which they are read."""
 
     group_id: str
     member_id: str
@@ -58,10 +57,8 @@ class ShareSession:
         return named + limits.SHARE_SESSION_PARTITION_BYTES * len(self.partitions)
 
     def maybe_update_response_data(self, key: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
-        """Return whether the response must include the partition's result; to be called once for each partition of a response.
-
-        A partition with records moves to the end of the session's order.
-        """
+        """Return whether the response must include the partition's result. Call it once for each partition of a response, because it also
+        moves a partition with records to the end of the session's order."""
         cached = self.partitions.get(key)
         if cached is None:
             return False
@@ -72,12 +69,12 @@ class ShareSession:
         return sent
 
     def next_epoch(self) -> None:
-        """Advance the session epoch, because a request has used the session."""
+        """Advance the session's epoch after a request that used the session."""
         self.epoch = 1 if self.epoch == _INT32_MAX else self.epoch + 1
 
 
 class ShareSessions:
-    """All share sessions of the broker: at most `max_sessions`. `weight_bytes` is their estimated memory."""
+    """All share sessions of the broker, at most `max_sessions`. `weight_bytes` is the estimated memory of all of them, in bytes."""
 
     def __init__(self, max_sessions: int) -> None:
         self._max_sessions = max_sessions
@@ -95,17 +92,18 @@ class ShareSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def get(self, group_id: str, member_id: str) -> ShareSession | None:
-        """Return the member's share session, None if it has none."""
+        """Return the share session of this member, None if the member has none."""
         return self._sessions.get((group_id, member_id))
 
     def has_members(self, group_id: str) -> bool:
-        """Return whether a member of the group has a session."""
+        """Return whether any member of the group has a share session."""
         return group_id in self._members
 
     def begin(self, group_id: str, member_id: str, partitions: Sequence[tuple[TopicPartition, str | None]]) -> ShareSession:
-        """Create the member's session, with epoch 1, after ending an older one.
+        """End the member's share session, if any, and create a new one with these partitions and the epoch 1. Each partition comes with its
+        topic's name, None if the topic id is unknown.
 
-        Raises Rejected(SHARE_SESSION_LIMIT_REACHED) if there would be too many sessions, or their memory too large.
+        Raises Rejected(SHARE_SESSION_LIMIT_REACHED) if there would be too many sessions, or if they would need too much memory.
         """
         self.remove(group_id, member_id)
         if len(self._sessions) >= self._max_sessions:
@@ -120,9 +118,10 @@ class ShareSessions:
     def update(
         self, session: ShareSession, added: Iterable[tuple[TopicPartition, str | None]], forgotten: Iterable[TopicPartition]
     ) -> None:
-        """Add and remove partitions of a session, as a request lists them.
+        """Add the partitions `added` to a share session, each with its topic's name, and remove the partitions `forgotten`, as a request
+        lists them.
 
-        Raises Rejected(SHARE_SESSION_LIMIT_REACHED) if the memory of all sessions would be too large with the added partitions.
+        Raises Rejected(SHARE_SESSION_LIMIT_REACHED) if all sessions together would need too much memory.
         """
         partitions, before = session.partitions, session.weight_bytes
         new = {key: CachedSharePartition(topic, must_be_sent=True) for key, topic in added if key not in partitions}
@@ -138,7 +137,7 @@ class ShareSessions:
         self.weight_bytes += more_bytes
 
     def check(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """Return the member's session. `epoch` is the request's; -1 matches any session epoch.
+        """Return the member's share session after checking that the request's epoch `epoch` is the expected one; -1 is always accepted.
 
         Raises Rejected(SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH).
         """
@@ -150,7 +149,7 @@ class ShareSessions:
         return session
 
     def remove(self, group_id: str, member_id: str) -> ShareSession | None:
-        """End the member's share session. Return the session, None if there was none."""
+        """End the member's share session and return it; return None if the member has none."""
         session = self._sessions.pop((group_id, member_id), None)
         if session is not None:
             self.weight_bytes -= session.weight_bytes

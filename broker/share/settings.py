@@ -1,4 +1,4 @@
-"""The settings of one share group that its share partitions use."""
+"""The settings of a share group that affect the delivery of records."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ BY_DURATION: Final = "by_duration"
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """The group's effective settings: its own configs, otherwise the broker's (KAFKA ShareGroupConfigProvider)."""
+    """The effective settings of a share group: the group's own configs and, for those that are not set, the broker's (KAFKA
+    ShareGroupConfigProvider)."""
 
     delivery_count_limit: int = 5
     record_lock_duration_ms: int = 30_000
     partition_max_record_locks: int = 2_000
     auto_offset_reset: str = LATEST
-    """Where a new group starts: `EARLIEST`, `LATEST` or `BY_DURATION`, which is `reset_duration_ms` ago."""
+    """Where a new group starts: at the earliest offset (`EARLIEST`), at the latest (`LATEST`), or at the time that was `reset_duration_ms`
+    ago (`BY_DURATION`)."""
     reset_duration_ms: int = 0
     read_committed: bool = False
     renew_acknowledge_enable: bool = True
     dead_letter_topic: str = ""
-    """The dead letter queue (KIP-1191): the topic to which the broker writes records that were rejected or delivered too often. Empty if
-    the group has none, or share.version does not allow it."""
+    """The topic that is the group's dead letter queue (KIP-1191): the broker writes records there that were rejected or delivered too
+    often. Empty if the group has no queue, or if the feature share.version does not allow one."""
     copies_dead_letters: bool = False
-    """Whether dead letters have the key and the value of their records."""
+    """Whether dead letters (records in the dead letter queue) get the key and the value of the original records."""
 
     @property
     def undeliverable_state(self) -> RecordState:
@@ -38,6 +40,6 @@ class ShareSettings:
 
     @property
     def throttle_from(self) -> int:
-        """The delivery count from which fewer records are delivered together. A record that crashes the members is then archived without
-        the records that are delivered with it."""
+        """The delivery count from which fewer records are delivered together. Its purpose: a record that crashes the members is finally
+        delivered alone, and no other records are archived with it."""
         return max(2, -(-self.delivery_count_limit // 2))

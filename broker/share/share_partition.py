@@ -1,16 +1,14 @@
-"""One partition of a topic as one share group sees it: which records are delivered to which member (KAFKA SharePartition). No I/O.
+"""A share partition: a topic partition as one share group sees it, with the delivery state of its records (KAFKA SharePartition). No I/O.
 
-Invariants:
-* The records in flight lie between the start offset (the first that is not settled) and the end offset (the last that was ever acquired).
-  Records below are acknowledged or archived, those above were never delivered.
-* A record has one state. A member owns exactly the records that it acquired and that were neither acknowledged, released nor timed out.
-* A delivery count never decreases. It increases with each acquisition.
-* Acknowledgements and releases take effect when their write succeeds (`begin`, then `commit` or `roll_back`). An expired lock takes
-  effect at once, because the member may not keep the record, whatever happens to the write.
-* If the group has a dead letter queue, a record that is rejected or was delivered too often is ARCHIVING until its dead letter was
-  written, or could not be. The write of the dead letter begins when that state is durable, and again if `load` reads that state.
-* The state that `load` takes may lack records that were in flight when it was written: the offsets between its batches. `open_gap` is the
-  first of these offsets; they are fetched again until new records are acquired.
+Invariants: * The records in flight lie between the start offset (the first that is not settled) and the end offset (the last that was ever
+acquired). Records below are acknowledged or archived, those above were never delivered. * A record has one state. A member owns exactly the
+records that it acquired and that were neither acknowledged, released nor timed out. * A delivery count never decreases. It increases with
+each acquisition. * Acknowledgements and releases take effect when their write succeeds (`begin`, then `commit` or `roll_back`). An expired
+lock takes effect at once, because the member may not keep the record, whatever happens to the write. * If the group has a dead letter
+queue, a record that is rejected or was delivered too often is ARCHIVING until its dead letter was written, or could not be. The write of
+the dead letter begins when that state is durable, and again if `load` reads that state. * The persisted state may lack records that were in
+flight when it was written; then `load` finds unused offsets between its batches. `open_gap` is the first of these offsets; they are fetched
+again until new records are acquired.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ from ottla.broker.share.settings import ShareSettings
 from ottla.protocol.error_codes import ErrorCode
 
 _LOCKS_AT_LEAST = 64
-"""The number of entries in `_locks` below which outdated entries are not removed."""
+"""Outdated entries are removed from `_locks`, the heap of lock deadlines, only if it has at least this many entries."""
 
 
 class AcquiredRecords(NamedTuple):
-    """Records that a member has acquired, with the number of their deliveries."""
+    """A range of records that a member has acquired, with their delivery count."""
 
     first_offset: int
     last_offset: int
@@ -39,14 +37,15 @@ class AcquiredRecords(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """The number of offsets in the range of acquired records, both ends included."""
+        """The number of offsets in the range, including the first and the last."""
         return self.last_offset - self.first_offset + 1
 
 
 class StateUpdate:
-    """State transitions that one write to the share group state persists.
+    """State changes of a share partition that are persisted by one write.
 
-    `SharePartition.commit` commits them all; `roll_back` rolls them all back. `batches` are the changed states for the persister.
+    `SharePartition.commit` makes them all valid, and `roll_back` undoes them all. `batches` are the changed states for the persister;
+    `dead_letters` are the dead letters to write after it.
     """
 
     __slots__ = ("batches", "dead_letters")
@@ -57,7 +56,8 @@ class StateUpdate:
 
 
 class SharePartition:
-    """A share partition at its leader: its records in flight and its offsets. `settings` returns the group's current settings."""
+    """A share partition at its leader: its start and end offset, and the delivery state of its records in flight. `settings` returns the
+    group's current settings."""
 
     def __init__(self, settings: Callable[[], ShareSettings], leader_epoch: int) -> None:
         self.settings = settings
@@ -69,16 +69,16 @@ class SharePartition:
         """The number of records at or above the start offset that are acknowledged or archived."""
         self.in_flight = InFlight()
         self.may_have_available = False
-        """Whether there may be available records in flight, so that the next fetch has to look for them."""
+        """False if no record in flight is available, so that the next fetch need not look for one. True means that there may be some."""
         self.dead_letters: list[DeadLetters] = []
-        """Records in the persisted state ARCHIVING whose dead letters are still to be written. The caller removes them from this list and
+        """Records in the persisted state ARCHIVING whose dead letters must still be written. The caller takes them from this list and
         writes the dead letters."""
         self._gap: tuple[int, int] | None = None
-        """The range in which the loaded state may lack records that were in flight when it was written: the first offset that may have to
-        be fetched again, and the end offset at the load. None if no offset is missing."""
+        """Offsets that the loaded state does not contain, although their records may have been in flight. The range is (first offset that
+        may have to be fetched again, end offset at the load). None if no offset is missing."""
         self._locks: list[tuple[int, int, int]] = []
-        """A heap of lock deadlines: (monotonic time in ms, first offset, last offset). An entry is outdated once its records have another
-        deadline."""
+        """A heap of the deadlines of acquisition locks: (monotonic time in ms, first offset, last offset). An entry is outdated when its
+        records have got another deadline."""
         self._max_locks = _LOCKS_AT_LEAST
 
     # --- persisted state ---------------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class SharePartition:
         """Initialize this share partition from its persisted state. `start_offset` is the persisted start offset or, if that is
         uninitialized, the offset at which the group starts.
 
-        Raises Rejected(UNKNOWN_SERVER_ERROR) if a state batch begins below `start_offset` or ends before it begins.
+        Raises Rejected(UNKNOWN_SERVER_ERROR) if a batch in the state begins below `start_offset` or ends before it begins.
         """
         self.state_epoch = read.state_epoch
         self.start_offset = self.end_offset = start_offset
@@ -111,27 +111,28 @@ class SharePartition:
             self.trim()
 
     def state_to_write(self, batches: Sequence[StateBatch]) -> WrittenState:
-        """Return the argument of `Persister.write` for these changed batches: with the epochs, start offset and completed count."""
+        """Return the argument of `Persister.write` for these changed batches. It also has the epochs, the start offset and the number of
+        completed deliveries."""
         return WrittenState(self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete_count, batches)
 
     # --- what to fetch -----------------------------------------------------------------------------------------------------------
 
     @property
     def in_flight_count(self) -> int:
-        """The number of offsets from the start offset to the end offset, both included, which group.share.partition.max.record.locks
-        limits; 0 if no record is in flight.
-        """
+        """The number of offsets from the start offset to the end offset, both included; 0 if no record is in flight.
+        group.share.partition.max.record.locks limits this number."""
         return self.end_offset - self.start_offset + 1 if self.in_flight else 0
 
     @property
     def can_acquire(self) -> bool:
-        """Whether a fetch may acquire records: some in flight are available, or there is room for more."""
+        """Whether a fetch may acquire records: a record in flight is available, or the limit of records in flight permits new ones."""
         if self.next_fetch_offset() != self.end_offset + 1:
             return True
         return self.in_flight_count < self.settings().partition_max_record_locks
 
     def next_fetch_offset(self) -> int:
-        """Return the offset from which the next fetch reads: the first available record in flight, otherwise the first new record."""
+        """Return the offset from which the next fetch reads: that of the first available record in flight or, if there is none, of the
+        first record that was never acquired."""
         if not self.in_flight or self.start_offset > self.in_flight.last.last_offset:
             self.may_have_available = False
             return self.end_offset
@@ -159,24 +160,23 @@ class SharePartition:
 
     @property
     def open_gap(self) -> int | None:
-        """The first offset between the batches of the loaded state that may have to be fetched again; None if there is none any more.
+        """The first offset that the loaded state does not contain and that may have to be fetched again; None if there is none any more.
 
-        The gap is closed when new records are acquired.
+        When new records are acquired, no offset has to be fetched again.
         """
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def fetched_to(self, offset: int) -> None:
-        """Record that all offsets below `offset` were fetched: the open gap (offsets that must be fetched again) now begins at `offset`. If
-        `offset` is past the end offset, close the gap."""
+        """Note that all offsets below `offset` were fetched, so that `open_gap` (the first offset that must be fetched again) becomes
+        `offset`. If `offset` is past the end offset, nothing has to be fetched again."""
         still_open = self.open_gap is not None and offset <= self.end_offset
         self._gap = (offset, self.end_offset) if still_open else None
 
     # --- locks -------------------------------------------------------------------------------------------------------------------
 
     def lock(self, first_offset: int, last_offset: int, now_ms: int) -> int:
-        """Return the lock deadline (ms) of records that are acquired or renewed at `now_ms`, and register it, so that `expire_locks` checks
-        the records when the deadline has passed.
-        """
+        """Return the deadline in ms of the acquisition lock of records that a member acquires or renews at `now_ms`. Also register the
+        deadline for `expire_locks`."""
         if len(self._locks) >= self._max_locks:
             self._locks = [lock for lock in self._locks if self._is_current(*lock)]
             heapq.heapify(self._locks)
@@ -190,17 +190,18 @@ class SharePartition:
 
     @property
     def watched_locks(self) -> int:
-        """The number of lock deadlines that `expire_locks` checks, including some that are outdated."""
+        """The number of registered lock deadlines that `expire_locks` will check, including some that are outdated."""
         return len(self._locks)
 
     @property
     def next_lock_deadline_ms(self) -> int | None:
-        """The time (ms) at which `expire_locks` has to be called, None if no lock is watched. There may be nothing to expire then."""
+        """The time in ms at which `expire_locks` must be called; None if no lock is registered. At that time there may be nothing to
+        expire, because the entry may be outdated."""
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, now_ms: int) -> list[StateBatch]:
-        """Make records available whose acquisition locks have expired. Records at the delivery count limit are archived instead, or become
-        ARCHIVING if the group has a dead letter queue. Return the state changes to persist."""
+        """Make the records available whose acquisition locks have expired. At the delivery count limit, archive them instead; if the group
+        has a dead letter queue, they become ARCHIVING. Return the state changes to persist."""
         expired: list[StateBatch] = []
         while self._locks and self._locks[0][0] <= now_ms:
             _, first, last = heapq.heappop(self._locks)
@@ -227,7 +228,8 @@ class SharePartition:
         self.may_have_available = True
 
     def add_expired_dead_letters(self, expired: Iterable[StateBatch]) -> None:
-        """Add the dead letters of records whose locks have expired to `dead_letters`, whether or not the write of their state succeeded."""
+        """For records whose locks have expired and that became ARCHIVING: add their dead letters to `dead_letters`. This is done whether or
+        not the write of their state succeeded."""
         for first, last, state, delivery_count in expired:
             if state == RecordState.ARCHIVING:
                 self.dead_letters.append(DeadLetters(first, last, delivery_count, DELIVERED_TOO_OFTEN))
@@ -235,9 +237,8 @@ class SharePartition:
     # --- transitions -------------------------------------------------------------------------------------------------------------
 
     def begin(self, update: StateUpdate, run: Run, state: RecordState) -> bool:
-        """Begin the transition of acquired records to `state`, as part of `update`. Return False, and change nothing, if their state does
-        not allow it or another transition is pending.
-        """
+        """Begin to change the state of acquired records to `state`, as part of `update`. If their present state does not allow this or
+        another change is pending, change nothing and return False."""
         settings = self.settings()
         if not run.state.begin(update, state, settings.delivery_count_limit, settings.undeliverable_state):
             return False
@@ -249,8 +250,8 @@ class SharePartition:
         return True
 
     def commit(self, update: StateUpdate) -> bool:
-        """Commit the update's transitions and add its dead letters to `dead_letters`. Then remove the records at the front whose delivery
-        state is final (`trim`). Return whether the start offset has moved."""
+        """Make the state changes of `update` valid after its write, and add its dead letters to `dead_letters`. Then remove the first
+        records in flight whose delivery state is final (see `trim`). Return whether the start offset has moved."""
         for run in self._changing(update):
             run.state.commit()
             if run.state.state is RecordState.AVAILABLE:
@@ -259,7 +260,7 @@ class SharePartition:
         return self.trim()
 
     def archive_dead_letters(self, letters: DeadLetters) -> StateBatch:
-        """Archive records whose dead letters were written, or could not be. Return the change to persist."""
+        """Archive records after their dead letters were written, or could not be written. Return the state change to persist."""
         for run in self._archiving(letters):
             run.state.archive()
         self.delivery_complete_count += self._count_in_flight(letters.first_offset, letters.last_offset)
@@ -271,7 +272,7 @@ class SharePartition:
                 yield run
 
     def roll_back(self, update: StateUpdate, now_ms: int) -> None:
-        """Roll back the update's transitions, because the write failed or one of the update's transitions is not allowed."""
+        """Undo the state changes of `update`, because its write failed or one of its changes is not allowed."""
         for run in self._changing(update):
             was_terminal = run.state.state.is_terminal
             run.state.roll_back(now_ms)
@@ -292,7 +293,8 @@ class SharePartition:
                     yield run
 
     def release(self, member_id: str) -> StateUpdate:
-        """Begin to release all acquired records of a member that has left; their delivery counts stay. Return the update to write."""
+        """Begin to release all acquired records of a member that has left the group; their delivery counts do not change. Return the update
+        to write."""
         update = StateUpdate()
         for batch in self.in_flight:
             if not any(run.state.state is RecordState.ACQUIRED and run.state.member_id == member_id for run in batch.runs):
@@ -331,7 +333,8 @@ class SharePartition:
             self._gap = max(self._gap[0], log_start_offset), self._gap[1]
 
     def archive(self, batches: Iterable[InFlightBatch], first_offset: int, last_offset: int, state: RecordState) -> int:
-        """Archive the records in the range of offsets whose delivery state is `state`. Return the number of archived records."""
+        """Archive the records of `batches` that are in the range of offsets and have the delivery state `state`. Return the number of
+        archived records."""
         archived = 0
         for batch in batches:
             if not batch.is_split and batch.whole.state is not state:
@@ -343,8 +346,8 @@ class SharePartition:
         return archived
 
     def trim(self) -> bool:
-        """Remove the records at the front of the records in flight that are settled (their delivery state is final, and no write of it is
-        pending), and move the start offset behind them. Return whether anything has changed."""
+        """Remove the settled records at the beginning of the records in flight, and move the start offset behind them. Settled means: the
+        delivery state is final, and no write of it is pending. Return whether anything has changed."""
         if not self._can_move_start():
             return False
         settled_to, terminal = self._settled_front()
@@ -371,11 +374,11 @@ class SharePartition:
         return True
 
     def _can_move_start(self) -> bool:
-        """Return whether the record at the start offset is settled (its delivery state is final, and no write of it is pending); False
-        while the start offset lies in the open gap.
+        """Return whether the record at the start offset is settled: its delivery state is final, and no write of it is pending. Return
+        False if the offset must be fetched again (`open_gap`).
 
-        If the start offset is below the first batch and not in the gap, the log has no record there, and the first batch decides. (Kafka
-        does not move the start offset then.)
+        If the start offset is below the first batch in flight and need not be fetched again, the log has no record there, and the first
+        batch decides. (Kafka does not move the start offset then.)
         """
         batch = self.in_flight.floor(self.start_offset)
         if batch is None:
@@ -386,9 +389,12 @@ class SharePartition:
         return run.state.is_settled
 
     def _settled_front(self) -> tuple[int | None, int]:
-        """Return the last offset of the settled records at the front (None if there are none), and the number of offsets from the start
-        offset up to it, which `delivery_complete_count` includes. A record is settled if its delivery state is final and no write of it is
-        pending; the front ends at the first other record or at the open gap."""
+        """Return the last offset of the settled records at the beginning of the records in flight (None if there are none), and how many of
+        their offsets `delivery_complete_count` includes.
+
+        A record is settled if its delivery state is final and no write of it is pending. The search ends at the first record that is not
+        settled, or at `open_gap`.
+        """
         settled_to, terminal = None, 0
         for batch in self.in_flight:
             if self.open_gap is not None and batch.last_offset >= self.open_gap:

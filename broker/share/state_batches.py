@@ -1,4 +1,4 @@
-"""Combines batches of delivery states (KAFKA PersisterStateBatchCombiner)."""
+"""Merges batches of share partitions' delivery states (KAFKA PersisterStateBatchCombiner)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from itertools import chain
 from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, StateBatch
 
 _Sorted = tuple[int, int, int, int]
-"""A batch of delivery states as (first offset, last offset, delivery count, delivery state). Kafka compares batches in this order."""
+"""A batch of delivery states as a tuple in the order in which Kafka compares batches: (first offset, last offset, delivery count, delivery
+state)."""
 
 
 def combine(so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int, *, joins: bool = False) -> list[StateBatch]:
-    """Return batches that do not overlap, in order, without offsets below the start offset.
+    """Merge the present batches of delivery states with new ones. Return batches that do not overlap, in order, without offsets below the
+    start offset.
 
-    Of two states for an offset, the one with the higher delivery count wins; with equal counts, the one with the higher state number.
+    If an offset has two states, the one with the higher delivery count wins; with equal counts, the one with the higher state number.
     Adjacent batches with the same state and delivery count are merged. Without `joins` (before Kafka 4.4) they stay separate if a batch
     between them was replaced. The batches are exactly those of Kafka, because they are written to the log.
     """
@@ -51,7 +53,8 @@ def _meet(left: _Sorted, right: _Sorted) -> bool:
 
 
 def _merged(left: _Sorted, right: _Sorted) -> Iterator[_Sorted]:
-    """Yield the batches that replace two that overlap, or are adjacent with the same state. `left` does not begin after `right`."""
+    """Yield the batches that replace `left` and `right`, which overlap, or are adjacent and have the same state. `left` does not begin
+    after `right`."""
     if left[2:] == right[2:]:
         yield left[0], max(left[1], right[1]), *left[2:]
     elif right[2:] > left[2:]:

@@ -1,14 +1,14 @@
-"""The state machine of the share partitions in one partition of `__share_group_state`.
+"""The share coordinator's state machine for one partition of `__share_group_state`. It has the persisted state of all share partitions that
+are stored there.
 
 Invariants:
 
-* `apply` is the only way to change the state, live and while the log is loaded.
-* A share partition begins with a snapshot, which `initialize` writes; reads and writes before it are rejected.
-* After `share.coordinator.snapshot.update.records.per.snapshot` updates a write becomes a snapshot. A share partition without writes gets
-  periodic snapshots, because a snapshot makes the earlier records of its share partition redundant: the log can be deleted up to the
-  oldest of the share partitions' newest snapshots.
-* The partition's leader reads and writes the state with its leader epoch. A read with a newer leader epoch records it, and requests with
-  older ones are rejected from then on. `initialize` begins a state epoch; the leader reads the state again when its writes are rejected.
+* `apply` is the only way to change the state, live and while the log is loaded. * A share partition begins with a snapshot, which
+`initialize` writes; reads and writes before it are rejected. * After `share.coordinator.snapshot.update.records.per.snapshot` updates a
+write becomes a snapshot. A share partition without writes gets periodic snapshots, because a snapshot makes the earlier records of its
+share partition redundant: the log can be deleted up to the oldest of the share partitions' newest snapshots. * The leader of a share
+partition reads and writes the state with its leader epoch. A read with a newer leader epoch records it, and requests with older ones are
+rejected from then on. `initialize` begins a state epoch; the leader reads the state again when its writes are rejected.
 
 Source: Kafka's ShareCoordinatorShard, ShareGroupOffset, ShareCoordinatorOffsetsManager.
 """
@@ -32,12 +32,12 @@ _UNCHANGED = -1
 
 
 class ShareState(NamedTuple):
-    """The state of a share partition, with the epochs, times and counter that decide about its next record.
+    """The persisted state of a share partition in memory, with the epochs, times and counters on which the next record depends.
 
-    `fencing_leader_epoch` and `fencing_state_epoch` are the highest epochs seen. `updates` counts updates; the snapshot that follows when
-    there are enough of them resets it, other snapshots do not. `requested_snapshot_ms` (`createTimestamp` in the record) is the time of the
-    last snapshot that a request wrote, `written_ms` that of the last snapshot of any kind, including periodic ones (wall clock; 0 before
-    the first snapshot).
+    `fencing_leader_epoch` and `fencing_state_epoch` are the highest epochs seen. `updates` counts updates; a snapshot that is written
+    because there were enough of them resets it to 0, other snapshots do not. `requested_snapshot_ms` (`createTimestamp` in the record) is
+    the time of the last snapshot that a request wrote; `written_ms` is the time of the last snapshot of any kind, including periodic ones.
+    Times are wall-clock ms, 0 before the first snapshot.
     """
 
     snapshot_epoch: int
@@ -54,13 +54,13 @@ class ShareState(NamedTuple):
 
 
 class ShareStateCoordinator:
-    """The state machine of the share partitions in one partition of `__share_group_state` (a `Machine` of
+    """The share coordinator's state machine for one partition of `__share_group_state` (a `Machine` of
     `ottla.broker.runtime.coordination.shard`).
 
     `has_partition` tells whether a topic with this id and partition exists. With `is_strict` (Kafka 4.4), every request names its epochs, a
     batch is not empty, a write lowers neither the start offset nor, at the same start offset, the count of completed deliveries, and
-    batches that touch and have the same state are joined. Without `reads_unfenced` (before Kafka 4.3), a read with the leader epoch -1 is
-    fenced by any known leader epoch.
+    adjacent batches with the same state are joined. Without `reads_unfenced` (before Kafka 4.3), a read with the leader epoch -1 is
+    rejected if any leader epoch is known.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class ShareStateCoordinator:
         self._is_strict = is_strict
         self._reads_unfenced = reads_unfenced
         self._snapshots: dict[SharePartitionKey, int] = {}
-        """The offset of each share partition's newest snapshot, in order of the offsets."""
+        """The offset of each share partition's newest snapshot in the log, in ascending order."""
         self._redundant_before: int | None = None
 
     # --- decisions ------------------------------------------------------------------------------------------------------------
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> Effects[ShareRecord, None]:
-        """Return the record that begins a state epoch of the share partition, at a start offset and with no delivery state. Raises
-        Rejected."""
+        """Return the record (a snapshot) that begins a new state epoch of the share partition, with this start offset and no delivery
+        states. Raises Rejected."""
         self._check_epochs(key, state_epoch=state_epoch)
         found = self.states.get(key)
         if found is not None and state_epoch != _UNCHANGED and found.fencing_state_epoch > state_epoch:
@@ -101,7 +101,8 @@ class ShareStateCoordinator:
         return Effects([ShareRecord(key, value)], None)
 
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> Effects[ShareRecord, ReadState]:
-        """Return the share partition's state, with a record of the leader epoch if it is a newer one. Raises Rejected."""
+        """Return the share partition's state. If `leader_epoch` is higher than all before, also return a record that stores it. Raises
+        Rejected."""
         self._check_epochs(key, leader_epoch=leader_epoch)
         found = self._initialized(key, "Read")
         _check_leader(found, leader_epoch, may_be_unknown=self._reads_unfenced)
@@ -113,7 +114,7 @@ class ShareStateCoordinator:
         return Effects([self._next_record(key, found, unchanged, leader_epoch, now_ms)], response)
 
     def write(self, key: SharePartitionKey, state: WrittenState, now_ms: int) -> Effects[ShareRecord, None]:
-        """Return the record that a write of state produces: an update, or the snapshot that is due. Raises Rejected."""
+        """Return the record that stores the written state: an update, or a snapshot after enough updates. Raises Rejected."""
         self._check_epochs(key, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch)
         found = self._initialized(key, "Write")
         _check_leader(found, state.leader_epoch)
@@ -129,7 +130,7 @@ class ShareStateCoordinator:
         return Effects([self._next_record(key, found, state, found.leader_epoch, now_ms)], None)
 
     def summary(self, key: SharePartitionKey) -> StateSummary:
-        """Return the share partition's state without its delivery states: the start offset, the state epoch and the leader epoch. Raises
+        """Return the start offset, the state epoch and the leader epoch of the share partition's state, without the delivery states. Raises
         Rejected."""
         self._check_exists(key)
         found = self.states.get(key)
@@ -145,14 +146,14 @@ class ShareStateCoordinator:
         return Effects([ShareRecord(key, None)] if key in self.states else (), None)
 
     def of_deleted_topic(self, topic_id: bytes) -> list[ShareRecord]:
-        """Return the records that delete the state of a deleted topic's share partitions."""
+        """Return the records that delete the states of all share partitions of a deleted topic."""
         return [ShareRecord(key, None) for key in self.states if key.topic_id == topic_id]
 
     def cold_snapshots(self, interval_ms: int, now_ms: int) -> list[ShareRecord]:
         """Return new snapshots of the share partitions whose last snapshot is at least `interval_ms` old (Kafka's snapshotColdPartitions).
 
-        Return no snapshot if the last snapshot of every share partition is already a periodic one: no request has then written a snapshot
-        since, so new snapshots would make hardly any record redundant.
+        If the last snapshot of every share partition is already a periodic one, return none: no request has written a snapshot since, so
+        that new snapshots would make hardly any record redundant.
         """
         if all(state.requested_snapshot_ms != state.written_ms for state in self.states.values()):
             return []
@@ -163,14 +164,14 @@ class ShareStateCoordinator:
         ]
 
     def redundant_before(self) -> int | None:
-        """Return the offset below which all records of the log are redundant, so that they can be deleted; None if that offset is unknown
-        or 0."""
+        """Return the offset below which no record of the log is needed any more, so that these records can be deleted. Return None if the
+        offset is unknown or 0."""
         return self._redundant_before or None
 
     # --- state ----------------------------------------------------------------------------------------------------------------
 
     def apply(self, record: ShareRecord, record_offset: int, producer_id: int = -1) -> None:
-        """Apply a record of the log to the share partition's state."""
+        """Apply a record of `__share_group_state` to the state in memory. `record_offset` is the record's offset."""
         key, value = record.key, record.value
         if isinstance(value, ShareUpdateValue):
             self.states[key] = _updated(self.states.get(key), value, joins=self._is_strict)
@@ -185,7 +186,7 @@ class ShareStateCoordinator:
             self.states[key] = self._of_snapshot(self.states.get(key), value)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Do nothing: `__share_group_state` is never written inside a transaction, so a marker in it has no meaning."""
+        """Do nothing: `__share_group_state` is never written inside a transaction, so a transaction marker in it has no meaning."""
 
     def _of_snapshot(self, before: ShareState | None, value: ShareSnapshotValue) -> ShareState:
         updates = 0 if before is None or before.updates >= self._updates_per_snapshot else before.updates
@@ -228,8 +229,8 @@ class ShareStateCoordinator:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
     def _next_record(self, key: SharePartitionKey, found: ShareState, state: WrittenState, leader_epoch: int, now_ms: int) -> ShareRecord:
-        """Return the record that a write of `state` to `found` produces: an update with the changes, or a whole snapshot with them if there
-        were enough updates since the last one."""
+        """Return the record that a write of `state` produces. It is an update with the changes or, after enough updates since the last
+        snapshot, a snapshot of `found` with the changes applied."""
         if found.updates < self._updates_per_snapshot:
             update = ShareUpdateValue(
                 snapshot_epoch=found.snapshot_epoch,
@@ -265,9 +266,9 @@ def _check_leader(found: ShareState, leader_epoch: int, *, may_be_unknown: bool 
 
 
 def _never_lower(found: ShareState, state: WrittenState) -> WrittenState:
-    """Return the write without a decrease of the start offset or, at the same start offset, of the count of completed deliveries (Kafka
-    4.4). Raises Rejected(INVALID_REQUEST) for a batch that ends before it begins; Kafka fails with UNKNOWN_SERVER_ERROR.
-    """
+    """Return `state` without a decrease of the start offset or, at the same start offset, of the count of completed deliveries, compared
+    with `found` (Kafka 4.4). Raises Rejected(INVALID_REQUEST) for a batch that ends before it begins; Kafka fails with
+    UNKNOWN_SERVER_ERROR."""
     if any(batch.last_offset < batch.first_offset for batch in state.batches):
         raise Rejected(ErrorCode.INVALID_REQUEST, "The last offset of a state batch cannot be below its first offset.")
     counts = {found.delivery_complete_count} if state.start_offset <= found.start_offset else set[int]()

@@ -1,7 +1,7 @@
-"""The records of `__share_group_state`: the encoding of keys and values, byte for byte as in Kafka.
+"""The records of `__share_group_state`: the encoding of their keys and values, byte for byte as in Kafka.
 
-A snapshot holds the whole state of a share partition, an update what has changed since; a snapshot without a value deletes the state.
-Source: Kafka's ShareCoordinatorRecordHelpers; `ottla.protocol.share_log` has the schemas.
+A snapshot has the whole state of a share partition, an update has what changed since the last record; a snapshot without a value deletes
+the state. Source: Kafka's ShareCoordinatorRecordHelpers; `ottla.protocol.share_log` has the schemas.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ShareRecord:
 
 
 def encode_record(record: ShareRecord) -> tuple[bytes, bytes | None]:
-    """Return the bytes of the record's key and value; the value is None for a tombstone."""
+    """Return the encoded key and value of a record of `__share_group_state`; the value is None if the record deletes the state."""
     if isinstance(record.value, ShareUpdateValue):
         return encode_prefixed(ShareUpdateKey(*record.key), SHARE_UPDATE), encode_prefixed(record.value, 0)
     key = encode_prefixed(ShareSnapshotKey(*record.key), SHARE_SNAPSHOT)
@@ -38,7 +38,8 @@ def encode_record(record: ShareRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: Buffer | None, value: Buffer | None) -> ShareRecord | None:
-    """Decode one record; None if its key type is unknown. Raises ProtocolError if a known type cannot be decoded."""
+    """Decode a record of `__share_group_state`; return None if its key type is unknown. Raises ProtocolError if a record of a known type
+    cannot be decoded."""
     if key is None:
         raise ProtocolError("a record of __share_group_state without a key")
     key_type, body = read_prefix(key)
