@@ -1,4 +1,4 @@
-"""`python -m ottla.broker.sim`: simulates a cluster for many seeds, and prints the violated invariants."""
+"""`python -m ottla.broker.sim`: simulates a cluster once for each of many random seeds, and prints the violated invariants."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Seen:
 
 
 def main() -> int:
-    """Run the simulations; return the exit code, 1 if an invariant was violated."""
+    """Run the simulations as the command line says; return the exit code, 1 if an invariant was violated."""
     options = _options()
     if options.mutations:
         return mutations(options.first, options.seeds)
@@ -59,8 +59,8 @@ def main() -> int:
 
 
 def mutations(first: int, seeds: int) -> int:
-    """Run the simulation with each rule of `MUTATIONS` broken on purpose, one at a time, and print the results; return the exit code, 1 if
-    a broken rule was not detected within `seeds` seeds."""
+    """Test whether the simulation detects broken rules: for each rule of `MUTATIONS`, break it on purpose and run up to `seeds`
+    simulations, from the seed `first` on. Print the results; return the exit code, 1 if a broken rule was not detected."""
     missed = 0
     for mutation in MUTATIONS:
         began = time.monotonic()

@@ -1,4 +1,5 @@
-"""Mutations of the brokers: rules of replication, idempotence and transactions that are broken on purpose."""
+"""Mutations for testing the simulation: rules of replication, idempotence and transactions in the broker that are broken on purpose. The
+simulation must detect each of them."""
 
 from __future__ import annotations
 

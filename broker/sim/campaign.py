@@ -1,4 +1,5 @@
-"""Simulates many seeds; for a failing seed, finds the fewest faults that still make it fail, and describes how to repeat it."""
+"""Runs the simulation for many seeds. For a failing seed, finds the fewest faults with which it still fails, and describes how to repeat
+the run."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from ottla.broker.sim.simulation import Outcome, Plan, simulate
 
 SHRINK_RUNS_MAX: Final = 80
 AT_ONCE: Final = 8
-"""The number of seeds that a worker process gets at a time."""
+"""The number of seeds that a worker process gets at a time to simulate."""
 
 
 def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
-    """Simulate each seed, in `jobs` processes, and yield the outcomes in the order of the seeds."""
+    """Simulate each seed, in `jobs` worker processes, and yield the outcomes in the order of the seeds."""
     if jobs <= 1:
         yield from map(outcome_of_seed, seeds)
         return
@@ -25,13 +26,13 @@ def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
 
 
 def outcome_of_seed(seed: int) -> Outcome:
-    """Simulate the run that the seed determines, and return its outcome."""
+    """Run the simulation that this random seed determines, and return its outcome."""
     return simulate(Plan.of(seed))
 
 
 def shrunk(failed: Outcome, simulated: Callable[[Plan], Outcome] = simulate) -> Outcome:
-    """Return a failing run with as few faults as can be found within `SHRINK_RUNS_MAX` runs: leave out halves of the faults first, then
-    smaller parts (delta debugging)."""
+    """Repeat a failed simulation with fewer and fewer faults, and return the failing run with the fewest. It leaves out halves of the
+    faults first, then smaller parts (delta debugging), in at most `SHRINK_RUNS_MAX` runs."""
     best, runs, size = replace(failed, plan=replace(failed.plan, faults=tuple(_planned(failed)))), 0, len(failed.happened)
     if not simulated(best.plan).violations:
         best = failed
@@ -54,7 +55,8 @@ def shrunk(failed: Outcome, simulated: Callable[[Plan], Outcome] = simulate) -> 
 
 
 def _planned(outcome: Outcome) -> list[Fault]:
-    """Return those faults of the run's plan that were really injected: a planned fault may have been impossible at its time."""
+    """Return the faults of the run's plan that were really injected. A planned fault is not injected if it is impossible at its time, such
+    as stopping a stopped node."""
     at = {(fault.kind, fault.node, fault.peer, fault.for_ms, fault.draw) for fault in outcome.happened}
     return [fault for fault in outcome.plan.faults if (fault.kind, fault.node, fault.peer, fault.for_ms, fault.draw) in at]
 

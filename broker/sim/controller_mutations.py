@@ -1,7 +1,8 @@
-"""Mutations of the controller: rules about the ISR, leader elections, fencing and durable metadata that are broken on purpose.
+"""Mutations for testing the simulation: rules of the controller about the ISR, leader elections, fencing and durable metadata that are
+broken on purpose. The simulation must detect each of them.
 
-The epoch checks of AlterPartition are not among them. Leader and controller also check the eligibility of a new ISR member, so 25 seeds did
-not detect missing epoch checks; tests/unit/broker/controller/test_alter_partition.py tests them.
+The epoch checks of AlterPartition are not among them: 25 seeds did not detect that they were missing, because leader and controller also
+check whether a new ISR member is eligible. tests/unit/broker/controller/test_alter_partition.py tests the epoch checks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the audit over the disks of a simulated cluster, as over those of real brokers."""
+"""Runs the audit, which checks the consistency of logs, over the disks of a simulated cluster, as over those of real brokers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from ottla.broker.testing.verdict import audit_findings
 
 
 def audited(cluster: SimCluster, topics: list[str]) -> list[str]:
-    """Return the violations that the audit finds in each broker's logs and between them; none if the audit is not installed."""
+    """Return the violations that the audit finds in each simulated broker's logs of `topics`, and between them. If the audit is not
+    installed, return none."""
     with TemporaryDirectory(prefix="ottla-sim-") as place:
         directories = [_written(node.files, Path(place) / node.host) for node in cluster.nodes.values()]
         return [f"audit: {finding.replace(place, '')}" for finding in audit_findings(directories, topics, replicas=True)]
 
 
 def _written(files: MemoryFiles, to: Path) -> Path:
-    """Write a simulated disk's page cache to real files; return their directory."""
+    """Write the files of a simulated disk, including unsynced data, to real files in the directory `to`; return the directory that has
+    them."""
     for path, node in files.nodes.items():
         target = to / path.relative_to("/").relative_to(path.parts[1])
         target.parent.mkdir(parents=True, exist_ok=True)

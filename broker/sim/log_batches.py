@@ -1,4 +1,4 @@
-"""Iterates over a log's batches, for the judges of a simulation."""
+"""Iterates over the batches of a partition's log, for the code that checks a simulation's invariants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _READ_BYTES: Final = 4 << 20
 
 
 def batches_of(log: PartitionLog, start: int, end: int) -> Iterator[tuple[int, int, bytes]]:
-    """Yield (base offset, next offset, bytes) of the batches between two offsets."""
+    """Yield (base offset, next offset, bytes) of each batch between the offsets `start` and `end`."""
     end = min(end, log.log_end_offset)
     while start < end:
         data = log.read(start, _READ_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records

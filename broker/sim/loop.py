@@ -1,7 +1,8 @@
-"""The scheduler of a simulation: an event loop with virtual time, whose processes can be paused and killed.
+"""The scheduler of a simulation: an event loop with virtual time. Its callbacks belong to simulated processes (nodes and clients), which
+can be paused and killed.
 
 Rules:
-- Nothing waits: when nothing is ready, the time jumps to the next timer.
+- The loop never waits: when no callback is ready, the virtual time jumps to the next timer.
 - A callback belongs to the process in whose context it was scheduled (`PROCESS`). Callbacks of a paused process are kept until it resumes;
   those of a dead process never run.
 - No thread, socket or clock of the machine is used; the order of callbacks is deterministic.
@@ -20,14 +21,16 @@ from enum import Enum
 from typing import Any, Final, TypeVarTuple
 
 TURNS_AT_ONCE_MAX: Final = 2_000_000
-"""The maximum number of callbacks at one moment of virtual time; more are taken for an endless loop."""
+"""The maximum number of callbacks at one moment of virtual time. If there are more, the loop assumes that they go on forever, and raises an
+error."""
 
 
 _Ts = TypeVarTuple("_Ts")
 
 
 class ProcessState(Enum):
-    """The state of a simulated process: its callbacks run, are kept for later, or are dropped."""
+    """The state of a simulated process. It determines what happens to its callbacks: RUNNING: they run; PAUSED: they are kept until it
+    resumes; DEAD: they are dropped."""
 
     RUNNING = 0
     PAUSED = 1
@@ -35,15 +38,17 @@ class ProcessState(Enum):
 
 
 class ProcessKilled(BaseException):
-    """The simulated process was killed during a call. It is a BaseException, so that no handler mistakes it for a failure."""
+    """Raised inside a simulated process that is killed during a call. It is a BaseException, so that no exception handler mistakes it for a
+    failure."""
 
 
 class SimulationStuck(AssertionError):
-    """The simulation cannot proceed: nothing is scheduled, or time does not pass."""
+    """Raised if the simulation cannot proceed: no callback is scheduled, or virtual time does not advance."""
 
 
 class Process:
-    """A broker, controller or client, which is paused and killed as a whole. `host` is its address in the network."""
+    """A simulated process (a broker, controller or client), which can be paused and killed as a whole. `host` is its address in the
+    simulated network."""
 
     __slots__ = ("context", "held", "host", "leftovers", "state")
 
@@ -52,7 +57,8 @@ class Process:
         self.state = ProcessState.RUNNING
         self.held: list[Turn] = []
         self.leftovers: list[object] = []
-        """Objects of the dead process, kept alive so that their clean-up never runs."""
+        """Objects of the killed process. They are kept alive so that their clean-up code (such as `finally`) does not run during the
+        simulation."""
         self.context = copy_context()
         self.context.run(PROCESS.set, self)
 
@@ -84,8 +90,8 @@ class Turn(asyncio.TimerHandle):
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """An event loop with virtual time: `now_us` in microseconds from 0. `on_idle` is called whenever nothing is ready. `failures` are
-    unhandled exceptions, as asyncio reports them."""
+    """An event loop with virtual time, `now_us` in microseconds from 0. `on_idle` is called whenever no callback is ready. `failures`
+    collects unhandled exceptions, in the form in which asyncio reports them."""
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -101,23 +107,23 @@ class SimLoop(asyncio.AbstractEventLoop):
     # --- processes -----------------------------------------------------------------------------------------------------------------
 
     def spawn(self, process: Process, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Start `work` as a task of the process."""
+        """Start the coroutine `work` as a task that belongs to a simulated process."""
         return process.context.run(self.create_task, work)
 
     def pause(self, process: Process) -> None:
-        """Pause the process, as SIGSTOP does: its callbacks are kept until `resume`."""
+        """Pause a simulated process, as SIGSTOP does: its callbacks are kept until `resume`."""
         if process.state is ProcessState.RUNNING:
             process.state = ProcessState.PAUSED
 
     def resume(self, process: Process) -> None:
-        """Resume the process; callbacks that became due meanwhile run in their order."""
+        """Resume a paused simulated process. Its callbacks that became due meanwhile run in the order in which they became due."""
         if process.state is ProcessState.PAUSED:
             process.state = ProcessState.RUNNING
             held, process.held = process.held, []
             self._ready.extend(held)
 
     def kill(self, process: Process) -> None:
-        """Kill the process, as SIGKILL does: none of its callbacks runs again, nor any clean-up."""
+        """Kill a simulated process, as SIGKILL does: none of its callbacks runs again, and no clean-up code either."""
         if process.state is not ProcessState.DEAD:
             process.state = ProcessState.DEAD
             process.held.clear()
@@ -178,7 +184,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._stopping = True
 
     def close(self) -> None:
-        """Close the loop: clean-up code that runs later cannot schedule anything."""
+        """Close the loop. Afterwards nothing can be scheduled, so that clean-up code that runs later has no effect on it."""
         self._closed = True
         self._ready.clear()
         self._due.clear()

@@ -1,6 +1,7 @@
-"""A disk in memory that can fill up, fail, become read-only, and lose power. It passes the same test suite as real files (test_files.py).
+"""A simulated disk in memory, which can fill up, fail, become read-only, and lose power. It passes the same test suite as real files
+(test_files.py).
 
-After a power loss, a file has the contents of its last fsync, and a directory the names of its last fsync.
+After a power loss, a file has the contents that it had at its last fsync, and a directory has the file names that it had at its last fsync.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class MemoryLock:
 
 
 class MemoryFiles(Files):
-    """Files in memory. `room`: how many more bytes can be written before ENOSPC; None: no limit. `on_call(operation, path)` is called
-    before each operation, and may raise its error."""
+    """A simulated disk: files in memory. `room` is the number of bytes that can still be written before ENOSPC; None: no limit.
+    `on_call(operation, path)` is called before each operation; it may raise an error to make the operation fail."""
 
     def __init__(self) -> None:
         self.nodes: dict[Path, FileNode] = {}
@@ -44,8 +45,8 @@ class MemoryFiles(Files):
         self.locked: set[Path] = set()
         self.fds: dict[int, tuple[FileNode, Path]] = {}
         self.renamed_dirs: list[tuple[Path, Path]] = []
-        """Directories that were renamed, as (old path, new path), and whose parent directory has not been synced since: a power loss undoes
-        these renames."""
+        """Renamed directories whose parent directory has not been synced since, as (old path, new path). A power loss undoes these
+        renames."""
         self.room: int | None = None
         self.on_call: Callable[[str, Path], None] = lambda operation, path: None
         self._next_fd = 1000
@@ -64,14 +65,15 @@ class MemoryFiles(Files):
         self.on_call = lambda operation, path: None
 
     def process_died(self) -> None:
-        """Close the dead process's descriptors and release its locks; everything written stays."""
+        """The process that used this disk was killed: close its file descriptors and release its locks. All written data stays, synced or
+        not."""
         self.fds.clear()
         self.locked.clear()
 
     def power_loss(self, random: Random | None = None) -> None:
-        """Lose everything that was not synced, as when the power fails; the process's descriptors are closed and its locks released. With
-        `random`, some unsynced data survives, as on a real disk: a prefix of the appended bytes, either content of a rewritten file, and
-        all or none of a directory's changes."""
+        """Lose everything that was not synced, as in a power failure; also close the process's file descriptors and release its locks. With
+        `random`, some unsynced data survives, as on a real disk: a prefix of the appended bytes, the old or the new content of a rewritten
+        file, and all or none of a directory's changes."""
         self.process_died()
         for old, new in reversed(self.renamed_dirs):
             self.dirs = (self.dirs - {new}) | {old}

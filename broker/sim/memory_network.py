@@ -1,5 +1,5 @@
-"""A network in memory, for brokers and clients on one loop. Written bytes arrive at the other end in a later turn, always in the same
-order. It passes the same test suite as the real network (test_network.py)."""
+"""A network in memory, for brokers and clients on one event loop. Bytes that one end of a connection writes arrive at the other end in a
+later turn of the loop, always in the same order. It passes the same test suite as the real network (test_network.py)."""
 
 from __future__ import annotations
 
@@ -58,11 +58,12 @@ class MemoryServer:
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end of a connection. Bytes that this end has written and the other end has not read yet count as this end's write buffer."""
+    """One end of a connection in memory. The size of its write buffer is the number of bytes that it has written and the other end has not
+    read yet."""
 
     other: MemoryTransport
     context: Context | None = None
-    """The context in which the transport's protocol is called; None: the caller's."""
+    """The `contextvars` context in which the callbacks of the transport's protocol run; None: the context of the caller."""
 
     def __init__(self, protocol: asyncio.Protocol, local: Address, remote: Address) -> None:
         super().__init__({"sockname": local, "peername": remote})
@@ -117,13 +118,15 @@ class MemoryTransport(asyncio.Transport):
         self.carry(self.other.reset)
 
     def lose(self, error: Exception | None) -> None:
-        """Close this end of the connection without notifying the other end. `error` is passed to this end's protocol."""
+        """Close this end of the connection; the other end is not notified. `error` is passed to `connection_lost` of this end's
+        protocol."""
         if not self._closing:
             self._closing = True
             self._soon(self.protocol.connection_lost, error)
 
     def carry(self, event: Callable[..., None], *args: bytes) -> None:
-        """Deliver an event to the other end of the connection, after all events before it."""
+        """Deliver an event (bytes, end of stream or reset) to the other end of the connection by calling `event(*args)`, after all events
+        before it."""
         event(*args)
 
     # --- events from the other end -------------------------------------------------------------------------------------------------
@@ -134,12 +137,12 @@ class MemoryTransport(asyncio.Transport):
         self._soon(self._deliver)
 
     def end(self) -> None:
-        """Receive the other end's end of stream."""
+        """Receive the end of stream: the other end will write nothing more."""
         self._ended = True
         self._soon(self._deliver)
 
     def reset(self) -> None:
-        """Close this end of the connection with ECONNRESET, because the other end was reset; bytes that were not read yet are lost."""
+        """Close this end of the connection with ECONNRESET, because the other end was reset. Bytes that were not read yet are lost."""
         self._unread.clear()
         self.lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
@@ -163,7 +166,8 @@ class MemoryTransport(asyncio.Transport):
             self._soon(self._deliver)
 
     def drained(self, count: int) -> None:
-        """Subtract `count` bytes, which the other end has read, from the write buffer, and resume writing below its low-water mark."""
+        """The other end has read `count` bytes: remove them from the size of the write buffer, and resume writing if it is not above the
+        low-water mark."""
         self._write_buffer_bytes -= count
         if self._write_paused and self._write_buffer_bytes <= self._low:
             self._write_paused = False

@@ -1,4 +1,5 @@
-"""Checks the invariants of a cluster's metadata: of every committed image, of each step between images, and of the metadata log.
+"""Checks the invariants of a simulated cluster's metadata: those of every committed metadata image, of the change from each image to the
+next, and of the metadata log.
 
 Sources: KAFKA PartitionChangeBuilder, ReplicationControlManager; KIP-966 for eligible leader replicas.
 """
@@ -24,7 +25,7 @@ class MetadataChecker:
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self.image = MetadataImage()
-        """The newest checked image."""
+        """The newest metadata image that was checked."""
         self._new: list[MetadataImage] = []
         self._log: dict[int, bytes] = {}
         self._log_end = 0
@@ -32,7 +33,8 @@ class MetadataChecker:
         cluster.controller.on_committed = self._new.append
 
     def check(self) -> list[tuple[MetadataImage, MetadataImage]]:
-        """Check all metadata images that were committed since the last call; return each image with the one before it. Raises Violation."""
+        """Check all metadata images that were committed since the last call. Return a list of pairs: the previous image, and the checked
+        image. Raises Violation if an invariant is violated."""
         steps = []
         while self._new:
             before, self.image = self.image, self._new.pop(0)
@@ -42,8 +44,8 @@ class MetadataChecker:
         return steps
 
     def _check_log(self) -> None:
-        """Check that the committed part of the metadata log never changes, also when the controller restarts from its disk. Raises
-        Violation."""
+        """Check that the committed part of the metadata log never changes, not even when the controller restarts from its disk. Raises
+        Violation if it does."""
         role = self._cluster.controller.role
         if role is None:
             return
@@ -65,7 +67,7 @@ class MetadataChecker:
 
 
 def differing(cluster: SimCluster) -> list[str]:
-    """Return the nodes whose metadata differs from the controller's."""
+    """Return a text for each broker whose metadata differs from the controller's, and one if the controller has uncommitted changes."""
     role = cluster.controller.role
     assert role is not None
     found = [] if role.state.image == role.newest.image else ["the controller has uncommitted decisions"]
@@ -77,7 +79,7 @@ def differing(cluster: SimCluster) -> list[str]:
 
 
 def check_step(before: MetadataImage, after: MetadataImage) -> None:
-    """Raise Violation if the image `after` cannot follow `before`."""
+    """Check the change from one committed metadata image to the next. Raises Violation if no correct controller could have made it."""
     for node, broker in after.brokers.items():
         old = before.brokers.get(node)
         if old is not None and (broker.epoch < old.epoch or (broker.epoch == old.epoch and broker.incarnation_id != old.incarnation_id)):
@@ -101,37 +103,41 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
 
 
 def min_isr(image: MetadataImage, topic: TopicImage) -> int:
-    """Return the topic's min.insync.replicas, from the topic's or the cluster-wide setting."""
+    """Return the topic's effective min.insync.replicas: the topic's setting, the cluster-wide setting or the nodes' setting, but at most
+    the replication factor."""
     text = next((text for text in _min_isr_set(image, topic) if text is not None), str(MIN_ISR))
     return min(int(text), topic.replication_factor)
 
 
 def _min_isr_set(image: MetadataImage, topic: TopicImage) -> list[str | None]:
-    """Return min.insync.replicas as set for the topic, and as set for all brokers; None where it is not set."""
+    """Return the topic's and the cluster-wide setting of min.insync.replicas, in this order; None if a setting is not set."""
     resources = (ResourceType.TOPIC, topic.name), (ResourceType.BROKER, "")
     return [image.configs.get(resource, {}).get(_MIN_ISR_NAME) for resource in resources]
 
 
 def may_elect_uncleanly(image: MetadataImage, topic: TopicImage) -> bool:
-    """Return whether the topic's setting allows unclean elections."""
+    """Return whether the topic's setting unclean.leader.election.enable is true."""
     return image.configs.get((ResourceType.TOPIC, topic.name), {}).get(UNCLEAN_SETTING) == "true"
 
 
 def _joined_isr_uncleanly(image: MetadataImage, topic: TopicImage, now: PartitionRegistration) -> bool:
-    """Return whether the partition's only ISR member may be a fenced broker that lacks records. Cancelling a reassignment whose adding
-    replicas are the whole ISR replaces the ISR by the first remaining replica (KAFKA PartitionReassignmentRevert)."""
+    """Return whether the partition's only ISR member may be a fenced broker that lacks records.
+
+    This happens if a reassignment is cancelled while its adding replicas are the whole ISR: the first remaining replica then becomes the
+    ISR (KAFKA PartitionReassignmentRevert). It is possible only in topics with unclean elections.
+    """
     return may_elect_uncleanly(image, topic) and len(now.isr) == 1 and now.leader == -1
 
 
 def has_no_eligible_leader(image: MetadataImage, now: PartitionRegistration) -> bool:
-    """Return whether a partition has no eligible leader, so that only an unclean election can elect one."""
+    """Return whether no replica of the partition is eligible as the leader, so that only an unclean election can elect one."""
     return not now.isr and (not image.features.get(ELR_VERSION, 0) or not (now.elr or now.last_known_elr))
 
 
 def _may_be_given_up(before: MetadataImage, after: MetadataImage, topic: TopicImage, then: PartitionRegistration | None) -> bool:
-    """Return whether a partition may lose its last eligible leader: changing min.insync.replicas while no leader exists clears the eligible
-    leader replicas (KAFKA TopicDelta.maybeClearElr). One image may contain several decisions, so the partition may have had a leader in the
-    image before."""
+    """Return whether a partition may correctly lose its last eligible leader. This happens if min.insync.replicas is changed while there is
+    no leader, because the change clears the eligible leader replicas (KAFKA TopicDelta.maybeClearElr). One image may contain several
+    changes, so the partition may have had a leader in the image `before`."""
     return then is not None and (has_no_eligible_leader(before, then) or _min_isr_set(before, topic) != _min_isr_set(after, topic))
 
 

@@ -1,4 +1,5 @@
-"""A rule that is broken on purpose: one function of a broker or controller is replaced in this process, for the duration of `made`."""
+"""A mutation: a rule of a broker or controller that is broken on purpose, to test whether the simulation detects it. One function is
+replaced in this process, inside the context manager `made`."""
 
 from __future__ import annotations
 
@@ -11,19 +12,19 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mutation:
-    """A rule that is broken on purpose by a replacement: `instead(original)` returns the substitute of a method, a property's getter, or a
-    module's function."""
+    """A rule of a broker or controller that can be broken on purpose. `instead(original)` returns the function that replaces the original:
+    a method, a property's getter, or a module's function."""
 
     rule: str
     owner: type | ModuleType
     name: str
     instead: Callable[[Any], Callable[..., Any]]
     also: Mutation | None = None
-    """A second replacement, if two places enforce the rule."""
+    """A second replacement that is made together with this one, if two places in the code enforce the rule."""
 
     @contextmanager
     def made(self) -> Iterator[None]:
-        """Replace the function, and so break the rule, while the context lasts."""
+        """Replace the function, and so break the rule, inside the context; restore the original at its end."""
         with self._replaced(), nullcontext() if self.also is None else self.also.made():
             yield
 
@@ -40,10 +41,10 @@ class Mutation:
 
 
 def always(value: Any) -> Callable[[Any], Callable[..., Any]]:
-    """Return a function for use as a Mutation's `instead`; its substitute returns `value` for any arguments."""
+    """Return a value for a Mutation's `instead`: the original function is then replaced by one that returns `value` for any arguments."""
     return lambda original: lambda *_, **__: value
 
 
 def nothing(original: Any) -> Callable[..., None]:
-    """Return a substitute that does nothing and returns None; for use as a Mutation's `instead`."""
+    """For use as a Mutation's `instead`: the original function is then replaced by one that does nothing and returns None."""
     return lambda *_, **__: None

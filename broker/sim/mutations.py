@@ -1,5 +1,5 @@
-"""Mutation tests of the simulation: rules of brokers and controllers are broken on purpose, one at a time; the simulation must detect each
-broken rule within some seeds."""
+"""Tests of the simulation itself: rules of brokers and controllers are broken on purpose (mutations), one at a time. The simulation must
+detect each broken rule within some seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ MUTATIONS: Final = (*OF_BROKERS, *OF_THE_CONTROLLER, *OF_SHARE_GROUPS)
 
 
 def found(mutation: Mutation, seeds: range) -> tuple[int, Outcome] | None:
-    """Return the number of seeds that it took to detect the mutation, and the failed run; None if no seed detected it."""
+    """Run the simulation for one seed after the other, with the rule of `mutation` broken on purpose. Return the number of seeds that it
+    took to detect this, and the failed run; None if no seed detected it."""
     with mutation.made():
         for count, seed in enumerate(seeds, 1):
             outcome = simulate(Plan.of(seed))

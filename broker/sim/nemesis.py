@@ -1,10 +1,10 @@
-"""The faults of a simulation: a list that is drawn before the run, so that a run can be repeated with fewer of them. The part that injects
-them is called nemesis, as in Jepsen.
+"""The faults of a simulation. The list of faults is drawn before the run, so that a run can be repeated with fewer faults. The part that
+injects them is called nemesis, as in Jepsen.
 
-Rule: faults stay within Kafka's guarantees. Without flush.messages=1, a node loses power (and what it did not sync) only while every
-partition has its full ISR, and no other fault begins until the controller has reacted; otherwise records that two replicas acknowledged
-from their page caches could be lost, in Kafka too. With flush.messages=1 everything acknowledged is on disk, so any number of nodes may
-lose power at any time.
+Rule: a fault must not exceed what Kafka tolerates without losing acknowledged records.
+- Without flush.messages=1, acknowledged records may be only in the page caches of the replicas. So a node loses power only while every
+  partition has its full ISR, and no other fault begins until the controller has reacted.
+- With flush.messages=1, every acknowledged record is on disk, so any number of nodes may lose power at any time.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ OF_ANY_NODE: Final = (
 )
 KINDS: Final = (*OF_ANY_NODE, "no controller", CLIENT_DIES, ZOMBIE)
 _OF_CONTROLLER: Final = 0.15
-"""Probability that a fault hits the controller."""
+"""The probability (0 to 1) that a fault of a kind that can hit any node hits the controller instead of a broker."""
 _BLACKOUT: Final = 0.3
-"""Probability that all brokers lose power together, where that is allowed."""
+"""The probability (0 to 1) that a power loss hits all brokers at once, if that is allowed."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of this `kind` at `node` (and, for links, `peer`), from `at_ms` for `for_ms` of virtual time. `draw`: a random number from 0
-    to 1, from which the details of the fault follow, such as the other end of a link."""
+    """One planned fault. `kind` is what happens, `node` the node to which it happens, `peer` the node at the other end of a link. It begins
+    at `at_ms` and lasts `for_ms` milliseconds of virtual time. `draw` is a random number from 0 to 1, from which further details follow."""
 
     at_ms: int
     kind: str
@@ -62,8 +62,8 @@ class Fault:
 
 
 def draw_faults(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tuple[str, ...] = ()) -> list[Fault]:
-    """Draw random faults between the times `begin_ms` and `end_ms` of a run with `nodes` brokers. Each fault is of one of a few kinds: one
-    to five that are drawn for the run, and those in `sure`."""
+    """Draw random faults between the times `begin_ms` and `end_ms` of a run with `nodes` brokers. First draw one to five kinds of faults,
+    and add the kinds in `sure`; each fault is then of one of these kinds."""
     kinds = [*random.sample(KINDS, random.randint(1, 5)), *sure]
     every_ms = random.choice([400, 1_200, 3_000])
     faults = []
@@ -80,19 +80,19 @@ def draw_faults(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tu
 
 
 class Nemesis:
-    """Injects faults into a simulated cluster. `injected` are the faults that really happened. `synced`: every acknowledged record is on
-    disk (flush.messages=1)."""
+    """Injects faults into a simulated cluster. `injected` are the faults that really happened. `synced` tells that every acknowledged
+    record is on disk (flush.messages=1), so that any node may lose power at any time."""
 
     def __init__(self, loop: SimLoop, cluster: SimCluster, *, synced: bool) -> None:
         self.loop, self.cluster, self.synced = loop, cluster, synced
         self.injected: list[Fault] = []
         self.over = False
         self.on_client: Callable[[Fault], Callable[[], None] | None] = lambda fault: None
-        """Begins a fault of a client; returns a function that ends the fault, or None if the fault is not possible now. The simulation sets
-        it, because it owns the clients."""
+        """A function that begins a fault of a simulated client. It returns the function that ends the fault, or None if the fault is not
+        possible now. The simulation sets it, because the simulation has the clients."""
         self._active_faults = 0
         self._not_recovered: set[int] = set()
-        """Ids of nodes that lost power and are not back yet, but are still ISR members or eligible leaders. While there is one, no other
+        """Ids of nodes that have lost power and not recovered, but are still ISR members or eligible leaders. While there is any, no other
         fault begins."""
         self._actions: dict[str, Callable[[SimNode, Fault], Callable[[], None] | None]] = {
             "kill": self._kill,
@@ -119,7 +119,7 @@ class Nemesis:
             self.loop.call_in_us(fault.at_ms * 1000 - self.loop.now_us, self._begin, fault)
 
     def heal(self) -> None:
-        """End all faults: start stopped nodes, resume paused ones, and restore links and disks; begin no further faults."""
+        """End all faults, and begin no further ones: start stopped nodes, resume paused ones, and restore links and disks."""
         self.over = True
         self.cluster.network.heal()
         for node in self.cluster.all_nodes.values():
@@ -279,7 +279,7 @@ class Nemesis:
         return [(node.host, other), (other, node.host)]
 
     def _other(self, fault: Fault) -> str:
-        """Return the host at the other end of a link fault: another broker, the controller, or a client."""
+        """Return the host at the other end of the link that a fault breaks: another broker, the controller, or a client."""
         controller = [CONTROLLER_HOST] * (fault.node != CONTROLLER_ID)
         others = [self.cluster.nodes[fault.peer].host, *controller, *self.cluster.client_hosts]
         return others[int(fault.draw * 1000) % len(others)]
@@ -291,8 +291,8 @@ class Nemesis:
         return all(len(each.isr) == len(each.replicas) for topic in topics for each in topic.partitions.values())
 
     def _forget_recovered(self) -> None:
-        """Remove from `_not_recovered` (the nodes that lost power, and with it unsynced records) each node that runs unfenced again, or is
-        in no ISR and no set of eligible leader replicas any more."""
+        """Remove recovered nodes from `_not_recovered`, the nodes that have lost power and with it unsynced records. A node has recovered
+        when it is unfenced again, or is in no ISR and among no eligible leader replicas any more."""
         image = self.cluster.image
         for node in sorted(self._not_recovered):
             all_of_them = (each for topic in image.topics.values() for each in topic.partitions.values())

@@ -1,4 +1,4 @@
-"""The clocks of simulated nodes, derived from the loop's time: each can be set wrong, and run a little fast or slow."""
+"""The clocks of simulated nodes. They are derived from the event loop's virtual time; each can be wrong, and run a little fast or slow."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.sim.loop import SimLoop
 
 BEGIN_MS: Final = 1_700_000_000_000
-"""The wall time at which a simulation begins."""
+"""The wall-clock time at which a simulation begins, in ms since 1970-01-01 UTC."""
 
 
 class NodeClock(Clock):
-    """A node's clock. `skew_ms` is how far its wall time is ahead, and may change; its monotonic time is `drift` parts per million fast."""
+    """A simulated node's clock. `skew_ms` says how many ms its wall-clock time is ahead of the simulation's; it may change during a run.
+    `drift` says by how many parts per million its monotonic time is too fast."""
 
     __slots__ = ("_loop", "_millionths", "skew_ms")
 
@@ -28,6 +29,6 @@ class NodeClock(Clock):
         return self._loop.now_us * self._millionths // 1_000_000_000
 
     def spent_ns(self) -> int:
-        """Return the simulated time in ns in place of the processor time. With the real time, turns of the event loop would end at
-        different points in each run of a seed."""
+        """Return the simulated time in ns instead of the processor time that was spent. With real processor time, turns of the event loop
+        would end at different points in each run of the same seed."""
         return self._loop.now_us * 1000

@@ -1,4 +1,5 @@
-"""Mutations of share groups: rules about acknowledgements, delivery counts, locks, share state and aborted records, broken on purpose."""
+"""Mutations for testing the simulation: rules of share groups about acknowledgements, delivery counts, locks, share state and aborted
+records that are broken on purpose. The simulation must detect each of them."""
 
 from __future__ import annotations
 

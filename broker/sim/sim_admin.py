@@ -1,12 +1,13 @@
-"""A simulated administrator, who creates, extends, deletes and configures topics, moves replicas, and elects leaders during faults.
+"""A simulated administrator, who sends requests during faults: it creates, extends, deletes and configures topics, moves replicas, and
+elects leaders.
 
 Rules:
-- What a response confirmed must be true in the end.
+- A change that a response has confirmed must be there in the end.
 - A request without a response may still be executed later, and so may one that was sent again. So a deleted topic is checked by its topic
   id, not by its name, and a setting of which one change was confirmed must have one of the values that were sent.
-- min.insync.replicas is not changed while a partition has an empty ISR, because the change clears the eligible leader replicas (KIP-966),
-  and then no replica could ever be elected, as in Kafka. If a change is nevertheless executed in that state, the administrator finally
-  elects the replica with the longest log uncleanly, as a person would.
+- min.insync.replicas is not changed while a partition has an empty ISR. The change would clear the eligible leader replicas (KIP-966), and
+  then no replica could ever be elected, as in Kafka. If a change is nevertheless executed in that state, the administrator finally elects
+  the replica with the longest log by an unclean election, as a person would.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ _PARTITIONS_MAX: Final = 4
 _PREFERRED, _UNCLEAN = 0, 1
 _TIMEOUT_MS: Final = 5_000
 _REFUSED_ONLY: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INVALID_REPLICATION_FACTOR})
-"""Errors after which a request is known not to have been executed."""
+"""Errors that prove that a request was not executed and will not be executed later."""
 
 
 @dataclass
 class ConfirmedTopic:
-    """The confirmed state of a topic that the administrator created."""
+    """The state of a topic that the administrator created, as far as responses have confirmed it."""
 
     topic_id: bytes
     partitions: int
@@ -55,8 +56,8 @@ class ConfirmedTopic:
 
 
 class SimAdmin(SimClient):
-    """The simulated administrator. `fixed` topics are never deleted, but moved and configured; `unclean` ones may have unclean
-    elections."""
+    """The simulated administrator. `fixed` maps topics to their partition counts: it moves and configures them, but never deletes them. In
+    the topics `unclean`, it may request unclean elections."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, *, fixed: dict[str, int], unclean: tuple[str, ...], pause_ms: int
@@ -67,7 +68,7 @@ class SimAdmin(SimClient):
         self._sent: dict[tuple[str, str], list[str]] = {}
         self._set_for_sure: dict[tuple[str, str], None] = {}
         self.done = 0
-        """Number of confirmed requests."""
+        """The number of requests that a response has confirmed."""
         self._made = 0
 
     async def administer(self, until_ms: int) -> None:
@@ -80,8 +81,9 @@ class SimAdmin(SimClient):
             await self.pause(self.random.randint(1, 2 * self.pause_ms))
 
     async def unblock_elections(self) -> None:
-        """Every second, unblock the partitions that would stay blocked for ever: cancel reassignments in which a replica is both added and
-        removed, which end in neither Ottla nor Kafka (changePartitionReassignment), and elect a leader where no replica is eligible."""
+        """Every second, unblock partitions that would otherwise stay blocked for ever. Cancel reassignments in which a replica is both
+        added and removed, because they never end, as in Kafka (changePartitionReassignment). Elect a leader where no replica is eligible.
+        """
         while True:
             image = self.cluster.image
             for topic in image.topics.values():
@@ -93,8 +95,8 @@ class SimAdmin(SimClient):
             await self.pause(1_000)
 
     async def elect_longest(self, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
-        """Elect the replica whose log ends in the newest epoch, and there at the greatest offset, because it has every committed record. As
-        an unclean election elects the first replica, move that one to the front first."""
+        """Elect the replica that has every committed record: the one whose log ends in the newest epoch, and there at the greatest offset.
+        An unclean election elects the first replica; if another one is first, move it behind, so that the next call can elect."""
         logs = {node: partition_at(self.cluster.nodes[node], topic, index) for node in now.replicas}
         ends = {node: (found.log.epochs.latest, found.log.log_end_offset) for node, found in logs.items() if found is not None}
         longest = max(now.replicas, key=lambda node: ends.get(node, (-1, -1)))
@@ -105,7 +107,7 @@ class SimAdmin(SimClient):
             await self._call(k43.ElectLeadersRequest(_UNCLEAN, wanted, _TIMEOUT_MS))
 
     def wrong(self, image: MetadataImage) -> list[str]:
-        """Return a text for each change that a response confirmed and that is not in the metadata."""
+        """Return a text for each change that a response has confirmed but that is missing in the metadata `image`."""
         found = []
         for name, known in self.known.items():
             topic = image.topics.get(known.topic_id)
@@ -194,8 +196,8 @@ class SimAdmin(SimClient):
         return all(each.isr for each in image.topics[image.topic_ids[name]].partitions.values())
 
     def _record_result(self, name: str, error: int | None) -> bool:
-        """Return whether a request about the topic succeeded. Without a response, or after an error that may hide a success, stop checking
-        the topic."""
+        """Count a confirmed request, and return whether the response was a success. `error` is None if there was no response. In that case,
+        or after an error that may hide a success, no longer check the topic `name`."""
         if error == ErrorCode.NONE:
             self.done += 1
             return True

@@ -1,4 +1,5 @@
-"""The base of all simulated clients: a process with connections to brokers, which learns leaders and coordinators from metadata."""
+"""The base class of all simulated clients. A client is a simulated process with connections to brokers; it learns leaders and coordinators
+from the brokers' responses."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ REQUEST_MS: Final = 10_000
 
 
 class SimClient:
-    """A simulated client; `name` is its host and its client id. When it is killed, a new process without any state takes its place."""
+    """A simulated client; `name` is its host name in the simulated network and its client id. When it is killed, a new process without any
+    state takes its place."""
 
     def __init__(self, name: str, cluster: SimCluster, random: Random) -> None:
         self.name, self.cluster, self.random = name, cluster, random
@@ -39,15 +41,15 @@ class SimClient:
         self._links: dict[int, NodeClient] = {}
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._newest: dict[TopicPartition, int] = {}
-        """The greatest leader epoch seen for each partition: metadata with an older one is out of date (KAFKA Metadata)."""
+        """For each partition, the highest leader epoch seen so far. Metadata with a lower one is out of date (KAFKA Metadata)."""
         self._coordinators: dict[tuple[str, int], int] = {}
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` as a task of the client's process."""
+        """Run the coroutine `work` as a task of the client's simulated process."""
         self.loop.spawn(self.process, self._run(work))
 
     def kill(self) -> None:
-        """Kill the process, as SIGKILL does; the client can be started again."""
+        """Kill the client's process, as SIGKILL does; afterwards the client can be started again."""
         self.loop.kill(self.process)
         self.cluster.network.process_died(self.process, power=False)
         self._begin()
@@ -61,7 +63,7 @@ class SimClient:
         await pause(self.timers, self.clock, ms)
 
     async def call(self, node_id: int, request: Message, version: int | None = None) -> Any:
-        """Send a request to a broker and return the response. Raises LinkBroken."""
+        """Send a request to the broker `node_id` and return the response. Raises LinkBroken if the connection fails."""
         link = self._links.get(node_id)
         if link is None:
             node = Node(node_id, self.cluster.nodes[node_id].host, 9092)
@@ -79,7 +81,8 @@ class SimClient:
                 await self.pause()
 
     async def leader_of(self, tp: TopicPartition) -> int:
-        """Return the node id of the partition's leader as far as the client knows. If it knows none, request metadata until it does."""
+        """Return the node id of the partition's leader. If the client does not know it, request metadata until it does. The answer may be
+        out of date."""
         while tp not in self._leaders:
             answer = await self.call_any(MetadataRequest([MetadataRequestTopic(name=tp[0])], allow_auto_topic_creation=False), 12)
             for topic in answer.topics:
@@ -92,11 +95,11 @@ class SimClient:
         return self._leaders[tp][0]
 
     def leader_epoch_of(self, tp: TopicPartition) -> int:
-        """Return the leader epoch of the leader that the client knows of the partition."""
+        """Return the leader epoch of the partition's leader, as the client knows it from metadata."""
         return self._leaders.get(tp, (-1, -1))[1]
 
     def forget_leader(self, tp: TopicPartition) -> None:
-        """Forget the partition's known leader, which is or may be wrong; `leader_of` then asks for it again."""
+        """Forget which broker leads the partition, because the knowledge is or may be wrong. `leader_of` then requests metadata again."""
         self._leaders.pop(tp, None)
 
     async def coordinator_of(self, key: str, kind: int) -> int:
@@ -112,7 +115,8 @@ class SimClient:
         return self._coordinators[key, kind]
 
     async def ask_coordinator(self, key: str, kind: int, request: Message, version: int | None = None) -> Any:
-        """Send a request to the coordinator and return the response. Raises LinkBroken, and forgets the coordinator then."""
+        """Send a request to the coordinator of a group (kind 0) or transactional id (kind 1) and return the response. Raises LinkBroken if
+        the connection fails; the client then forgets the coordinator."""
         node = await self.coordinator_of(key, kind)
         try:
             return await self.call(node, request, version)
@@ -121,5 +125,6 @@ class SimClient:
             raise
 
     def forget_coordinator(self, key: str, kind: int) -> None:
-        """Forget the known coordinator of the group or transactional id, which is or may be wrong."""
+        """Forget which broker is the coordinator of the group (kind 0) or transactional id (kind 1), because the knowledge is or may be
+        wrong."""
         self._coordinators.pop((key, kind), None)

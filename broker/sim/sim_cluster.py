@@ -1,4 +1,4 @@
-"""Brokers and their controller as processes of a simulation, each with its own host, disk and clock."""
+"""The brokers and the controller of a simulation. Each is a simulated process with its own host, disk and clock."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 CONTROLLER_HOST: Final = f"c{CONTROLLER_ID}"
 CONTROLLER_PORT: Final = 9093
 MIN_ISR: Final = 2
-"""min.insync.replicas of every node."""
+"""The setting min.insync.replicas of every simulated node."""
 SESSION_MS: Final = 4_000
-"""broker.session.timeout.ms and replica.lag.time.max.ms: much shorter than the faults, so that the controller reacts to a fault before it
-ends."""
+"""The settings broker.session.timeout.ms and replica.lag.time.max.ms of every simulated node. They are much shorter than the faults, so
+that the controller reacts to a fault before it ends."""
 RESTART_US: Final = 500_000
 SYNC_US: Final = (50, 5_000)
-"""Range of the duration, in microseconds, of a step on a simulated thread; an fsync takes two steps."""
+"""The shortest and the longest duration, in microseconds, of one step of work on a simulated thread. An fsync takes two steps."""
 
 
 class SimNode(ABC):
-    """A server's host and id, with its disk and clock, which outlive its processes. `serves` is true once the
-    current process has started."""
+    """A simulated node: its id and host, its disk and its clock. They stay when the node's process is killed and another one is started.
+    `serves` is true after the current process has completed its start."""
 
     def __init__(self, place: tuple[int, str], loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
         self.node_id, self.host = place
@@ -55,7 +55,8 @@ class SimNode(ABC):
         self.process: Process | None = None
         self.serves = self.wanted = False
         self.ends: list[str] = []
-        """A text for each process of this node that ended by itself: the reason, or the empty string after a requested clean stop."""
+        """One text for each process of this node that ended without being killed by a fault: the reason, or an empty text after a requested
+        clean stop."""
         self.sync_us = SYNC_US
         self._stalled_until_us = 0  # when the last step ends that began in the running process while the disk was stalled
         self.on_disk_call: Callable[[str, Path], None] = lambda operation, path: None
@@ -76,11 +77,12 @@ class SimNode(ABC):
 
     @property
     def disk_is_stalled(self) -> bool:
-        """Whether the disk is stalled, or the running process still waits for a step that began while it was."""
+        """Whether a fault stalls the disk now, or the running process still waits for an operation that began while the disk was
+        stalled."""
         return self.sync_us != SYNC_US or self.loop.now_us < self._stalled_until_us
 
     def start(self) -> None:
-        """Start a process of this node, unless one runs."""
+        """Start a process of this node if none runs."""
         self.wanted = True
         if self.is_up:
             return
@@ -92,7 +94,8 @@ class SimNode(ABC):
         self.loop.spawn(process, self._live(environment))
 
     def kill(self, *, power: bool = False) -> None:
-        """Kill the process, as SIGKILL does; with `power`, also lose what was not synced, and leave connections silent."""
+        """Kill the node's process, as SIGKILL does. With `power`, simulate a power loss: unsynced data is lost, and the other ends of
+        connections are not notified."""
         self.wanted = False
         process = self.process
         if process is None or process.state is ProcessState.DEAD:
@@ -107,13 +110,14 @@ class SimNode(ABC):
         self._running, self.serves = None, False
 
     def stop(self) -> None:
-        """Stop the process, as SIGTERM does: a broker performs a controlled shutdown and closes its logs."""
+        """Stop the node's process cleanly, as SIGTERM does: a broker performs a controlled shutdown and closes its logs."""
         if self._running is not None and self.process is not None and self.serves:
             self.wanted = self.serves = False
             self.loop.spawn(self.process, self._stop(self._running))
 
     def exit(self, why: str) -> None:
-        """End the process at its own request, in the middle of a call, and restart it later."""
+        """End the node's process because the broker or controller itself wants to exit, for the reason `why`. Start it again later, except
+        after a requested stop. Always raises ProcessKilled, which ends the current call."""
         if not self.is_up:
             raise ProcessKilled(f"{self.host} has no process")
         self.ends.append(why)
@@ -152,7 +156,7 @@ class SimNode(ABC):
         return on_disk_call
 
     def threads(self) -> Threads:
-        """Return the factory of the thread pools of a process of this node."""
+        """Return the function with which a process of this node makes its simulated thread pools."""
 
         def made(count: int, name: str) -> SimThreads | InlineThreads:
             # Closing the logs blocks the loop until the disk is done.
@@ -168,7 +172,7 @@ class SimNode(ABC):
 
 
 class SimBroker(SimNode):
-    """A simulated broker node. `broker` is the broker in the node's running process, None if there is none."""
+    """A simulated broker node. `broker` is the broker object in the node's running process; None if no process runs."""
 
     def __init__(self, node_id: int, loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
         host = f"node{node_id}"
@@ -186,7 +190,8 @@ class SimBroker(SimNode):
 
 
 class SimController(SimNode):
-    """The simulated controller node. `image` is the last committed image that was published; `on_committed` is called with each."""
+    """The simulated controller node. `image` is the newest metadata image that was committed and published; `on_committed` is called with
+    each such image."""
 
     def __init__(self, loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
         listener = f"{LISTENER}://{CONTROLLER_HOST}:{CONTROLLER_PORT}"
@@ -198,13 +203,14 @@ class SimController(SimNode):
 
     @property
     def role(self) -> ControllerRole | None:
-        """The controller role of the running process, once it serves."""
+        """The controller role of the running process; None until the process has started."""
         assert not isinstance(self._running, Broker)
         return self._running.role if self._running is not None and self.serves else None
 
     @property
     def can_commit(self) -> bool:
-        """Whether the controller serves, is not paused, and its disk is not stalled: it can commit its decisions."""
+        """Whether the controller can commit changes of the metadata now: its process serves and is not paused, and its disk is not
+        stalled."""
         process = self.process
         return self.serves and process is not None and process.state is ProcessState.RUNNING and not self.disk_is_stalled
 
@@ -227,7 +233,8 @@ class SimController(SimNode):
 
 
 class SimCluster:
-    """A cluster of `size` brokers (`nodes`), with ids from 1, and a controller; `all_nodes` contains all of them."""
+    """A simulated cluster of one controller and `size` brokers with ids from 1. `nodes` maps ids to brokers; `all_nodes` has the controller
+    as well."""
 
     def __init__(self, loop: SimLoop, random: Random, size: int = 3, **settings: str) -> None:
         self.loop = loop
@@ -240,7 +247,7 @@ class SimCluster:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata image that the controller committed last."""
+        """The newest metadata image that the controller has committed."""
         return self.controller.image
 
     def start(self) -> None:
@@ -264,7 +271,8 @@ async def sleep(loop: SimLoop, ms: float) -> None:
 
 
 async def until(loop: SimLoop, holds: Callable[[], bool], at_most_ms: int, every_ms: int = 20) -> bool:
-    """Wait until `holds` returns True; return False if it does not within `at_most_ms`."""
+    """Wait until `holds` returns True, and return True. If it does not within `at_most_ms` milliseconds of virtual time, return False.
+    `holds` is called every `every_ms` milliseconds."""
     end_us = loop.now_us + at_most_ms * 1000
     while not holds():
         if loop.now_us >= end_us:
@@ -274,7 +282,7 @@ async def until(loop: SimLoop, holds: Callable[[], bool], at_most_ms: int, every
 
 
 def run(loop: SimLoop, work: Coroutine[Any, Any, Any]) -> Any:
-    """Run `work` on the simulated loop to its end, and close the loop."""
+    """Run the coroutine `work` on the simulated event loop to its end, close the loop, and return the result."""
     try:
         return loop.run_until_complete(work)
     finally:

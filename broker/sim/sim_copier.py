@@ -1,5 +1,5 @@
-"""A simulated read-process-write loop: copies the records of a partition to another topic, in transactions that include the consumed
-offset. Some transactions are aborted on purpose.
+"""Simulated read-process-write clients, called copiers: each copies the records of a partition to another topic, in transactions that
+include the consumed offset. Some transactions are aborted on purpose.
 
 Source: KAFKA TransactionManager, with transaction.version 2 (KIP-890).
 """
@@ -29,16 +29,16 @@ _ABORTABLE: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE})
 
 
 class Fenced(Exception):
-    """The copier's producer epoch is fenced, by another instance with the same transactional id or by the coordinator."""
+    """Raised if the copier's producer epoch is fenced, by another instance with the same transactional id or by the coordinator."""
 
 
 class AbortNeeded(Exception):
-    """The coordinator or a broker has answered that the present transaction can only be aborted."""
+    """Raised if the coordinator or a broker has answered that the present transaction can only be aborted."""
 
 
 class SimCopier(SimProducer):
-    """Copies the partition `source` to the partitions `targets`. When it is fenced, it ends if `superseded` (another instance has started),
-    otherwise it starts a new session."""
+    """A simulated client that copies the partition `source` to the partitions `targets` in transactions. When it is fenced, it starts a new
+    session. If `superseded` is set, because another instance has started, it ends instead."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SimCopier(SimProducer):
         self._sequences: dict[TopicPartition, int] = {}
 
     async def copy(self) -> None:
-        """Copy records in transactions until another instance takes over the transactional id."""
+        """Copy records in transactions until another instance has taken over the transactional id (`superseded`)."""
         while not self.superseded:
             try:
                 await self._session()
@@ -134,7 +134,8 @@ class SimCopier(SimProducer):
         return max(0, offset)
 
     async def _call(self, key: str, kind: int, request: Message, version: int) -> Any:
-        """Send a request to a coordinator until it succeeds; retry retriable errors. Raises Fenced, AbortNeeded."""
+        """Send a request to the coordinator of `key` until it succeeds: repeat it after retriable errors. Raises AbortNeeded if the
+        transaction can only be aborted, Fenced for every other error."""
         while True:
             error = UNKNOWN
             try:
@@ -154,7 +155,7 @@ class SimCopier(SimProducer):
 
 
 def error_of(answer: Any) -> ErrorCode:
-    """Return the first error code of a response."""
+    """Return the first error code that a response contains."""
     if isinstance(answer, k28.TxnOffsetCommitResponse):
         return ErrorCode(answer.topics[0].partitions[0].error_code)
     if isinstance(answer, k09.OffsetFetchResponse):

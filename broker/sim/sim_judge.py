@@ -1,7 +1,7 @@
-"""Checks the invariants of a running cluster, and of its state after all faults are healed.
+"""Checks the invariants of a simulated cluster during a run, and those of its state after all faults are healed.
 
-The metadata's invariants are in `metadata_judge`. The logs' invariants are those of the replication protocol: records below a high
-watermark that a leader has reported are in the log of every later leader, byte for byte.
+The module `metadata_judge` checks the metadata. The main invariant of the logs: after a leader has reported a high watermark, every later
+leader has the records below it, byte for byte.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from ottla.broker.storage.leader_epochs import UNDEFINED, EpochStart
 from ottla.broker.storage.partition_log import PartitionLog
 
 FENCED_AFTER_US: Final = (SESSION_MS + 2_000) * 1_000
-"""Microseconds after which a silent broker must be fenced: its session timeout, the controller's next check, and the sync of the
-decision."""
+"""A broker that has sent nothing for this many microseconds must be fenced. The time includes its session timeout, the controller's next
+check, and the sync of the controller's decision."""
 
 
 @dataclass
 class _Committed:
-    """The records that the leaders of a partition have reported as committed: the end offset, and a digest of each batch by base offset."""
+    """The records of a partition that its leaders have reported as committed: `end` is the highest high watermark, and `batches` has a
+    digest of each batch by its base offset."""
 
     end: int = 0
     batches: dict[int, bytes] = field(default_factory=dict)
     led: tuple[int, int] = (-1, 0)
-    """The newest leader epoch of the partition that was seen, and the high watermark that the leader of this epoch reported."""
+    """The newest leader epoch of the partition that was seen, and the high watermark that its leader reported last."""
     leader: int = -1
     epochs: Sequence[EpochStart] = ()
-    """The leader epochs in the log of the leader of the newest epoch, each with its start offset."""
+    """The leader epochs, each with its start offset, in the log of the newest leader."""
     unclean: list[int] = field(default_factory=list)
-    """The leader epochs that began with an unclean election, in topics that allow such elections."""
+    """The leader epochs that began with an unclean election. It has entries only for topics that allow such elections."""
     lost_from: int = INT64_MAX
-    """The first offset that the observed unclean elections may have lost."""
+    """The first offset that the unclean elections so far may have lost."""
 
 
 class _ReportedMark(NamedTuple):
-    """The greatest high watermark (`end`) that a replica has had since its process started, and a leader epoch (`epoch`) whose leader had
-    all records below it."""
+    """A high watermark that a replica has reported: `end` is the greatest one since its process started. `epoch` is a leader epoch whose
+    leader had all records below it."""
 
     partition: Partition
     end: int
@@ -55,7 +56,8 @@ class _ReportedMark(NamedTuple):
 
 
 class ClusterChecker:
-    """Checks the invariants of a running cluster whenever `check` is called, which raises Violation."""
+    """Checks the invariants of a running simulated cluster. Each call of `check` checks them once, and raises Violation if one is
+    violated."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
@@ -65,10 +67,10 @@ class ClusterChecker:
         self._marks: dict[tuple[int, bytes, int], tuple[Partition, int, int]] = {}
         self._reported: dict[tuple[int, bytes, int], _ReportedMark] = {}
         self.truncations_below_mark = 0
-        """The number of times that a replica was truncated below a high watermark that it had reported."""
+        """How often a replica was truncated below a high watermark that it had reported before."""
 
     def check(self) -> None:
-        """Check everything in the cluster that has changed since the last call. Raises Violation."""
+        """Check everything in the cluster that has changed since the last call. Raises Violation if an invariant is violated."""
         self._check_silent_brokers()
         for before, after in self.metadata.check():
             self._check_partitions(before, after)
@@ -79,7 +81,8 @@ class ClusterChecker:
                 self._check_partition(node.node_id, partition)
 
     def _check_silent_brokers(self) -> None:
-        """Check that a broker without a process is fenced after its session timeout, if the controller can work."""
+        """Check that a broker without a running process is fenced after its session timeout. While the controller cannot commit, nothing is
+        checked."""
         cluster, now_us = self._cluster, self._cluster.loop.now_us
         if not cluster.controller.can_commit:
             self._silent_us.clear()
@@ -94,8 +97,8 @@ class ClusterChecker:
                     raise Violation(f"{node.host} has been silent for {FENCED_AFTER_US // 1_000_000} s, but is not fenced")
 
     def _check_partitions(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Check that a replica joins the ISR only with every committed record, and that elections are clean; record unclean elections of
-        topics that allow them."""
+        """Check two changes between metadata images: a replica joins the ISR only if it has every committed record, and elections are
+        clean. In topics that allow unclean elections, only note them."""
         for topic_id, topic in after.topics.items():
             old_topic = before.topics.get(topic_id)
             if old_topic is None or old_topic is topic:
@@ -113,7 +116,7 @@ class ClusterChecker:
                     self._check_joined(self._cluster.nodes[node], topic, index)
 
     def lost_from(self, partition: Partition) -> int:
-        """Return the first offset of the partition from which unclean elections may have lost records."""
+        """Return the first offset of the partition that unclean elections may have lost."""
         return self._committed.get((partition.log.topic_id, partition.index), _Committed()).lost_from
 
     @property
@@ -150,13 +153,13 @@ class ClusterChecker:
     def _check_truncations(self, key: tuple[int, bytes, int], partition: Partition, mark: int) -> None:
         """Check that a replica is truncated below its high watermark only after an unclean election.
 
-        A follower has the records that its leader reported as committed. Every cleanly elected leader has them too, so none can make the
-        follower truncate them.
+        A follower has the records that its leader reported as committed. Every cleanly elected leader has these records too, so none can
+        make the follower truncate them.
 
-        The epoch in which the replica learned its high watermark is certain only if the replica was seen in this epoch before. It is not
-        after a restart: the high watermark is then from the checkpoint, and the current leader may have been elected uncleanly meanwhile.
-        Nor is it after a truncation, because the logs may diverge again before the new end (KIP-279). In these cases the epoch of the last
-        record below the high watermark counts.
+        The check needs the leader epoch in which the replica learned its high watermark. This is the replica's epoch if the replica was
+        already seen in this epoch before. After a restart it is uncertain: the high watermark then comes from the checkpoint, and the
+        current leader may have been elected uncleanly meanwhile. After a truncation it is uncertain, too, because the logs may diverge
+        again before the new end (KIP-279). In these two cases, the epoch of the last record below the high watermark is used.
         """
         reported, end, epoch = self._reported.get(key), partition.log.log_end_offset, partition.replica.leader_epoch
         learned_now = False
@@ -191,8 +194,8 @@ class ClusterChecker:
             known.end = following
 
     def _check_old_leader(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
-        """Check a leader of an old epoch that does not know its successor yet: the records that it reports as committed, by its high
-        watermark `mark`, must also be in the successor's log. After an unclean election they need not be."""
+        """Check a broker that still considers itself the leader, in an old epoch. The records below its high watermark `mark` must also be
+        in the log of its successor, except after an unclean election."""
         if known.unclean and known.unclean[-1] > partition.replica.leader_epoch:
             return
         late = list(batches_of(partition.log, known.end, mark))
@@ -205,7 +208,7 @@ class ClusterChecker:
                 raise Violation(f"node {node} of the old epoch {partition.replica.leader_epoch} {text}")
 
     def _check_new_leader(self, node: int, partition: Partition, known: _Committed) -> None:
-        """Check that a new leader has every committed record, except those that an unclean election may lose."""
+        """Check that a new leader has every committed record, except records that an unclean election may lose."""
         start = partition.log.log_start_offset
         elected = next((epoch for epoch in known.unclean if epoch > known.led[0]), None)
         if elected is not None:
@@ -225,15 +228,15 @@ class ClusterChecker:
 
 
 def _check_clean_election(before: MetadataImage, name: str, old: PartitionRegistration, now: PartitionRegistration) -> None:
-    """Raise Violation for a leader outside the ISR and the eligible leader replicas, in a topic without unclean elections. Five cases are
-    no violation; `_check_new_leader` checks that the leader has every committed record:
+    """Raise Violation if, in a topic without unclean elections, a replica became leader that was neither in the ISR nor an eligible leader
+    replica. There are five exceptions; `_check_new_leader` then checks that the leader has every committed record:
 
     - The leader is the last known leader of a partition without eligible replicas (KIP-966).
     - No replica could lead, so the administrator requested an unclean election (`SimAdmin.elect_longest`).
     - The image contains several changes of the partition: the leader may have joined the ISR in between.
-    - The new ISR has other members: an unclean election leaves its winner alone there, so this leader joined the ISR in the same change
-      (the AlterPartition of a leader that shuts down).
-    - The change ends a reassignment that removes the leader: the new leader joined the ISR in the same change.
+    - The new ISR has other members: an unclean election makes the winner the only ISR member, so this leader joined the ISR in the same
+      change (the AlterPartition of a leader that shuts down).
+    - The change ends a reassignment that removes the old leader: the new leader joined the ISR in the same change.
     """
     last_known = before.features.get(ELR_VERSION, 0) >= 1 and now.leader in old.last_known_elr
     leader_removed = old.leader in old.removing_replicas and old.leader not in now.replicas and now.leader in now.isr
@@ -252,9 +255,10 @@ def _check_clean_election(before: MetadataImage, name: str, old: PartitionRegist
 
 
 def divergence_offset(log: PartitionLog, elected: int, epochs: Sequence[EpochStart]) -> int:
-    """Return the offset up to which `log`, as it was when leader epoch `elected` began, agrees with another log whose epochs are `epochs`.
+    """Compare two replicas' logs by their leader epochs, and return the offset up to which they agree. One is `log`, in its state at the
+    beginning of leader epoch `elected`; the other has the leader epochs `epochs`.
 
-    The offset may be below the end of `log`, which may contain records that were never committed or that an unclean election had lost.
+    The result may be below the end of `log`: the records behind it were never committed, or an unclean election has lost them.
     """
     own = [each for each in log.epochs.entries if each.epoch < elected]
     starts = sorted({each.start_offset for each in (*own, *epochs)})
@@ -268,7 +272,7 @@ def _epoch_at(epochs: Sequence[EpochStart], offset: int) -> int:
 
 
 def partition_at(node: SimBroker, topic: TopicImage, index: int) -> Partition | None:
-    """Return a node's replica of a partition, if the node serves it."""
+    """Return the replica of a topic's partition on a node; None if the node does not serve it."""
     if not node.serves or node.broker is None:
         return None
     found = node.broker.services.partitions.by_topic_id(topic.topic_id)
@@ -279,7 +283,7 @@ def partition_at(node: SimBroker, topic: TopicImage, index: int) -> Partition | 
 
 
 def unequal_replicas(cluster: SimCluster) -> list[str]:
-    """Return a text for each partition whose replicas are not equal byte for byte."""
+    """Return a text for each partition whose replicas do not all have the same log, byte for byte."""
     found = []
     for topic in cluster.image.topics.values():
         for index, registration in topic.partitions.items():
@@ -296,7 +300,8 @@ def unequal_replicas(cluster: SimCluster) -> list[str]:
 
 
 def unsettled(cluster: SimCluster) -> list[str]:
-    """Return the reasons why the cluster is not at rest: brokers, ISRs, high watermarks, open transactions, reassignments."""
+    """Return the reasons why the cluster is not at rest yet: fenced brokers, incomplete ISRs, high watermarks below the log end, open
+    transactions, reassignments. The list is empty if it is at rest."""
     if not cluster.all_serve():
         return [f"{node.host} does not serve" for node in cluster.all_nodes.values() if not node.serves] or ["a broker is fenced"]
     found = differing(cluster)

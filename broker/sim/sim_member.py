@@ -31,7 +31,7 @@ _OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EP
 
 
 class GroupDeliveries:
-    """The records that all members of the group together received, and for each partition the greatest offset whose commit was
+    """The records that the members of a simulated consumer group have received, and for each partition the greatest offset whose commit was
     confirmed."""
 
     def __init__(self) -> None:
@@ -40,7 +40,8 @@ class GroupDeliveries:
 
 
 class SimMember(SimClient):
-    """A member that repeatedly sends a heartbeat, reads its assigned partitions of one topic, and commits."""
+    """A simulated consumer group member. It repeatedly sends a heartbeat, reads its assigned partitions of one topic, and commits its
+    offsets."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, topic: str, group: GroupDeliveries
@@ -50,18 +51,18 @@ class SimMember(SimClient):
         self._member_id = ""
         self._epoch = 0
         self._owned: dict[int, int] = {}
-        """The member's position (the offset that it reads next) in each assigned partition."""
+        """For each assigned partition, the offset that the member reads next."""
         self._committed_up_to: dict[int, int] = {}
-        """The last confirmed committed offset of each assigned partition. A commit without a response is not confirmed, and is sent
+        """For each assigned partition, the last committed offset that a response has confirmed. A commit without a response is sent
         again."""
         self._wanted: set[int] = set()
         self._sends_all_fields = True
-        """Whether the next heartbeat contains all fields. After a heartbeat without a response it must, so that the coordinator repeats the
-        assignment."""
+        """Whether the next heartbeat contains all fields. This is needed after a heartbeat without a response, so that the coordinator
+        sends the assignment again."""
         self._topic_id = bytes(16)
 
     async def work(self) -> None:
-        """Send heartbeats, read the assigned partitions and commit, for ever."""
+        """Send heartbeats, read the assigned partitions and commit offsets, until the member is killed."""
         while True:
             if await self._beat() and self._owned:
                 await self._read()
@@ -69,7 +70,7 @@ class SimMember(SimClient):
                 await self.pause(_IDLE_MS)
 
     async def _beat(self) -> bool:
-        """Send a heartbeat; return whether this client is a member of the group after the response."""
+        """Send a heartbeat to the group coordinator. Return whether this client is a member of the group after the response."""
         if self._epoch == 0:
             self._sends_all_fields = True
             self._member_id, self._owned, self._wanted = self.random.randbytes(11).hex(), {}, set()

@@ -1,8 +1,9 @@
-"""The network of a simulation: hosts, and between any two of them a link in each direction that can delay, block, and break connections.
+"""The network of a simulation. Between any two hosts there is a link in each direction, which can be delayed or blocked, and whose
+connections can be broken.
 
 Rules:
 - The bytes of a connection arrive in order, or the connection breaks, as with TCP.
-- What is sent over a blocked link arrives when the link is unblocked, as TCP retransmits.
+- Whatever is sent over a blocked link arrives when the link is unblocked, as TCP retransmits.
 - The network continues while a process is paused. When a process dies, its connections are reset. When a host loses power, its connections
   are silent until it is back.
 """
@@ -23,12 +24,12 @@ from ottla.broker.sim.loop import PROCESS, Process, ProcessState, SimLoop
 from ottla.broker.sim.memory_network import Address, MemoryNetwork, MemoryServer, MemoryTransport
 
 USUAL_US: Final = (100, 1_000)
-"""Range of the latency from one host to another, in microseconds."""
+"""The shortest and the longest latency from one host to another, in microseconds, if there is no fault."""
 
 
 @dataclass
 class NetworkLink:
-    """The link from one host to another, in this direction only. `loss` is the probability that a write breaks its connection."""
+    """The network link from one host to another, in this direction only. `loss` is the probability that a write breaks its connection."""
 
     latency_us: tuple[int, int] = USUAL_US
     blocked: int = 0
@@ -45,7 +46,8 @@ class ByteStream:
         self._arrival_us = 0
 
     def carry(self, event: Callable[[], None]) -> None:
-        """Deliver an event to the other end of the connection, after all events before it, when the link is not blocked."""
+        """Deliver an event (bytes or the end) to the other end of the connection: when the link is not blocked, and after all events before
+        it."""
         if self._link.blocked:
             self._link.held.append((self, event))
             return
@@ -59,7 +61,7 @@ class ByteStream:
 
 
 class SimTransport(MemoryTransport):
-    """One end of a connection; its protocol is called in the context of `process`."""
+    """One end of a simulated connection. The callbacks of its protocol run in the context of the simulated process `process`."""
 
     def __init__(self, protocol: asyncio.Protocol, local: Address, remote: Address, stream: ByteStream, process: Process) -> None:
         super().__init__(protocol, local, remote)
@@ -72,7 +74,7 @@ class SimTransport(MemoryTransport):
             self.stream.carry(lambda: event(*args))
 
     def cut(self) -> None:
-        """Break the connection; bytes on the way are lost."""
+        """Break the connection at both ends; bytes that have not arrived yet are lost."""
         self.reset()
         self.other.reset()
 
@@ -84,7 +86,7 @@ class SimTransport(MemoryTransport):
 
 
 class SimServer(MemoryServer):
-    """An address on which a process listens."""
+    """An address (host and port) on which a simulated process listens."""
 
     def __init__(self, network: SimNetwork, host: str, port: int, process: Process) -> None:
         super().__init__(network, host, port)
@@ -92,7 +94,8 @@ class SimServer(MemoryServer):
 
 
 class SimNetwork(MemoryNetwork):
-    """The network of all simulated hosts. A connection attempt starts at the host of the process that makes it (`Process.host`)."""
+    """The network of all simulated hosts. A connection attempt starts at the host of the simulated process that makes it
+    (`Process.host`)."""
 
     def __init__(self, loop: SimLoop, random: Random) -> None:
         super().__init__()
@@ -100,7 +103,7 @@ class SimNetwork(MemoryNetwork):
         self.random = random
         self.context = Context()
         self.hosts_without_power: set[str] = set()
-        """Hosts that have lost power: connection attempts to them get no answer."""
+        """Hosts that have no power now: connection attempts to them get no answer."""
         self._network_links: dict[tuple[str, str], NetworkLink] = {}
         self._ends: dict[SimTransport, None] = {}
         self._silent: dict[str, list[SimTransport]] = {}
@@ -119,15 +122,16 @@ class SimNetwork(MemoryNetwork):
     # --- faults ----------------------------------------------------------------------------------------------------------------------
 
     def link(self, source: str, target: str) -> NetworkLink:
-        """Return the link from one host to another."""
+        """Return the link from the host `source` to the host `target`; the other direction is another link."""
         return self._network_links.setdefault((source, target), NetworkLink())
 
     def block(self, source: str, target: str) -> None:
-        """Block the link from `source` to `target`; the other direction stays open."""
+        """Block the link from the host `source` to the host `target`. The other direction stays open."""
         self.link(source, target).blocked += 1
 
     def unblock(self, source: str, target: str) -> None:
-        """Unblock the link; held events are delivered unless another fault blocks it."""
+        """End one blocking of the link from the host `source` to the host `target`. If no other fault blocks the link, deliver what was
+        held back."""
         link = self.link(source, target)
         link.blocked -= 1
         if not link.blocked:
@@ -136,7 +140,7 @@ class SimNetwork(MemoryNetwork):
                 stream.carry(event)
 
     def heal(self) -> None:
-        """Restore all links between hosts: unblock them, and end delays and losses."""
+        """Restore all links between hosts: unblock them, and remove delays and losses."""
         for way, link in self._network_links.items():
             link.latency_us, link.loss = USUAL_US, 0.0
             if link.blocked:
@@ -151,8 +155,8 @@ class SimNetwork(MemoryNetwork):
         return len(found)
 
     def process_died(self, process: Process, *, power: bool) -> None:
-        """Close the dead process's listeners and connections. Its peers get a reset from the kernel; after a power loss (`power`) they get
-        nothing."""
+        """Close the listeners and connections of a dead process. The other ends are reset, as the operating system does; after a power loss
+        (`power`) they are not notified."""
         for address in [address for address, server in self.servers.items() if isinstance(server, SimServer) and server.process is process]:
             del self.servers[address]
         ends = [end for end in self.open_ends() if end.process is process]
@@ -166,7 +170,7 @@ class SimNetwork(MemoryNetwork):
                 end.stream.carry(end.other.reset)
 
     def power_restored(self, host: str) -> None:
-        """Reset the connections that the host had before its power loss; peers that still wait on them are notified by the reset."""
+        """The host has power again: reset the connections that it had before the power loss. Their other ends are notified only now."""
         self.hosts_without_power.discard(host)
         for end in self._silent.pop(host, []):
             end.stream.carry(end.other.reset)
@@ -184,7 +188,7 @@ class SimNetwork(MemoryNetwork):
 
 
 class _Dialling:
-    """A connection attempt from a process to an address, which may fail at each step."""
+    """A connection attempt from a simulated process to an address. It may fail at each step."""
 
     def __init__(self, network: SimNetwork, process: Process, address: Address, make: MakeProtocol) -> None:
         self._network, self._process, self._address, self._make = network, process, address, make

@@ -1,4 +1,5 @@
-"""Simulated producers, which send as Kafka's own do: up to five batches of a partition in flight, retried in order until acknowledged.
+"""Simulated producers. They send as Kafka's producers do: up to five batches of a partition are in flight, and they are retried in order
+until they are acknowledged.
 
 Sources: KAFKA Sender, TransactionManager.
 """
@@ -24,15 +25,16 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 WINDOW: Final = 5
 _PRODUCE_VERSION: Final = 12
 FIRST_LOST: Final = 0.1
-"""Probability that the first of several batches is lost while the others arrive; these must be rejected as out of order."""
+"""The probability (0 to 1) that the first of several batches is lost while the others arrive. The broker must then reject the others as out
+of order."""
 UNKNOWN: Final = ErrorCode.NETWORK_EXCEPTION
-"""The error that stands for a send without a response, of which the client does not know whether it was appended."""
+"""The error that stands for a missing response: the client does not know whether the batch was appended."""
 
 
 @dataclass
 class SimBatch:
-    """Records with one base sequence. `offset` is their confirmed base offset; `sent_number` numbers batches in the order of their first
-    sends."""
+    """A batch that a simulated producer sends, with one base sequence. `offset` is the base offset in the acknowledgement. `sent_number`
+    numbers batches in the order in which they were first sent."""
 
     tp: TopicPartition
     sequence: int
@@ -43,7 +45,8 @@ class SimBatch:
 
 
 class ClientHistory:
-    """The sends of all clients of a run. `wrong` lists responses that no client may ever get."""
+    """All batches that the clients of a simulation have sent, with their results. `wrong` has a text for each response that no client may
+    ever get."""
 
     def __init__(self) -> None:
         self.sends: list[Send] = []
@@ -56,7 +59,7 @@ class ClientHistory:
 
 
 class SimProducer(SimClient):
-    """A simulated producer without transactions. It is idempotent only if it has a producer id."""
+    """A simulated producer without transactions. It is idempotent if it has a producer id."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, acks: int = -1, idempotent: bool = True
@@ -69,7 +72,8 @@ class SimProducer(SimClient):
         self.finished = False
 
     async def produce(self, tps: list[TopicPartition], until_ms: int, pause_ms: int) -> None:
-        """Send about two batches to each partition every `pause_ms`; at `until_ms` finish the batches in flight."""
+        """About every `pause_ms` milliseconds, send about two batches to each of the partitions `tps`. At the virtual time `until_ms`,
+        finish the batches in flight and return."""
         if self.idempotent:
             await self.init()
         await asyncio.gather(*(self._produce_to(tp, until_ms, pause_ms) for tp in tps))
@@ -105,7 +109,7 @@ class SimProducer(SimClient):
             await self.pause(self.random.randint(1, pause_ms if window else 2 * pause_ms))
 
     def batch(self, tp: TopicPartition, sequence: int) -> SimBatch:
-        """Make a batch of one to three new records."""
+        """Make a batch of one to three new records for the partition, with this base sequence."""
         records = []
         for _ in range(self.random.randint(1, 3)):
             self.values += 1
@@ -113,8 +117,8 @@ class SimProducer(SimClient):
         return SimBatch(tp, sequence, tuple(records))
 
     async def send_all(self, batches: list[SimBatch], *, first_lost: bool = False) -> list[ErrorCode]:
-        """Send batches of one partition without waiting between them; return the error of each. With `first_lost`, the first batch does not
-        arrive."""
+        """Send batches of one partition to its leader, without waiting for a response between them. Return the error of each. With
+        `first_lost`, the first batch does not arrive."""
         tp = batches[0].tp
         leader = await self.leader_of(tp)
         errors = await asyncio.gather(*(self._send(leader, batch, lost=first_lost and batch is batches[0]) for batch in batches))
@@ -128,8 +132,8 @@ class SimProducer(SimClient):
         return errors
 
     def check_error(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
-        """Check the error that a broker returned for the batch; if no broker may return it, add a violation. `is_first` is true if all
-        batches before it are acknowledged."""
+        """Check an error that a broker returned for the batch. If no broker may return it, add a text to the history's `wrong`. `is_first`
+        is true if all earlier batches are acknowledged; then the batch cannot be out of order."""
         out_of_order = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first
         if not (error.retriable or out_of_order or error is UNKNOWN):
             self.history.wrong.append(

@@ -1,4 +1,4 @@
-"""Simulated consumers, which read as Kafka's own do: from the leader, in offset order, without aborted records.
+"""Simulated consumers without a group. They read as Kafka's consumers do: from the leader, in offset order, without aborted records.
 
 Rule: a broker in another leader epoch than the consumer's request rejects it (KIP-320). A leader that does not know yet that its epoch is
 over may report OFFSET_OUT_OF_RANGE for records of its successor; Kafka's consumers then look for another leader, and so do these.
@@ -32,7 +32,8 @@ Delivered = tuple[int, KeyValue]
 
 
 class SimReader(SimClient):
-    """Reads one partition from its beginning. `delivered` are the delivered records, `position` the next offset to read."""
+    """A simulated consumer that reads one partition from its beginning. `delivered` are the records that it has received, `position` is the
+    next offset to read."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, tp: TopicPartition, *, committed: bool
@@ -43,7 +44,7 @@ class SimReader(SimClient):
         self.position = 0
 
     async def read(self) -> None:
-        """Read the partition and record the delivered records, for ever."""
+        """Read the partition and collect the received records in `delivered`, until the client is killed."""
         while True:
             records, self.position = await fetched(self, self.history, self.tp, self.position, committed=self.committed)
             self.delivered += records
@@ -52,7 +53,8 @@ class SimReader(SimClient):
 async def fetched(
     client: SimClient, history: ClientHistory, tp: TopicPartition, offset: int, *, committed: bool
 ) -> tuple[list[Delivered], int]:
-    """Fetch the next records from `offset` on, possibly none; return them and the offset after them."""
+    """Send a Fetch request to the partition's leader. Return the records from `offset` on, possibly none, and the offset after them. With
+    `committed`, read with read_committed."""
     leader, epoch = await client.leader_of(tp), client.leader_epoch_of(tp)
     partition = FetchPartition(tp[1], epoch, offset, partition_max_bytes=_FETCH_BYTES)
     topics = [FetchTopic(tp[0], partitions=[partition])]
@@ -80,15 +82,16 @@ async def fetched(
 
 
 def _epoch_at(client: SimClient, node: int, tp: TopicPartition) -> int | None:
-    """Return the leader epoch of a broker's replica, if it has one; it never decreases."""
+    """Return the leader epoch of the partition's replica on the broker `node`; None if the broker has no replica. The epoch of a replica
+    never decreases."""
     image = client.cluster.image
     partition = partition_at(client.cluster.nodes[node], image.topics[image.topic_ids[tp[0]]], tp[1])
     return None if partition is None else partition.replica.leader_epoch
 
 
 def opened(data: PartitionData, offset: int, *, committed: bool) -> tuple[list[Delivered], int]:
-    """Return what a consumer gets from a fetch response: the records from `offset` on, without those of aborted transactions, and the next
-    offset."""
+    """Return what a consumer gets from the partition `data` of a Fetch response: the records from `offset` on, and the next offset. With
+    `committed`, leave out records of aborted transactions."""
     found: list[Delivered] = []
     records = bytes(data.records or b"")
     aborting = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or ()) if committed else []

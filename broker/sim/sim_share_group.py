@@ -1,4 +1,4 @@
-"""The share group of a simulation: its members, which are killed and paused, and the records that they have not received yet."""
+"""The share group of a simulation: its members, which faults kill and pause, and the checks of their deliveries."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _MEMBERS: Final = 2
 
 
 def configuring() -> IncrementalAlterConfigsRequest:
-    """Return the request that sets the group's own settings. It has to be answered before the group reads anything."""
+    """Return the request that sets the share group's own settings. It must have been answered before the group reads anything."""
     configs = [AlterableConfig(name, _SET, value) for name, value in _SETTINGS.items()]
     return IncrementalAlterConfigsRequest([AlterConfigsResource(ResourceType.GROUP, GROUP, configs)])
 
 
 class SimShareGroup:
-    """Members that together read all partitions of `topics`, a mapping of names to numbers of partitions."""
+    """A simulated share group whose members together read all partitions of `topics`, which maps topic names to numbers of partitions."""
 
     def __init__(self, cluster: SimCluster, wrong: list[str], topics: Mapping[str, int]) -> None:
         self.cluster, self.topics = cluster, topics
         self.history = ShareGroupHistory(wrong)
         self._members: list[SimShareMember] = []
         self._down: dict[int, Process | None] = {}
-        """The dead and the paused members, by number; the value is the paused member's process, None for a dead member."""
+        """The members that are dead or paused, by number. The value is a paused member's process, None for a dead member."""
 
     @property
     def is_configured(self) -> bool:
@@ -60,7 +60,7 @@ class SimShareGroup:
             member.start(member.work())
 
     def fault(self, fault: Fault) -> Callable[[], None]:
-        """Kill or pause a member; return a function that restarts or resumes it."""
+        """Kill or pause a member of the share group, as the fault says. Return the function that restarts or resumes the member."""
         number = fault.node % _MEMBERS
         member = self._members[number]
         if number not in self._down:
@@ -86,7 +86,7 @@ class SimShareGroup:
             self.cluster.loop.resume(paused)
 
     def positions(self) -> list[tuple[TopicPartition, int]]:
-        """Return the group's start offset in each partition, 0 if the partition's leader has not loaded the share state."""
+        """Return the group's start offset in each partition; it is 0 if the partition's leader has not loaded the share state."""
         starts: dict[TopicPartition, int] = {}
         for node in self.cluster.nodes.values():
             for shared in () if node.broker is None else node.broker.services.share.partitions.in_use():
@@ -96,7 +96,8 @@ class SimShareGroup:
         return [(tp, starts.get(tp, 0)) for tp in tps]
 
     def verdict(self, stored: list[Stored], leader: Callable[[TopicPartition], Partition]) -> list[str]:
-        """Return the violations of a finished run. `stored` are the records of its topics; `leader` returns a partition's leader."""
+        """Return a text for each violated rule of share groups after a run. `stored` are the records in the logs of the group's topics;
+        `leader` returns a partition's replica on its leader."""
         image = self.cluster.image
         states = image.topics[image.topic_ids[SHARE_GROUP_STATE]].partitions
         return self.history.judge(stored, [leader((SHARE_GROUP_STATE, index)) for index in states])

@@ -1,11 +1,11 @@
-"""Records the deliveries and acknowledgements of the simulated share group, and checks the rules that they have to keep:
+"""Records the deliveries and acknowledgements of the simulated share group, and checks these rules:
 
-* A record whose acceptance or rejection was answered is in no response to a request that was sent afterwards.
-* A delivery count is never greater than the limit, and greater than that of every delivery whose acknowledgement was answered before.
-* A member gets the records of the log, and none of an aborted transaction.
-* In `__share_group_state` neither the start offset nor a record's delivery count decreases.
-* In the end every record is acknowledged or archived. It is acknowledged only if a member accepted it, and archived only if a member
-  rejected it or it was delivered as often as the limit allows. If an acceptance or a rejection was answered, it decides.
+* After a leader has confirmed that a record is accepted or rejected, no request that is sent afterwards gets the record again. * A delivery
+count is never greater than the limit. It is greater than that of each earlier delivery whose acknowledgement a leader has confirmed. * A
+member gets the records of the log, and none of an aborted transaction. * In `__share_group_state` neither the start offset nor a record's
+delivery count decreases. * In the end every record is acknowledged or archived. It is acknowledged only if a member accepted it, and
+archived only if a member rejected it or it was delivered as often as the limit allows. An acceptance or rejection that a leader has
+confirmed decides.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ _POISON_EVERY: Final = 40
 _ENDS: Final = {AcknowledgeType.ACCEPT, AcknowledgeType.REJECT}
 
 Offset = tuple[str, int, int]
-"""The position of a record: topic, partition and offset."""
+"""The position of a record in a log: (topic, partition, offset)."""
 
 
 @dataclass(slots=True)
 class Delivery:
-    """A record that a share group member acquired: `sent` is the event number of the member's request (see
-    `ShareGroupHistory.next_number`), `count` the delivery count, and `type` the type of the member's acknowledgement (None: not
-    acknowledged). `value` is None at an offset without a record."""
+    """One delivery of a record to a share group member, with the member's acknowledgement.
+
+    `sent` is the event number of the member's request (see `ShareGroupHistory.next_number`), `count` the delivery count, and `type` the
+    acknowledgement type (None: not acknowledged). `value` is None if the offset has no record.
+    """
 
     offset: Offset
     sent: int
@@ -49,7 +51,7 @@ class Delivery:
 
 
 class ShareGroupHistory:
-    """All deliveries and acknowledgements of a simulated share group. The texts of detected violations are added to `wrong`."""
+    """All deliveries and acknowledgements of a simulated share group. For each violated rule, a text is added to `wrong`."""
 
     def __init__(self, wrong: list[str]) -> None:
         self.wrong = wrong
@@ -58,33 +60,35 @@ class ShareGroupHistory:
         self._numbers = 0
         self._values: dict[Offset, bytes | None] = {}
         self._acknowledgements: dict[Offset, set[int]] = {}
-        """The types of all acknowledgements that members have sent for each record, whether or not they were answered."""
+        """For each record: the types of all acknowledgements that members have sent, whether or not a leader has responded."""
         self._ended: dict[Offset, tuple[int, int]] = {}
         """For each record whose acceptance or rejection a leader has confirmed: the event number of the leader's response (see
-        `next_number`), and the acknowledgement's type."""
+        `next_number`), and the acknowledgement type."""
         self._counts: dict[Offset, tuple[int, int]] = {}
-        """For each record that was acknowledged (RENEW does not count) with a leader's confirmation: the greatest delivery count that was
-        acknowledged, and the event number of the leader's response (see `next_number`)."""
+        """For each record with a confirmed acknowledgement other than RENEW: the greatest delivery count that was acknowledged, and the
+        event number of the leader's response (see `next_number`)."""
         self._last_deliveries: set[Offset] = set()
         """The records that were delivered as often as the limit allows."""
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """The numbers of deliveries, accepted records and given-up (archived) records; the last two are set by `judge`."""
+        """The numbers of deliveries, of accepted records, and of records that were archived because they were delivered too often. The last
+        two are set by `judge`."""
         return self._deliveries, self._accepted, self._given_up
 
     def next_number(self) -> int:
-        """Return the next event number. A run's events, which are requests and responses of members, are numbered in their order."""
+        """Return the next event number. The events of a run (requests of members, and the responses to them) are numbered in their
+        order."""
         self._numbers += 1
         return self._numbers
 
     def is_poison(self, value: bytes) -> bool:
-        """Return whether members never accept a record with this value."""
+        """Return whether a record with this value is one that no member ever accepts."""
         return sum(value) % _POISON_EVERY == 0
 
     def delivered(self, member: str, one: Delivery) -> None:
-        """Record a delivery, and check that it agrees with the deliveries and answered acknowledgements before; add violations to
-        `wrong`."""
+        """Record one delivery to a member. Check it against the earlier deliveries and the confirmed acknowledgements; add a text to
+        `wrong` for each violated rule."""
         self._deliveries += 1
         ended, acknowledged = self._ended.get(one.offset), self._counts.get(one.offset)
         if ended is not None and ended[0] < one.sent:
@@ -99,13 +103,13 @@ class ShareGroupHistory:
             self.wrong.append(f"{member} was given {one.value!r} at {one.offset}, which was {self._values[one.offset]!r} before")
 
     def acknowledging(self, acknowledged: Mapping[TopicPartition, list[Delivery]]) -> None:
-        """Record the acknowledgements in a request that is about to be sent."""
+        """Record the acknowledgements in a request that a member is about to send."""
         for one in chain.from_iterable(acknowledged.values()):
             if one.type is not None:
                 self._acknowledgements.setdefault(one.offset, set()).add(one.type)
 
     def answered(self, member: str, ones: Iterable[Delivery], *, ok: bool) -> None:
-        """Record the response to a member's acknowledgements; `ok` means that the leader confirmed them."""
+        """Record the response to a member's acknowledgements `ones`. `ok` means that the leader has confirmed them."""
         number = self.next_number()
         for one in ones if ok else ():
             if one.type in _ENDS:
@@ -116,8 +120,8 @@ class ShareGroupHistory:
     # --- the end -------------------------------------------------------------------------------------------------------------------
 
     def judge(self, stored: Iterable[Stored], states: Iterable[Partition]) -> list[str]:
-        """Return the violations of a finished run. `stored` are the records of its topics, `states` the partitions of
-        `__share_group_state`."""
+        """Return a text for each rule that a finished run has violated. `stored` are the records in the logs of the run's topics; `states`
+        are the partitions of `__share_group_state`."""
         names = {topic_id: name for name, topic_id in self.topic_ids.items()}
         newest: dict[Offset, tuple[int, int]] = {}
         found: list[str] = []
@@ -135,7 +139,8 @@ class ShareGroupHistory:
         return found
 
     def _check_final_state(self, offset: Offset, count: int, state: int) -> Iterator[str]:
-        """Check the final delivery count and state of a record that the share group had to receive; yield violations."""
+        """Check the final delivery count and delivery state of a record that the share group had to process; yield a text for each violated
+        rule."""
         types = self._acknowledgements.get(offset, set())
         ended = self._ended.get(offset)
         if state == RecordState.ACKNOWLEDGED:
@@ -160,10 +165,10 @@ _STATES: Final = {AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED, AcknowledgeT
 
 
 def _check_state_partition(partition: Partition, names: Mapping[bytes, str], states: dict[Offset, tuple[int, int]]) -> Iterator[str]:
-    """Read one partition of `__share_group_state`. Add the newest (delivery count, state) of each record to `states`, and yield a violation
-    if a snapshot goes back behind a record's state, or if a start offset decreases.
+    """Read one partition of `__share_group_state`, and add the newest (delivery count, delivery state) of each record to `states`. Yield a
+    text if a snapshot has an older state of a record, or if a start offset decreases.
 
-    A leader may repeat a write after a later one. Of two states of a record, the one with the higher delivery count is newer.
+    A leader may repeat a write after a later one. So the newer of two states of a record is the one with the higher delivery count.
     """
     starts: dict[TopicPartition, int] = {}
     log = partition.log

@@ -1,7 +1,8 @@
 """Simulated members of a share group: they acquire records, and accept, release, reject or renew them, or let their locks expire.
 
-A member has only one request in flight, so a record that it gets was acquired after the request for it was sent. Sources: KIP-932,
-KIP-1222; KAFKA ShareConsumeRequestManager.
+A member has only one request in flight. So a record that it gets was acquired after the member sent the request.
+
+Sources: KIP-932, KIP-1222; KAFKA ShareConsumeRequestManager.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _BYTES_MAX: Final = 4_000
 _RECORDS_MAX: Final = 20
 _BATCH_LIMIT_MODE, _RECORD_LIMIT_MODE = 0, 1
 _NOT_ACKNOWLEDGED: Final = 0.03
-"""Probability that a member does not acknowledge a record at all, so that its lock expires."""
+"""The probability (0 to 1) that a member does not acknowledge a record at all, so that its lock expires."""
 _WITH_NEXT_FETCH: Final = 0.5
-"""Probability that acknowledgements are sent in the next ShareFetch instead of a ShareAcknowledge."""
+"""The probability (0 to 1) that a member sends acknowledgements in its next ShareFetch instead of a ShareAcknowledge."""
 _TYPES: Final = {AcknowledgeType.ACCEPT: 80, AcknowledgeType.RELEASE: 12, AcknowledgeType.REJECT: 4, AcknowledgeType.RENEW: 4}
 
 
@@ -43,8 +44,8 @@ class _Lost(Exception):
 
 @dataclass(slots=True)
 class _Session:
-    """A member's share session with one broker, about the partitions `tps` that this broker leads. `due` are acknowledgements that the next
-    ShareFetch will contain."""
+    """A member's share session with one broker, for the partitions `tps` that this broker leads. `due` are the acknowledgements that the
+    next ShareFetch will contain."""
 
     node: int
     tps: frozenset[TopicPartition]
@@ -53,14 +54,14 @@ class _Session:
 
 
 class SimShareMember(SimClient):
-    """A simulated share group member, which reads all partitions that it is assigned."""
+    """A simulated share group member. It reads all partitions that the group coordinator assigns to it."""
 
     def __init__(self, name: str, cluster: SimCluster, random: Random, history: ShareGroupHistory, topics: list[str]) -> None:
         super().__init__(name, cluster, random)
         self.history, self.topics = history, topics
 
     async def work(self) -> None:
-        """Join the share group as a new member, and acquire and acknowledge records, for ever."""
+        """Join the share group as a new member, and then acquire and acknowledge records until the member is killed."""
         self._member_id = self.random.randbytes(11).hex()
         self._epoch, self._beat_at_us = 0, 0
         self._assigned: list[TopicPartition] = []
@@ -83,7 +84,7 @@ class SimShareMember(SimClient):
                     await self.pause()
 
     async def _led(self) -> dict[int, frozenset[TopicPartition]]:
-        """Return the assigned partitions by the node id of their leader."""
+        """Return the assigned partitions, grouped by the node id of their leader."""
         led: dict[int, set[TopicPartition]] = {}
         for tp in self._assigned:
             led.setdefault(await self.leader_of(tp), set()).add(tp)
@@ -170,7 +171,7 @@ class SimShareMember(SimClient):
                 (one.type,) = self.random.choices(list(_TYPES), list(_TYPES.values()))
 
     async def _acknowledge(self, session: _Session, got: dict[TopicPartition, list[Delivery]]) -> None:
-        """Acknowledge records with a ShareAcknowledge. Those acknowledged as RENEW are accepted with a second request afterwards."""
+        """Send a ShareAcknowledge for the records `got`. Records that it renews (RENEW) are accepted with a second request afterwards."""
         left = {tp: [one for one in ones if one.type is not None] for tp, ones in got.items()}
         while left := {tp: ones for tp, ones in left.items() if ones}:
             self.history.acknowledging(left)
@@ -197,7 +198,7 @@ class SimShareMember(SimClient):
 
 
 def _batches(ones: list[Delivery]) -> Iterator[AcknowledgementBatch]:
-    """Yield the acknowledgements of the deliveries, as one batch for each range of neighbouring offsets."""
+    """Convert deliveries to acknowledgement batches for a request, one batch for each range of consecutive offsets."""
     batch: AcknowledgementBatch | None = None
     for one in ones:
         assert one.type is not None

@@ -1,4 +1,4 @@
-"""Simulated threads: work runs on the loop after a delay, and its result is delivered after another delay."""
+"""Simulated threads: work runs on the event loop after a delay of virtual time, and its result is delivered after another delay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class SimThreads(Executor):
-    """A simulated thread pool with any number of threads. `delay_us()` returns the duration of each step in microseconds."""
+    """A simulated thread pool with any number of threads. Work takes two steps, its execution and the delivery of its result; `delay_us()`
+    returns the duration of a step in microseconds."""
 
     def __init__(self, loop: SimLoop, delay_us: Callable[[], int]) -> None:
         self._loop = loop
@@ -27,7 +28,7 @@ class SimThreads(Executor):
         return done
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Run all pending work at once, because the caller waits for it."""
+        """Run all pending work at once, because the caller would wait for it."""
         for turn, do in list(self._waiting.values()):
             turn.cancel()
             do()
@@ -45,7 +46,8 @@ class SimThreads(Executor):
 
 
 class InlineThreads(Executor):
-    """Runs the work at once on the loop's own thread; the caller gets the result in a later turn."""
+    """A replacement for a thread pool that runs the work at once on the event loop's own thread. The caller gets the result in a later turn
+    of the loop."""
 
     def __init__(self, count: int, name: str) -> None:
         pass

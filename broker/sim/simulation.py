@@ -1,4 +1,5 @@
-"""One run from one seed: a cluster, clients and faults; then everything heals, must come to rest, and is judged."""
+"""One simulated run, determined by a random seed: a cluster works with clients under faults. Then all faults end, the cluster must come to
+rest, and the logs are checked."""
 
 from __future__ import annotations
 
@@ -40,14 +41,14 @@ START_MS: Final = 20_000
 REST_MS: Final = 180_000
 """Time limit, in ms of virtual time after all faults were healed, for the clients to finish and all replicas to become equal."""
 CHECK_US: Final = 10_000
-"""Interval of the invariant checks, in microseconds of virtual time."""
+"""The interval of the invariant checks during a run, in microseconds of virtual time."""
 NODES: Final = 3
 SOURCE, COPY, LOOSE, RISKY = "t", "copy", "loose", "risky"
 TOPICS: Final = {SOURCE: 2, COPY: 2, LOOSE: 3, RISKY: 1}
-"""The number of partitions of each topic. Idempotent producers write to SOURCE; copiers copy it to COPY in transactions. LOOSE is written
-with acks=1. RISKY has two replicas, min.insync.replicas=1 and unclean elections."""
+"""The topics of a simulation and their numbers of partitions. Idempotent producers write to SOURCE; copiers copy it to COPY in
+transactions. LOOSE is written with acks=1. RISKY has two replicas, min.insync.replicas=1 and unclean elections."""
 AUDIT_EVERY: Final = 20
-"""One of this many seeds ends with an audit of all disks."""
+"""The run of every one in this many seeds ends with an audit of all simulated disks."""
 SMALL: Final = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "2",
@@ -65,10 +66,10 @@ SMALL: Final = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that determines a run.
+    """Everything that determines a simulated run.
 
-    `synced`: acknowledged records are on disk (flush.messages=1). Clients work and faults happen for `work_ms`; the administrator sends a
-    request about every `admin_ms`. `audits`: the run ends with an audit of the disks.
+    `synced`: acknowledged records are on disk (flush.messages=1). Clients work and faults happen for `work_ms` of virtual time; the
+    administrator sends a request about every `admin_ms`. `audits`: the run ends with an audit of the disks.
     """
 
     seed: int
@@ -80,7 +81,7 @@ class Plan:
 
     @staticmethod
     def of(seed: int) -> Plan:
-        """Return the plan that the seed determines: settings, faults and the clients' work."""
+        """Return the plan of the run that this random seed determines: settings, faults and the clients' work."""
         random = Random(seed)
         synced, work_ms = random.random() < 0.3, random.choice([5_000, 10_000, 18_000])
         sure = (POWER, STALLS) if synced else ()  # a slow disk has much to lose when the power fails
@@ -90,8 +91,8 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """The result of a run. `happened`: the faults that were injected; a planned fault is left out if it was not possible at its time.
-    `violations`: empty if all invariants hold."""
+    """The result of a simulated run. `happened` are the faults that were really injected; a planned fault is left out if it was not
+    possible at its time. `violations` is empty if all invariants hold."""
 
     plan: Plan
     happened: list[Fault] = field(default_factory=list)
@@ -100,19 +101,20 @@ class Outcome:
     turns: int = 0
     acknowledged: int = 0
     administered: int = 0
-    """The number of the administrator's requests that were confirmed."""
+    """The number of the simulated administrator's requests that a response has confirmed."""
     unclean: int = 0
-    """The number of unclean elections, in topics that allow them."""
+    """The number of unclean elections in topics that allow them."""
     lost: int = 0
-    """The number of acknowledged records that unclean elections lost."""
+    """The number of acknowledged records that unclean elections have lost."""
     shared: tuple[int, int, int] = (0, 0, 0)
-    """The numbers of the share group's deliveries, of the records that it accepted, and of those that it archived."""
+    """For the share group: the numbers of deliveries, of accepted records, and of records that were archived because they were delivered
+    too often."""
     digest: str = ""
-    """A hash of all client results and all disks, by which two runs of the same seed are compared."""
+    """A hash of all results of clients and of all disks. Two runs of the same seed must have the same hash."""
 
 
 def simulate(plan: Plan) -> Outcome:
-    """Run a plan to its end, or to the first violation; return the outcome."""
+    """Simulate a plan to its end, or to the first violated invariant; return the outcome."""
     outcome = Outcome(plan)
     with without_gc_and_logging():
         Simulation(plan).run(outcome)
@@ -141,7 +143,7 @@ def without_gc_and_logging() -> Iterator[None]:
 
 
 class Simulation:
-    """The execution of one plan: makes the cluster, the clients and the faults, runs them, and judges the result."""
+    """The execution of one plan: it makes the cluster, the clients and the faults, runs them, and checks the result."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -166,7 +168,7 @@ class Simulation:
         self._lost = 0
 
     def run(self, outcome: Outcome) -> None:
-        """Run the plan, and record the result in `outcome`."""
+        """Execute the plan, and store the result in `outcome`."""
         try:
             outcome.violations = run(self.loop, self._run_plan())
             outcome.lost = self._lost
@@ -251,8 +253,8 @@ class Simulation:
         return copier
 
     def _client_fault(self, fault: Fault) -> Callable[[], None]:
-        """Kill or pause a copier and a member of the share group. Return the function that ends the fault: it starts their replacements, or
-        resumes them."""
+        """Begin a client fault: kill or pause a copier (a client that copies records in transactions) and a member of the share group.
+        Return the function that ends the fault: it replaces killed clients and resumes paused ones."""
         ends = (self._copier_fault(fault), self.shared.fault(fault))
 
         def end() -> None:
@@ -262,8 +264,8 @@ class Simulation:
         return end
 
     def _copier_fault(self, fault: Fault) -> Callable[[], None]:
-        """Kill a copier, or pause it and start its replacement at once. The returned function starts the replacement of a killed copier, or
-        resumes a paused one, which is then a zombie."""
+        """Kill a copier (a client that copies records in transactions), or pause it and start its replacement at once. Return the function
+        that ends the fault: it starts the replacement of a killed copier, or resumes the paused one, which is now a zombie."""
         number = fault.node % len(self.copiers)
         old = self.copiers[number]
         old.superseded = True
@@ -309,7 +311,7 @@ class Simulation:
         return not (unsettled(self.cluster) or self._unfinished())
 
     def _unfinished(self) -> list[str]:
-        """Return a text for each client that has not sent or read everything that it should."""
+        """Return a text for each client that has not finished: it has not sent or read everything that it should."""
         if any(not producer.finished for producer in self.producers):
             return [f"{producer.name} has not sent all" for producer in self.producers if not producer.finished]
         waiting = [(each.name, each.source, each.position) for each in self.copiers]
@@ -354,7 +356,8 @@ class Simulation:
         return found
 
     def _lost_of_risky(self, stored: list[Stored], sends: list[Send]) -> list[str]:
-        """Return a text for each lost acknowledged record of the topic RISKY, unless an unclean election may have lost it."""
+        """Return a text for each acknowledged record of the topic RISKY that is lost, except records that an unclean election may have
+        lost."""
         of_topic = [each for each in stored if each.topic == RISKY]
         seen = Observations([send for send in sends if send.topic == RISKY], [], of_topic, by_value)
         lost = [each for each in judge(seen) if each.kind == "lost-write"]
@@ -375,7 +378,8 @@ class Simulation:
 
 
 def _wrong_reads(reader: SimReader, stored: list[Stored]) -> list[str]:
-    """Return a text if a reader did not get exactly the readable records of the log, once and in order."""
+    """Check that a simulated consumer got exactly the readable records of the log, once and in order. If not, return one text with the
+    first difference."""
     there = [(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == reader.tp]
     hidden = {each.offset for each in stored if (each.topic, each.partition) == reader.tp and not each.outcome.readable}
     wanted = [each for each in there if each[0] not in hidden]
@@ -387,7 +391,8 @@ def _wrong_reads(reader: SimReader, stored: list[Stored]) -> list[str]:
 
 
 def _wrong_group_deliveries(group: GroupDeliveries, tp: TopicPartition, stored: list[Stored]) -> list[str]:
-    """Return texts about records that the consumer group did not get, and records that it got and the log does not have."""
+    """Return texts about records of the partition `tp` that the consumer group did not get, and about records that it got although the log
+    does not have them."""
     there = {(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == tp and each.outcome.readable}
     given = group.delivered[tp]
     found = [f"the group was never given {each} of {tp}" for each in sorted(there - given, key=repr)[:1]]

@@ -1,4 +1,4 @@
-"""The exception that a judge of a simulation raises."""
+"""The exception that the checks of a simulation raise."""
 
 
 class Violation(AssertionError):
