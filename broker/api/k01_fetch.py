@@ -7,8 +7,8 @@ Guarantees:
   segment boundary and the next segment has more records.
 * An unknown isolation level or a negative size limit is INVALID_REQUEST. A negative leader epoch disables the epoch check.
 * READ_COMMITTED responses list the aborted transactions. The broker filters no records; the client does.
-* Followers read up to the log end, and only from the leader, which learns the follower's log end offset from the fetch offset. A fetch that
-  diverges does not update it.
+* Followers read up to the log end, and only from the leader, which learns the follower's log end offset from the fetch offset. A
+  fetch of a follower whose log diverges does not update that offset.
 * Consumers may read from any replica from version 11 on, up to that replica's high watermark. With a rack-aware replica.selector.class, the
   leader redirects consumers of another rack to a follower in their rack.
 * Checks run in this order: leader epoch, leadership, assigned replica, offset range, divergence (KAFKA Partition.fetchRecords).

@@ -58,8 +58,8 @@ async def handle(ctx: Context[ControllerServices], request: DeleteTopicsRequest)
 
 
 def _denials(ctx: Context[ControllerServices], refs: Sequence[TopicRef]) -> dict[TopicRef, DeletedTopic]:
-    """Return an error for each topic that the client may not delete, whether or not the topic exists. Unless the client may describe the
-    topic, the error reveals neither the name of a topic id nor whether a topic name exists.
+    """Return an error for each topic that the client may not delete, whether or not the topic exists. To a client that may not describe the
+    topic either, the error reveals neither the name that belongs to a topic id nor whether a topic of this name exists.
     """
     if allowed_of_cluster(ctx, Operation.DELETE, quietly=True):
         return {}

@@ -2,11 +2,11 @@
 
 Invariants:
 
-* The generation of a classic protocol member is its member epoch. It is never the leader: the coordinator assigns partitions, and the
+* The generation of a classic protocol member is its member epoch. The member never leads: the coordinator assigns the partitions, and the
   response to SyncGroup has them.
 * A JoinGroup is answered at once, and takes the member one step towards its target assignment; the owned partitions in its subscription
-  show what it has revoked. The response to a Heartbeat is REBALANCE_IN_PROGRESS, which makes the member rejoin, whenever there is a step to
-  take. Only joins and heartbeats of the consumer protocol compute the target assignment.
+  show what it has revoked. If the member can take another step, the response to its Heartbeat is REBALANCE_IN_PROGRESS, which makes it
+  rejoin. Only joins and heartbeats of the consumer protocol compute the target assignment.
 * After REBALANCE_IN_PROGRESS a member must send JoinGroup within its rebalance timeout, and then SyncGroup within the same time; otherwise
   it is removed.
 

@@ -2,10 +2,10 @@
 
 Invariants:
 
-* An update has a copy of the group, which only `put` changes. The group itself changes only when the records are in the log, by the same
-  records in the same order. An update without changes makes no copy.
+* An update (`GroupUpdate`, one operation) has a copy of the group, which only `put` changes. The group itself changes only when the records
+  are in the log, by the same records in the same order. An update without changes makes no copy.
 * Every change that can affect other members' assignments (members, subscriptions, topics) bumps the group's epoch. The next heartbeat of
-  any member computes the target assignment for it, at least `assignment_interval_ms` after the last one.
+  any member computes the target assignment for the new epoch, at least `assignment_interval_ms` after the last computation.
 * Deadlines are set while deciding (`deadlines` explains why that is safe).
 
 Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat, shareGroupHeartbeat, streamsGroupHeartbeat and the methods that they call,

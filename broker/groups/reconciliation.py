@@ -111,8 +111,8 @@ def _next(member: ConsumerMember, epoch: int, target: Target, owned: Assignment 
 
 
 def _moved(member: ConsumerMember, state: MemberState, epoch: int, assigned: Assignment, revoked: Assignment) -> ConsumerMember:
-    """Return the member in the new state. Its present epoch becomes the previous epoch, which is still accepted from it, because the
-    response with the new epoch may be lost.
+    """Return the member in the new state. The epoch that it has now becomes its previous epoch; requests with the previous epoch are still
+    accepted, because the response with the new one may be lost.
     """
     after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
     return replace(after, epochs={partition: member.epochs[partition] for partition in after.held_partitions()})

@@ -10,8 +10,9 @@ Invariants, which ensure that each active task has one owner, and that a process
 3. While some tasks of its target are not free, the member waits. Each heartbeat checks them again; a newer target may make the member
    revoke more meanwhile.
 4. With `in_place` (Kafka 4.4) a task that the member itself has in another kind is free: it changes its kind in one step, so that the
-   client keeps the task's state. An active task is revoked nevertheless, because others must not get it before. A standby or warm-up task
-   that is to become active is kept until the active one is free.
+   client keeps the task's state. There are two exceptions. If the task was active, the member must still confirm its revocation, because
+   no other member may get it as an active task before. If the task is to become active, the member keeps it as a standby or warm-up task
+   until no process has it as an active task.
 
 Source: Kafka's streams CurrentAssignmentBuilder; KIP-1071.
 """
@@ -184,8 +185,8 @@ def _tasks(pairs: set[_Task]) -> Tasks:
 
 
 def _moved(member: StreamsMember, state: StreamsMemberState, epoch: int, assigned: TaskSet, revoked: TaskSet) -> StreamsMember:
-    """Return the member in the new state. Its present epoch becomes the previous epoch, which is still accepted from it, because the
-    response with the new epoch may be lost.
+    """Return the member in the new state. The epoch that it has now becomes its previous epoch; requests with the previous epoch are still
+    accepted, because the response with the new one may be lost.
     """
     after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
     active = after.held_tasks().active

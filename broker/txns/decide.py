@@ -108,8 +108,9 @@ def fence_and_abort(txn: Transaction, server_version: int, new_producer_id: NewP
     """Return the next state of an open transaction that the coordinator aborts, because it timed out or another producer took over the
     transactional id.
 
-    The abort bumps the epoch, which fences the producer: in transaction version 2 as part of every abort, in versions 0 and 1 before it. In
-    version 2 there is no separate bump for the fencing, because it would overflow at the last epoch (KAFKA-19367, KAFKA-20090).
+    The abort bumps the epoch, which fences the producer. In transaction version 2 every abort does so; in versions 0 and 1 the bump is a
+    step before the abort. In version 2 there is no such separate step, because it would overflow at the last epoch (KAFKA-19367,
+    KAFKA-20090).
     """
     if server_version >= 2:
         return _prepared_with_bump(txn, False, new_producer_id, now_ms)
