@@ -37,7 +37,7 @@ def kill_an_executor(ui: str, running: subprocess.Popen[str]) -> None:
 
 
 def _get(url: str) -> list[dict[str, Any]]:
-    """Return the decoded JSON response; an empty list if the UI does not answer yet, while the application starts."""
+    """Return the decoded JSON at this URL of the Spark application's UI. Returns an empty list while the UI does not answer yet."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             found: list[dict[str, Any]] = load(answer)
@@ -47,7 +47,7 @@ def _get(url: str) -> list[dict[str, Any]]:
 
 
 def _jvm(application: str, executor: str) -> psutil.Process:
-    """Return the process that the worker started for an executor. Raises RuntimeError if there is none."""
+    """Return the JVM process of an executor, which has both ids in its command line. Raises RuntimeError if there is none."""
     wanted = {("--app-id", application), ("--executor-id", executor)}
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []

@@ -28,7 +28,7 @@ from ottla.spark_jobs.corpus.score import ALL_SAMPLES, Score, details, findings,
 
 
 class Kind(StrEnum):
-    """The broker that wrote the logs."""
+    """The kinds of brokers that can write the logs to audit."""
 
     KAFKA = "kafka"
     OTTLA = "ottla"

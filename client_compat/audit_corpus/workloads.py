@@ -212,7 +212,7 @@ def _cleaned(broker: AnyBroker, topic: str) -> bool:
 
 
 def deleted_heads(broker: AnyBroker) -> None:
-    """Delete records up to offsets inside batches and inside completed transactions."""
+    """Call DeleteRecords with offsets in the middle of batches and of completed transactions, so that the logs begin there."""
     _topics(broker, 1, "short")
     plain = _producer(broker, enable_idempotence=True)
     writer = _producer(broker, transactional_id="short-writer")

@@ -36,7 +36,8 @@ SMALL_BYTES = 104 << 20
 """The size of the small log in bytes (109 MB). In its audit, most of the time is start-up."""
 PR_SET_CHILD_SUBREAPER = 36
 DEEP_BYTES_MAX = 3 << 29
-"""The size in bytes of the largest log that kafka-dump-log reads with deep iteration, which takes minutes per gigabyte."""
+"""The size, in bytes, of the largest log that is also read with kafka-dump-log's option --deep-iteration, which takes minutes per gigabyte.
+"""
 
 
 @dataclass(slots=True)

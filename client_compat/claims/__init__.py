@@ -1,1 +1,2 @@
-"""Runs claims of articles about exactly-once: `python -m client_compat.claims [NUMBER]`. docs/exactly-once.md explains them."""
+"""Tries common statements about exactly-once (claims) with real clients, and shows which of them hold: `python -m client_compat.claims
+[NUMBER]`. docs/exactly-once.md explains each claim."""

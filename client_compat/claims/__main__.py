@@ -1,4 +1,4 @@
-"""`make claims`: runs every claim of docs/exactly-once.md with real clients."""
+"""`make claims`: tries every claim (statement about exactly-once) of docs/exactly-once.md with real clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The environment of the claims: a broker as a process with its admin port, and real clients, each in its own program (CONTROL.md).
+"""The environment in which claims (statements about exactly-once) are tried: a broker as a process with its admin port, and real clients,
+each a program that is controlled as CONTROL.md describes.
 
-Every claim has its own topics, and its faults are removed when it ends.
+Every claim has its own topics, and the faults that it injects are removed when it ends.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ClaimEnvironment:
     pool: Pool
     java_missing: str | None
     stack: ExitStack = field(default_factory=ExitStack)
-    """The stack with the context managers that are left at the end of the environment."""
+    """The context managers that are exited at the end of the environment; the cluster, if it was started, is one of them."""
     kinds: Sequence[Kind] = ALL_OTTLA
     """The program (Apache Kafka or Ottla) of each broker of the cluster. Only claims about several brokers use the cluster."""
     controller: Kind = Kind.OTTLA

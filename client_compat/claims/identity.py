@@ -1,4 +1,4 @@
-"""Claims about a producer's identity: ids, epochs, restarts (claims 4, 5, 8, 9, 10, 13, 20)."""
+"""Claims (common statements) about a producer's identity: ids, epochs, restarts. In docs/exactly-once.md: 4, 5, 8, 9, 10, 13, 20."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Claims about the ISR (31, 32, 33, 34), and about coordinators and clients that move to another broker (38, 39)."""
+"""Claims (common statements) about the ISR, and about coordinators and clients that move to another broker. In docs/exactly-once.md: 31,
+32, 33, 34, 38, 39."""
 
 from __future__ import annotations
 

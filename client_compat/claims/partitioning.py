@@ -1,4 +1,4 @@
-"""Claims about keys and interceptors (23, 24)."""
+"""Claims (common statements) about how keys choose partitions, and about interceptors. In docs/exactly-once.md: 23, 24."""
 
 from __future__ import annotations
 

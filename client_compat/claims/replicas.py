@@ -1,4 +1,5 @@
-"""Shared parts of the claims about several brokers: three brokers whose leaders are killed or paused, and the contents of their disks."""
+"""Functions for the claims (statements about exactly-once) that need three brokers: they find and pause brokers, and read logs on their
+disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Claims about leaders that die (12, 29, 30, 35, 36, 37), with three brokers and a controller as processes."""
+"""Claims (common statements) about leaders that die, tried with three brokers and a controller as processes. In docs/exactly-once.md: 12,
+29, 30, 35, 36, 37."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about retries: lost acknowledgements, order, duplicates (1, 2, 3, 6, 7, 14)."""
+"""Claims (common statements) about retries: lost acknowledgements, order, duplicates. In docs/exactly-once.md: 1, 2, 3, 6, 7, 14."""
 
 from __future__ import annotations
 

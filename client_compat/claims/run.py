@@ -1,4 +1,4 @@
-"""Runs claims one after the other on one broker, and compares results with expectations."""
+"""Tries claims (statements about exactly-once) one after the other on one broker, and notes whether each held."""
 
 from __future__ import annotations
 

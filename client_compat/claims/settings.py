@@ -1,4 +1,5 @@
-"""Claims about settings: what clients enforce, what acks means, what the defaults are (11, 22, 25, 26)."""
+"""Claims (common statements) about settings: what clients enforce, what acks means, what the defaults are. In docs/exactly-once.md: 11, 22,
+25, 26."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Claims about transactions: atomicity, isolation, recovery by the next instance, timeouts, cost (15 to 19, 21)."""
+"""Claims (common statements) about transactions: atomicity, isolation, recovery by the next instance, timeouts, cost. In
+docs/exactly-once.md: 15 to 19, 21."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Claims about deduplication by a business key in the consuming application, and about the automatic creation of topics (27, 28)."""
+"""Claims (common statements) about deduplication by a business key in the consuming application, and about the automatic creation of
+topics. In docs/exactly-once.md: 27, 28."""
 
 from __future__ import annotations
 

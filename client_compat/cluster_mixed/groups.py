@@ -37,7 +37,7 @@ MISLED: Final = "aiokafka"
 SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS = 10_000, 1_000
 POLL_RECORDS, POLL_MS = 500, 300
 LOOK_EVERY = 10
-"""A group member fetches and checks the group's committed offsets in every so many polls."""
+"""A group member fetches and checks the group's committed offsets once in this number of polls."""
 POLLS_MAX = 100
 """After so many polls, a group member leaves the group and joins again."""
 PAUSE_S = 0.2
@@ -126,7 +126,7 @@ class Member:
     def __init__(self, group: Group, client: str, log: Path, bootstrap: str, topic: str, *, stop: threading.Event) -> None:
         self.name = f"{group.name} {client}"
         self.hung = 0
-        """The number of client programs that were killed because a client's call did not return."""
+        """How often the member's client program was killed because a call did not return."""
         self.error: Exception | None = None
         self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._group, self._client, self._program_log, self._stop = group, client, log, stop
@@ -204,7 +204,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class RunningGroups:
-    """The running members of all groups."""
+    """The consumer groups of a run, whose members run on threads until `finish`."""
 
     groups: Sequence[Group]
     members: Sequence[Member]
@@ -275,7 +275,7 @@ def reading(clients: Sequence[str], directory: Path, bootstrap: str, topic: str,
 
 @contextmanager
 def logged_to(logger: logging.Logger, path: Path) -> Iterator[None]:
-    """Write a logger's errors, with their times, to a file while the context lasts."""
+    """Write a logger's messages, with their times, to a file while the context lasts."""
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
     logger.addHandler(handler)

@@ -85,7 +85,7 @@ class TransactionalLoad:
         self.ended = 0
         """The number of transactions that the client committed or aborted without an error. It grows while the brokers serve the client."""
         self.hung = 0
-        """The number of client programs that were killed because a client's call did not return."""
+        """How often the client's program was killed because a call did not return."""
         self.error: Exception | None = None
         self.thread = threading.Thread(target=self._run, name=f"transactions-{client}", daemon=True)
         self._program_log, self._bootstrap, self._topic, self._partitions, self._stop = log, bootstrap, topic, partitions, stop
@@ -148,7 +148,7 @@ class TransactionalLoad:
 
 @dataclass(frozen=True, slots=True)
 class RunningTransactions:
-    """The running clients that commit transactions."""
+    """The transactional clients of a run, which run on threads until `finish`."""
 
     loads: Sequence[TransactionalLoad]
     _stop: threading.Event

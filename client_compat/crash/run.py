@@ -66,8 +66,9 @@ OnKill = Callable[[Kills], None]
 
 
 def crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = (), on_kill: OnKill = lambda done: None) -> CrashRun:
-    """Kill the broker under idempotent load, compare all acknowledgements with the log, and return the results. Raises `BrokerFailed` if
-    the broker does not restart, `RunFailed` if a client gives up or receives no acknowledgement in time."""
+    """Kill the broker under idempotent load, compare all acknowledgements with the log, and return the results. `options` are arguments of
+    `ottla serve`. Raises `BrokerFailed` if the broker does not restart, `RunFailed` if a client gives up or receives no acknowledgement in
+    time."""
     with ottla(directory / "log", options=options, output=directory / "broker.log") as broker:
         create_topic(broker.bootstrap, TOPIC, PARTITIONS)
         load = Load(broker.bootstrap, TOPIC, directory, RATE_MAX)

@@ -48,7 +48,7 @@ class ShareVerdict(Counted):
     accepted: int = 0
     deliveries: int = 0
     lost: int = 0
-    """The number of acknowledged records for which no member sent an acceptance, not even one that was not answered."""
+    """The number of produced records that no member accepted. An acceptance counts even if the broker did not answer it."""
     delivered_again: int = 0
     """The number of records that were delivered to a request although their acceptance had been answered before the request was sent."""
 

@@ -1,4 +1,4 @@
-"""The two group members, each in its own process, which compare every record with what was sent.
+"""The demo's two group members, each in its own process, which compare every record with what was sent.
 
 Rules:
 - The members start consuming when each has half of the partitions, and leave together, so that no rebalance reassigns a partition.

@@ -1,4 +1,4 @@
-"""The input: the 336,776 flights that left New York in 2013, as JSON with a row number, with the carrier as key.
+"""The demo's input: the 336,776 flights that left New York in 2013. Each is a JSON value with a row number; its key is the carrier.
 
 The rows are written once to a file in row order, one `carrier<TAB>json` a line, which producers and consumers read; it remains for
 inspection. Numbers are copied literally from the data set; `NA` becomes null.

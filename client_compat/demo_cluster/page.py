@@ -105,7 +105,7 @@ class Picture:
 
 
 def render(judged: Sequence[Judged], promises: Sequence[Promise]) -> str:
-    """Return the demo's HTML page."""
+    """Return the demo's HTML page: a section for each act (experiment), and the statements that the demo had to prove."""
     return template("client_compat.demo_cluster", "page.html.j2").render(
         acts=[(one, picture(one)) for one in judged],
         promises=promises,

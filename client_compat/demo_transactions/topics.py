@@ -57,12 +57,12 @@ def load(bootstrap: str, rows: Path, on_progress: Callable[[int], None]) -> tupl
 
 
 def committed_by_confluent(bootstrap: str, topic: str) -> list[Increment]:
-    """Return the increments that confluent-kafka's read_committed consumer receives of the whole topic. Raises `RunFailed`."""
+    """Return all records of the output topic that confluent-kafka's read_committed consumer receives. Raises `RunFailed`."""
     return _increments(read_with_confluent(bootstrap, topic, OUTPUT_PARTITIONS, "read_committed"))
 
 
 def committed_by_aiokafka(bootstrap: str, topic: str) -> list[Increment]:
-    """Return the increments that aiokafka's read_committed consumer receives of the whole topic. Raises `RunFailed`."""
+    """Return all records of the output topic that aiokafka's read_committed consumer receives. Raises `RunFailed`."""
     return _increments(read_with_aiokafka(bootstrap, topic, OUTPUT_PARTITIONS, "read_committed"))
 
 

@@ -1,4 +1,4 @@
-"""The pipeline instance with aiokafka."""
+"""The instance of the demo's consume-transform-produce pipeline that uses aiokafka."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def _sorted_errors() -> AsyncIterator[None]:
 
 
 class AiokafkaInstance(PipelineInstance):
-    """A pipeline instance that uses aiokafka."""
+    """A pipeline instance whose consumer and producer are aiokafka's."""
 
     def __init__(self, job: InstanceTask) -> None:
         self._job = job

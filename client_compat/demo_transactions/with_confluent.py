@@ -1,4 +1,5 @@
-"""The pipeline instance with confluent-kafka (librdkafka). Its calls block, which does no harm: the instance is alone in its process."""
+"""The instance of the demo's consume-transform-produce pipeline that uses confluent-kafka (librdkafka). Its calls block the event loop,
+which does no harm: the instance is alone in its process."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def _sorted_errors() -> Iterator[None]:
 
 
 class ConfluentInstance(PipelineInstance):
-    """A pipeline instance that uses confluent-kafka."""
+    """A pipeline instance whose consumer and producer are confluent-kafka's."""
 
     def __init__(self, job: InstanceTask) -> None:
         self._job = job

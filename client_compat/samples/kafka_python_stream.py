@@ -3,7 +3,7 @@
 How:
 - Output and offsets are in one transaction: both are committed, or neither. The consumer does not commit, and reads read_committed.
 - `group_metadata` goes with the offsets (KIP-447): a member that has lost its partitions unnoticed is rejected, whatever its
-  `transactional_id`. The next owner gets no committed offset while a transaction with a newer one is open.
+  `transactional_id`. While an open transaction contains a newer offset, the broker does not give the next owner the old one.
 - Each instance has its own `transactional_id`: after a restart it ends the transaction that its predecessor left open, and fences it.
 - Each record is written to the partition with the number of its input partition, so the order within a partition is kept.
 - After an error, the stream opens a new producer, which ends the old one's transaction, and seeks to the committed offsets. If the producer

@@ -62,8 +62,8 @@ def main(
         list[Path] | None, typer.Argument(help="More data directories, for example those that `make audit-corpus` kept.")
     ] = None,
 ) -> None:
-    """Judge the corpus, the recorded log of a real broker, and further logs on DuckDB and on each release of Spark; then the corpus again
-    with a segment per batch, which Spark reads in slices. Exit code 0: all verdicts are equal."""
+    """Audit the audit's own test logs, the recorded log of a real broker, and further logs with DuckDB and with each Spark release; then
+    the test logs again with a segment per batch, which Spark reads in slices. Exit code 0: all verdicts are equal."""
     here = Path(sys.executable)
     runs = {"DuckDB": (here, "duckdb"), f"Spark {version('pyspark')}": (here, "spark"), f"Spark {OLDEST}": (environment(OLDEST), "spark")}
     table = Table("engine", "logs", "findings", "verdicts")

@@ -1,4 +1,5 @@
-"""The input: flights at a constant rate, from an idempotent producer that survives broker restarts, and the expected counts."""
+"""The input of the Kafka Streams application: flights at a constant rate, from an idempotent producer that survives broker restarts. Also
+computes the counts that the application must output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rounds of restarts.
+"""Runs the rounds of `make streams`, in which a Kafka Streams application and its broker are restarted.
 
 In each round a new topic that matches the application's pattern is created, flights are sent, the broker restarts with its directory and
 port, and the application restarts with its state directory. A streams group has no patterns, so its application keeps its first topic.
