@@ -22,7 +22,7 @@ VERSIONS = (
     *("4.4.0", "4.3.1", "4.2.2", "4.1.2", "4.0.2"),
     *("3.9.2", "3.8.1", "3.7.2", "3.6.2", "3.5.2", "3.4.1", "3.3.2", "3.2.3", "3.1.2", "3.0.2", "2.8.2"),
 )
-"""The last patch of each release."""
+"""The recorded releases of Apache Kafka, each by the version of its last patch."""
 ELR_SINCE = (4, 0)
 """The first release with the feature eligible.leader.replicas.version."""
 TELEMETRY_SINCE = (3, 7)

@@ -1,10 +1,10 @@
-"""The brokers of the matrix (Ottla, also as older releases, Apache Kafka, the same behind Ottla's gateway, and tansu), started in the same
-way, each in its own directory.
+"""The brokers of the matrix, started in the same way, each in its own directory: Ottla, Ottla with the behaviour of older Kafka releases,
+Apache Kafka, Apache Kafka behind Ottla's gateway, and tansu.
 
 Rules:
 - Settings have Kafka's names. tansu has no such settings, so a scenario with settings is skipped there.
 - A broker behind a proxy advertises the proxy's address.
-- If a broker is not available on this machine, its cells are skipped with the reason.
+- If a broker is not available on this machine, its scenarios are skipped with the reason.
 """
 
 from __future__ import annotations

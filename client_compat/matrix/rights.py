@@ -45,7 +45,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """Permission for one user to do one operation on the resource of that name; `*` matches any."""
+    """An ACL that allows one user one operation on the resource of that name; `*` stands for all names."""
 
     user: str
     operation: Operation

@@ -108,7 +108,7 @@ class Truth:
         return found
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """Return every record except control records, committed or not."""
+        """Return every record of the partition, whether its transaction committed or not, without control records."""
         return [record for batch in self.batches(topic, partition) if not batch.header.is_control for record in batch.records]
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:

@@ -60,7 +60,8 @@ class Links:
         return self._cuts[way] > 0
 
     def dialler(self, port: int) -> int | None:
-        """Return the node whose process opened the connection from local port `port`; None if no node did. Takes milliseconds."""
+        """Return the node whose process opened the connection from local port `port`; None if no node did. The look-up takes some
+        milliseconds."""
         for node_id, pid in self._processes().items():
             try:
                 connections = psutil.Process(pid).net_connections("tcp")
