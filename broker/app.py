@@ -222,7 +222,8 @@ class Broker:
             logger.info("Fault %s", line)
 
     async def _stop_serving(self) -> None:
-        """Release long polls and waiting group members, and answer the requests in flight for a bounded time."""
+        """Complete waiting requests early (long polls, and group members that wait in JoinGroup or SyncGroup), and answer the requests in
+        flight for a bounded time."""
         self.accept_no_more()
         self.services.fetch_purgatory.release_all()
         self.services.groups.stop()
@@ -523,10 +524,11 @@ def run(
     ready_text: Callable[[str], str] | None = None,
     prepare: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run a broker until a signal stops it, and return the exit code.
+    """Run a broker until a signal stops it, and return the exit code. Raises StartError.
 
+    The broker's ports are written to `port_file`. `lifespan` returns a context manager for work beside the broker, such as an admin port.
     `ready_text` gets the broker's address and returns further text for the greeting, which is printed after the start. `prepare` is called
-    when settings and security are known to be valid, before anything is read or written. Raises StartError.
+    when settings and security are known to be valid, before anything is read or written.
     """
 
     def make() -> Broker:

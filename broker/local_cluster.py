@@ -38,7 +38,7 @@ NODE: Final = ContextVar("NODE", default="")
 log lines; new tasks and connections inherit it."""
 
 SettingsOf = Callable[[Mapping[str, str]], "BrokerSettings"]
-"""A function that returns a node's settings: those that the user gave, overridden by the given ones. It raises SettingsError."""
+"""A function that returns a node's complete settings: those of the user, overridden by its argument. It raises SettingsError."""
 
 
 class LocalCluster:

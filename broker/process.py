@@ -20,8 +20,8 @@ from ottla.broker.core.heap import keep_freed_memory
 logger = logging.getLogger("ottla.broker")
 
 _GC_THRESHOLDS = (20_000, 2_000, 10)
-"""The thresholds of Python's garbage collector. It can run rarely, because requests make no reference cycles. It blocks the event loop for
-6 ms for the youngest 20,000 objects, and for 150 ms if a request that names 200,000 things is in progress."""
+"""The thresholds of Python's garbage collector. It can run rarely, because requests make no reference cycles. A collection blocks the event
+loop for 6 ms (the youngest 20,000 objects), and for 150 ms if a request with 200,000 elements is in progress."""
 
 
 class StartError(Exception):
@@ -29,7 +29,8 @@ class StartError(Exception):
 
 
 class ServingNode(Protocol):
-    """A node that `run_node` can run in a process: a broker, a controller, a local cluster or a gateway."""
+    """A node that `run_node` can run in a process: a broker, a controller, a local cluster, or a gateway (a proxy to the brokers of another
+    cluster)."""
 
     async def start(self) -> None:
         """Start the node and accept connections. Raises StartError or OSError after everything that was opened has been closed."""

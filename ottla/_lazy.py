@@ -20,8 +20,9 @@ class Extra:
 
 
 def exports(face: str, homes: Mapping[str, str], extras: Mapping[str, Extra]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for the module named `face`. A name is imported from its module on first access, and listed only
-    if its extra is installed. For a missing package they raise ModuleNotFoundError with the name of the extra."""
+    """Return `__getattr__` and `__dir__` for the public module named `face`. `homes` gives the module from which each name is imported on
+    first access, `extras` the pip extra that a name needs. Without that extra, `__dir__` omits the name, and `__getattr__` raises
+    ModuleNotFoundError with the extra's name."""
 
     def get(name: str) -> Any:
         if name not in homes:

@@ -1,5 +1,5 @@
-"""Tools for tests: a broker or a cluster in the test's own process, a broker in a container, scripted faults, a movable clock, and a
-verdict.
+"""Tools for tests: a broker or a cluster in the test's own process, a broker in a container, scripted faults, a movable clock, and a check
+that every record was delivered exactly once.
 
 The names here are stable (docs/public-api.md). Each is imported on first access; `OttlaContainer` needs the extra `containers`, the others
 need none.

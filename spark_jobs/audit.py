@@ -55,8 +55,8 @@ PRODUCER_EXPIRATION_MS: Final = 86_400_000
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """Kafka's default for transaction.max.timeout.ms."""
 REPLAY_MS: Final = 600_000
-"""Rule `suspected-replay` compares the records of two producers only if they were written within this time: five times Kafka's default for
-delivery.timeout.ms."""
+"""Rule `suspected-replay` compares the records of two producers only if they were written within this many milliseconds: five times Kafka's
+default for delivery.timeout.ms."""
 JAVA_STACK: Final = "\n\tat "
 SAMPLES: Final = 10
 

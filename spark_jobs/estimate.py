@@ -2,8 +2,8 @@
 
 Invariants:
 - The constants were measured (docs/audit-speed.md); they are CPU seconds on one core of the machine named there.
-- Requests are those to an object store: for each file a HEAD and a GET per WINDOW_BYTES bytes, and a LIST per 1,000 names. The driver makes
-  the LIST requests, the tasks make all others.
+- Requests are those to an object store: for each file a HEAD, and a GET for every 4 MiB (WINDOW_BYTES); and a LIST per 1,000 names. The
+  driver makes the LIST requests, the tasks make all others.
 """
 
 from __future__ import annotations

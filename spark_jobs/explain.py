@@ -1,8 +1,8 @@
 """`ottla explain TOPIC-PARTITION@OFFSET DIR`: explains which producer wrote a record, in which transaction, and which consumers can see it.
 
 Invariants:
-- Only the log directory is read, in its state at that moment. Facts that the log does not contain (a deleted head, a missing
-  `__transaction_state`) are reported as unknown, never guessed.
+- Only the log directory is read, in its state at that moment. Facts that the log does not contain (because its first segments were deleted,
+  or `__transaction_state` is missing) are reported as unknown, never guessed.
 - The last stable offset is the first offset of the oldest transaction without a marker (Kafka's `UnifiedLog.lastStableOffset`).
 """
 

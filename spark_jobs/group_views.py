@@ -1,7 +1,7 @@
 """SQL of the views that rules on groups and share groups query.
 
 Invariants:
-- A share partition and a group are judged by the records of one log partition, to which their key hashes.
+- The state of a group, or of a share partition, is derived from the records of one log partition, because its key hashes to that partition.
 - The records of a log partition are ordered by offset, even across segments. The records of one batch take effect together.
 """
 

@@ -12,8 +12,9 @@ TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
-"""Internal topics whose cleanup.policy is always `compact`: their holes are legal even if the cleaner's checkpoint is missing.
-`__share_group_state` is pruned from its start instead (Kafka's ShareCoordinatorService creates it with the policy `delete`)."""
+"""Internal topics whose cleanup.policy is always `compact`: missing offsets in them are legal even if the cleaner's checkpoint is missing.
+`__share_group_state` is not one of them: old records are deleted from its start (Kafka's ShareCoordinatorService creates it with the policy
+`delete`)."""
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 COORDINATOR_TOPICS: Final = COMPACTED_BY_DESIGN | {SHARE_GROUP_STATE}
 """The topics of the coordinators, which a cluster creates at their first use."""

@@ -224,8 +224,8 @@ class _Reader:
         return self._window_bytes
 
     def _verdict(self, run: Run, limit: int) -> int:
-        """Return the code of the reason why the run ended (MORE, CUT, BAD_LENGTH, …). If the window ends within the next batch header, that
-        header's first bytes are read from the file to decide."""
+        """Return the code of the reason why the run ended (MORE, CUT, BAD_LENGTH, …). If the bytes in memory end within the next batch
+        header, that header's first bytes are read from the file to decide."""
         at = run.headers.next_position
         if run.headers.stop != MORE or at == 0 or at >= limit or len(run.data) - at >= PEEK_BYTES:
             return run.headers.stop

@@ -2,7 +2,7 @@
 
 Invariants:
 - A seed always gives the same log.
-- Each step knows its offset, so a planted anomaly knows where it must be found.
+- A step's offset is known when the step is added, so the expected finding of a planted anomaly can name it.
 - A producer with a planted anomaly writes nothing more, so that no other anomaly hides it.
 """
 

@@ -1,4 +1,4 @@
-"""Logs with records that were sent twice but have new sequence numbers, and logs with records that are equal for good reasons."""
+"""Logs with records that were sent twice but have new sequence numbers, and logs in which equal records are legitimate."""
 
 from __future__ import annotations
 

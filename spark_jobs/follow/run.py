@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 BATCH_BYTES_MAX: Final = 256 << 20
-"""Log bytes per micro-batch. The batch headers of so many bytes fit into the driver's memory even if each batch is one small record."""
+"""The maximum number of log bytes per micro-batch: their batch headers fit into the driver's memory even if each batch is one small record.
+"""
 POLL_SECONDS: Final = 0.2
 OnFindings = Callable[[int, Sequence[Mapping[str, Any]]], None]
 """A callback that gets a micro-batch's number and its findings. If the process is killed before the state after the micro-batch is stored,

@@ -1,8 +1,9 @@
 """Tables of Delta Lake, by delta-rs (no JVM).
 
 Invariants:
-- A commit is one version of the table. The progress is in the version's `txn` actions, Delta's own means for writers that repeat: each
-  key is an application id. If two runs commit the same key at once, delta-rs rejects the second one.
+- A commit is one version of the table. The progress is stored in the version's `txn` actions, by which Delta lets a writer find out which
+  of its commits were made; each progress key is an application id. If two runs commit the same key at once, delta-rs rejects the second
+  one.
 - In an object store, delta-rs creates a version's file only if it does not exist (a conditional put), so two runs cannot both commit it.
 - Files of a run that was killed before its commit stay in the table's directory until `DeltaTable.vacuum` deletes them.
 """

@@ -104,10 +104,10 @@ class RangeReader:
             yield Gap(self.next_offset, self._segment.fetch_end, "the log ends sooner than when it was listed", False)
 
     def _batches(self, data: memoryview) -> tuple[Chunk | Gap | None, bool]:
-        """Return the bytes of a response that belong to the range, and whether the range ends in it.
+        """Return the bytes of a Fetch response that belong to the range, and whether the range ends in this response.
 
-        Returns None for the bytes if the response has none, or only the beginning of a batch that the next request fetches whole, and a
-        `Gap` if no batch can be read there.
+        In place of the bytes, return None if the response has none, or only the beginning of a batch, which the next request fetches whole;
+        and a `Gap` if no batch can be read at the next offset.
         """
         head = walk_headers(data, 0, LIMIT, ROWS_MAX, BATCH_BYTES_MAX, True)
         if not head.positions and head.stop == MORE and self._bytes_wanted < BATCH_BYTES_MAX:

@@ -157,7 +157,8 @@ class _PartitionFiles:
             self._file.close()
 
     def append(self, data: memoryview, offset: int) -> None:
-        """Append whole batches, or damaged bytes between batches. `offset`: the name of a new file if the bytes contain no batch."""
+        """Append whole batches, or damaged bytes between batches. If a new file begins with bytes that contain no batch, `offset` is the
+        base offset in its name."""
         head = walk_headers(data, 0, LIMIT, 1, BATCH_BYTES_MAX, False)
         full = self._file is not None and 0 < self._file.tell() > self._segment_bytes - len(data)
         if self._file is None or (full and head.positions):
