@@ -1,1 +1,1 @@
-"""The Ottla broker: a broker that speaks Kafka's protocol, with everything that runs in its process."""
+"""The Ottla broker, which speaks Kafka's protocol: its storage, coordinators, controller, replication and command line."""

@@ -53,8 +53,8 @@ class DevelopmentSecurity:
         return ";".join(filter(None, [given, f"User:{NODE_USER}" if NODE_USER in self.users else ""]))
 
     def users_at(self, settings: BrokerSettings) -> Mapping[str, str]:
-        """Return the users, with passwords, that can authenticate at a node with these settings. A controller accepts only NODE_USER:
-        Kafka's controllers do not know clients' users either, unless their listener's settings name them."""
+        """Return the users, with passwords, that can authenticate at a node with these settings. A controller accepts only NODE_USER. In
+        Kafka, too, a controller knows the clients' users only if its listener's settings name them."""
         if settings.is_controller:
             return {name: password for name, password in self.users.items() if name == NODE_USER}
         return self.users

@@ -142,9 +142,9 @@ SHARE_STATE_COLUMNS: Final[dict[str, str]] = {
     "delivery_state": "int",
     "delivery_count": "int",
 }
-"""One row per state batch of each record of `__share_group_state`, and one for a record without any (`batch` and the columns after it are
-null). `record`: `snapshot`, `update`, `tombstone`, or `unreadable`, whose columns after `record` are null. `topic_id` is written as in
-`partition.metadata`. `delivery_state`: 0 available, 2 acknowledged, 3 archiving, 4 archived."""
+"""One row per state batch of each record of `__share_group_state`, and one row for a record without state batches (`batch` and the columns
+after it are null). `record`: `snapshot`, `update`, `tombstone`, or `unreadable` (the columns after `record` are null). `topic_id` is
+written as in `partition.metadata`. `delivery_state`: 0 available, 2 acknowledged, 3 archiving, 4 archived."""
 GROUP_COLUMNS: Final[dict[str, str]] = {
     "position": "bigint",
     "base_offset": "bigint",

@@ -58,7 +58,7 @@ SHARE_STATES: Final = """
 """
 """SQL of a view with one row per readable record of `__share_group_state`. `existence`: the number of tombstones up to the record. `life`:
 a number that rises with each tombstone and each initialization of the share partition; an initialization may move the start offset back and
-resets the leader epoch (ShareCoordinatorShard). A snapshot without state batches and with leader epoch 0 is taken for an initialization.
+resets the leader epoch (ShareCoordinatorShard). A snapshot without state batches and with leader epoch 0 counts as an initialization.
 `previous_*`: the highest value in earlier records of the same existence or life."""
 
 SHARE_RECORDS: Final = f"""

@@ -21,7 +21,8 @@ from ottla.spark_jobs.log_directory import LogDirectory, Segment, SideFile
 from ottla.spark_jobs.log_files import find_file_logs
 
 PINNED: Final = "pinned:"
-"""The prefix of a path that names, instead of a log directory, a file with an earlier listing of one."""
+"""The prefix of a path to a file with a stored listing (see `pin`). Such a path stands for a log directory in the state in which it was
+listed."""
 LISTINGS_MAX: Final = 20
 WRITTEN_WHILE_LISTED: Final = (
     "written to all the time while it was listed: its partitions are not from the same moment, and a transaction that ended then may seem "

@@ -87,8 +87,8 @@ def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
 
 
 def _within(positions: list[OffsetPosition], filters: Filters) -> list[OffsetPosition]:
-    """Drop the positions that are not needed to read from `filters.start_offset` on: all positions before the last one whose base offset is
-    at or below it."""
+    """Drop the positions before the one at which reading must begin: the last position with a base offset at or below
+    `filters.start_offset`."""
     first = bisect_right(positions, filters.start_offset, key=lambda each: each.base_offset) - 1
     return positions[max(first, 0) :]
 

@@ -39,7 +39,7 @@ SCHEMA: Final = pa.schema({"share": pa.int32(), "content": pa.binary()})
 RESULT: Final = ".result"
 PARTIAL: Final = ".partial"
 PARTITIONS: Final = b"partitions"
-"""The key in a result file's metadata whose value lists the digests of the partitions that the result covers."""
+"""In a result file's metadata, the key of the list of partitions that the result is about, each as its digest."""
 CODE: Final = ("ottla.spark_jobs", "ottla.protocol")
 """The packages whose source code determines the findings. If it changes, stored results are not reused."""
 
@@ -63,8 +63,8 @@ class StoredResults:
         return cls(directory, sha256(f"{code_digest()} {identity!r} {shuffle_partitions}".encode()).hexdigest())
 
     def digest(self, partitions: Iterable[LogDirectory]) -> str:
-        """Return the digest of partitions that are always judged in the same task. It covers the partitions' listings and the run's options
-        and source code."""
+        """Return the digest of partitions that are always judged in the same task. It changes if the partitions' listings, the run's
+        options or the audit's source code change."""
         return sha256(f"{self.run} {list(partitions)!r}".encode()).hexdigest()
 
     def results(self) -> Iterator[frozenset[str]]:

@@ -189,7 +189,8 @@ LATE_RETRIES: Final = """
     ) WHERE session > first_session
 """
 """SQL of a view with retries that seem to belong to a later session of a producer: rows of `sequences` with the sequences and the CRC of a
-batch that the same producer id and epoch wrote in an earlier session.
+batch that the same producer id and epoch wrote in an earlier session. A session ends when the producer writes nothing for so long that a
+broker forgets it (see `producer_batches`).
 
 They are retries because a producer that restarts at sequence 0 sends other records or timestamps, so its batches have other CRCs. A retry
 can seem to be in a later session, because sessions are derived from timestamps, and a producer may write old event times.
@@ -272,9 +273,9 @@ UNENDED: Final = f"""
     LEFT JOIN earlier e ON e.log_dir = t.log_dir AND e.topic = t.topic AND e.partition = t.partition AND e.first_offset = t.first_offset
     WHERE t.outcome IS NULL AND t.data_records > 0 AND NOT t.cleaned
 """
-"""SQL of a view with the transactions that have no marker in their partition. The cleaner never passes the last stable offset, so a
-transaction below `cleaned_to` had a marker and is excluded. `earlier_time`: the newest broker timestamp before the transaction's first
-batch."""
+"""SQL of a view with the transactions that have no marker in their partition. A transaction below `cleaned_to` (the log cleaner's first
+dirty offset) is excluded: the cleaner never passes the last stable offset, so the transaction had a marker. `earlier_time`: the newest
+broker timestamp before the transaction's first batch."""
 
 OPEN_TRANSACTIONS: Final = """
     WITH clocks AS (

@@ -2,7 +2,7 @@
 start faster.
 
 Invariants:
-- pandas cannot be imported in the workers. pyarrow imports it if it is installed, and the audit's tasks never use it.
+- pandas cannot be imported in the workers: the audit's tasks never use it, but pyarrow would import it if it is installed.
 - The workers run the PySpark of Spark's directory, like other workers.
 - Modules that start a thread (pyarrow does) are not imported here: a process with threads must not be forked.
 """
@@ -29,8 +29,9 @@ class NoPandas:
 
 
 def unpacked(path: Sequence[str]) -> list[str]:
-    """Return the module search path without JARs. If Spark's directory is the installed PySpark package, that package replaces PySpark's
-    archive: modules in archives are compiled at each start, and Python reads an archive's index again for each task."""
+    """Return the module search path `path` with Spark's directory in place of PySpark's zip archive, and without JARs. If Spark's directory
+    is not an installed PySpark package, return `path` unchanged. Archives are slow: their modules are compiled at each start, and Python
+    reads their index again for each task."""
     archives = [each for each in path if each.endswith(ARCHIVE) and (Path(each).parents[2] / "__init__.py").is_file()]
     if not archives:
         return [*path]

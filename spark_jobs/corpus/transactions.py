@@ -1,4 +1,4 @@
-"""Small logs with transactions: legal ones of every shape, and faulty ones that only `__transaction_state` reveals."""
+"""Small logs with transactions: legal ones of every shape, and logs with faults that only `__transaction_state` reveals."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def old_message(offset: int, value: bytes, attributes: int = 0) -> bytes:
 
 
 def reheaded(batch: bytes, **fields: int) -> bytes:
-    """Return the batch with other header fields and a matching CRC."""
+    """Return the batch with the header fields in `fields` changed, and a CRC that matches."""
     header: BatchHeader = read_header(batch)._replace(**fields)
     tail = batch[HEADER_BYTES:]
     return pack_header(header, tail) + tail

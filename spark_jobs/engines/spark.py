@@ -1,4 +1,5 @@
-"""Spark as an engine: the data source `kafka_log`, temporary views, and a cache for views that several queries read."""
+"""The engine that runs the audit's SQL on Spark. It reads logs with the data source `kafka_log` into temporary views, and caches the views
+that several queries read."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ _DERIVED_COLUMNS: Final = (
 )
 _DERIVED: Final = [column.split(" ")[0] for column in _DERIVED_COLUMNS.split(", ")]
 _FLAGS: Final = ["tail", "of_producer", "of_sequence", "merged", "told"]
-"""The boolean columns of a remembered row. `tail`, `of_producer`, `of_sequence`: it is remembered for rules about the partition, the
-producer, the sequences. `merged`: it represents a range of sequences, not one batch. `told`: its transaction was already reported as
-hanging."""
+"""The boolean columns of a remembered row. `tail`, `of_producer`, `of_sequence`: the row is remembered for rules about the partition, about
+the producer, about sequences. `merged`: the row represents a range of sequences, not one batch. `told`: the row's transaction was already
+reported as hanging."""
 STATE_COLUMNS: Final = ", ".join([views.RAW_BATCHES_NEED, _DERIVED_COLUMNS, *(f"{flag} boolean" for flag in _FLAGS)])
 _RAW_LIST: Final = ", ".join(_RAW)
 _ROW: Final = "log_dir, file, position"

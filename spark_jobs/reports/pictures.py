@@ -1,8 +1,8 @@
 """The data of the HTML report's pictures: the offsets that each producer wrote, the transactions, and the batch headers of findings.
 
 Invariants:
-- All sizes are bounded, however long the log is: first the partitions with findings, then the largest partitions; of each partition the
-  first producers and transactions, with the number of the omitted ones.
+- The data is bounded, however long the log is. Pictures are drawn of a limited number of partitions: first those with findings, then the
+  largest ones. Each picture shows the first producers and transactions, and the number of the omitted ones.
 - If Spark judges, the drawn partitions are read a second time: of each partition the first segments, up to DRAWN_BYTES_MAX, and as many
   bytes of segments with findings.
 """

@@ -1,9 +1,9 @@
-"""Writes rows as Parquet files, in directories by partition. Every sink writes its data files so, before it commits them.
+"""Writes rows as Parquet files, in one directory per table partition. Every sink writes its data files in this way, before it commits them.
 
 Invariants:
 - No two calls, not even two attempts of one of Spark's tasks, write the same file. Only files that `Staging.write` returned are committed.
-- A file holds the rows of one topic and, in dated tables, of one date. Files are synced to disk before `write` returns them; in an object
-  store a file is durable when it is closed.
+- A file holds the rows of one topic and, in tables that are partitioned by date, of one date. Files are synced to disk before `write`
+  returns them; in an object store a file is durable when it is closed.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class HeaderNumbers:
         return sequence_after(self.base_sequences, self.last_offset_deltas)
 
     def flag(self, bit: int) -> Numbers:
-        """Return bit `bit` of each batch's attributes as a boolean array."""
+        """Return, for each batch, whether a bit of its attributes is set. `bit` is the bit's mask."""
         found: Numbers = (self.attributes & bit) != 0
         return found
 

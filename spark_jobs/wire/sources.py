@@ -54,8 +54,8 @@ class Wire:
 
 @dataclass(slots=True)
 class Sources:
-    """The inputs of a command, after clusters and directories were pinned at their current state or fetched. `paths`: the paths to read in
-    place of the given ones. `notes`, `problems`: texts about fetching from a cluster, by path."""
+    """The inputs of a command after preparation: directories and clusters fixed at their current ends, or clusters fetched into a
+    directory. `paths`: the paths to read instead of the user's. `notes`, `problems`: texts about fetching from a cluster, by path."""
 
     paths: list[str]
     notes: dict[str, list[str]] = field(default_factory=dict)
