@@ -190,8 +190,8 @@ def _sources(
 
 @contextmanager
 def _reporting_failures(engine: str, paths: Sequence[str]) -> Iterator[None]:
-    """Convert read errors and out-of-memory errors that are raised in the block to CannotJudge. Its message is the cause, without the
-    engine's details and stack trace."""
+    """Convert read errors and out-of-memory errors that are raised within the `with` block to CannotJudge. The message of CannotJudge is
+    the cause, without the engine's details and stack trace."""
     failures: tuple[type[Exception], ...] = (OSError,)
     short: tuple[type[Exception], ...] = (MemoryError,)
     if engine == SPARK:

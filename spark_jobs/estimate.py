@@ -25,7 +25,7 @@ from ottla.spark_jobs.steps import AuditSpec
 from ottla.spark_jobs.verdict import counted
 
 START_S: Final = 4.0
-"""CPU seconds of the driver and its JVM, whatever the log."""
+"""CPU seconds that the driver and its JVM take in a run, for a log of any size."""
 WORKER_S: Final = 0.7
 """CPU seconds of the start of one Python worker."""
 TASK_S: Final = 0.12

@@ -13,7 +13,8 @@ from ottla.spark_jobs.engines import Row
 from ottla.spark_jobs.steps import Answer
 
 EXTRA_FINDINGS_MAX: Final = 1000
-"""More findings of a rule are collected than will be returned: twice as many, and this number. Then the list is sorted and cut."""
+"""How much longer than twice `samples` the list of a rule's findings may become before it is sorted and cut to `samples`. The list is not
+sorted for each answer, because that would be slow."""
 
 
 class Merged:

@@ -34,14 +34,14 @@ NOISE: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
 DAEMON: Final = "ottla.spark_jobs.worker_daemon"
 LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
 HEAP_OPTIONS: Final = "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
-"""A heap that starts at its final size: full garbage collections while it grows would cost a second at start-up."""
+"""JVM options for a heap that has its final size at the start: full garbage collections while it grows would cost a second."""
 
 
 LOCAL: Final = re.compile(r"local(\[(?P<cores>\d+|\*)(, *\d+)?\])?")
 LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[ *(?P<workers>\d+) *, *(?P<cores>\d+) *, *\d+ *\]")
 """Matches the master URL of a local Spark cluster, in the form that Spark accepts (SparkMasterRegex)."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""The environment variable that spark-submit sets for the program it starts: a JVM is already running."""
+"""An environment variable that spark-submit sets for the program that it starts. If it is set, a JVM is already running."""
 
 
 class CannotJudge(Exception):

@@ -29,7 +29,7 @@ BYTES_MAX: Final = 1 << 30
 """Default size of a micro-batch in bytes, if the option max_bytes_per_trigger is not set."""
 
 Offset = dict[str, list[int]]
-"""An offset of the stream: `<log dir>/<topic>-<partition>` to [base offset of the segment, byte position in it]."""
+"""An offset of the stream. It maps each `<log dir>/<topic>-<partition>` to [base offset of a segment, byte position in the segment]."""
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -52,7 +52,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._at_start = self._logs()
 
     def initialOffset(self) -> Offset:
-        """Return the stream's first offset. It names no partition, so every log is read from its start, including later logs."""
+        """Return the stream's first offset. It names no partition, so every log is read from its start, also one that is created later."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:

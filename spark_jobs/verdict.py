@@ -83,8 +83,8 @@ def counted(number: int, what: str) -> str:
 
 @dataclass(slots=True)
 class Verdict:
-    """The audit of one or several directories. `seconds`: elapsed time including the engine's start; `engine`: the engine that ran the
-    rules."""
+    """The result of an audit of one or several directories. `seconds`: elapsed time including the engine's start; `engine`: the engine that
+    ran the rules, `duckdb` or `spark`."""
 
     directories: list[DirectoryVerdict]
     seconds: float = 0.0

@@ -248,8 +248,8 @@ LOGS: Final = f"""
     FROM (SELECT *, {clamped("max_timestamp")} AS written FROM batches)
     GROUP BY log_dir, topic, partition
 """
-"""SQL of a view with one row per partition. `broker_time`: the partition's newest timestamp set by a broker's clock; `last_time`: its
-newest timestamp set by any clock."""
+"""SQL of a view with one row per partition. `broker_time`: the partition's newest timestamp that a broker's clock set; `last_time`: its
+newest timestamp, whether a broker or a producer set it."""
 
 NEWEST_EPOCHS: Final = """
     SELECT log_dir, producer_id, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch

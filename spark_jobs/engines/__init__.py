@@ -56,7 +56,8 @@ class Engine(Protocol):
         because more than one query reads the view."""
 
     def table(self, view: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Make the view `view` of these rows. `columns`: their names and types as DDL, such as `topic string, partition int`."""
+        """Define the view `view` with the rows `rows`. `columns`: the names and types of its columns as DDL, such as `topic string,
+        partition int`."""
 
     def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
         """Make the view `view` of a query; `args` has its parameters. `keep`: store the rows, since more than one query reads the view."""

@@ -1,9 +1,9 @@
 """Tables of plain Parquet files, in Hive's directories (`topic=orders/date=2026-01-31/`), with a journal.
 
 Invariants:
-- A commit first replaces the file STATE, which lists the files to remove and to add, and then removes and adds these files. If the run is
-  killed in between, the next run completes the commit. Until then a reader may miss rows, but sees none twice, because files are removed
-  before others are added.
+- A commit first replaces the journal, the file `state.json`, which lists the files to remove and to add, and then removes and adds these
+  files. If the run is killed in between, the next run completes the commit. Until then a reader may miss rows, but sees none twice, because
+  files are removed before others are added.
 - The journal and the staged files are in the directory `_ottla` of the table, which readers of Parquet directories ignore; staged files do
   not end in `.parquet`.
 - One run at a time writes to a table: it holds a lock.

@@ -28,7 +28,8 @@ RANGES_MAX: Final = 1 << 16
 ASSUMED_BYTES: Final = 100
 """The assumed bytes per record if the brokers do not report log sizes."""
 UNKNOWN_OFFSET: Final = 2**63 - 1
-"""The value of `cleaned_to` for a compacted partition, because brokers do not report how far the cleaner has come."""
+"""The value of `cleaned_to` (the offset below which compaction may have removed records) for a compacted partition, because brokers do not
+report how far the cleaner has come."""
 NOT_JUDGED: Final = "over the wire there are no index files, producer snapshots or checkpoints: rules that need them are not judged"
 
 

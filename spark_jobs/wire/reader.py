@@ -67,7 +67,7 @@ class _Cut:
 
 
 class RangeReader:
-    """Reads one range of a partition's offsets with Fetch, once."""
+    """Reads one range of a partition's offsets with Fetch requests. A reader can be used only once."""
 
     def __init__(self, segment: WireSegment, cluster: Cluster, throttle: Throttle | None = None, *, fetch_bytes: int = FETCH_BYTES) -> None:
         self._segment = segment

@@ -223,7 +223,7 @@ def _write_state(directory: Path, state: _State) -> None:
 
 
 def _write_checkpoint(file: Path, offsets: dict[str, int]) -> None:
-    """Write one of Kafka's offset checkpoints."""
+    """Write an offset checkpoint in Kafka's format. `offsets`: the offset to write for each `topic-partition`."""
     rows = [f"{name.rpartition('-')[0]} {name.rpartition('-')[2]} {offset}" for name, offset in sorted(offsets.items())]
     _write(file, "\n".join(["0", str(len(rows)), *rows]) + "\n")
 
