@@ -2,17 +2,18 @@
 
 Invariants:
 
-* A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first looked
-  up, before the response, so that the client need not retry.
-* A JoinGroup or SyncGroup request that waits has a future, which the state machine stores as the request's key. The future is completed
-  when the join or sync phase ends, even if the client's connection was closed meanwhile, so none leaks.
-* Each group has at most one timer, never later than its next deadline. A heartbeat only extends deadlines, so it touches no timer; a timer
-  that fires too early is scheduled again. A heartbeat answered with REBALANCE_IN_PROGRESS may start a deadline, for the member's rejoin.
+* A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first looked up,
+  before the response, so that the client need not retry.
+* Each waiting JoinGroup or SyncGroup request has a future. The state machine holds the future and names it in the decision that answers the
+  request. The future is completed when the join or sync phase ends, even if the client's connection was closed meanwhile.
+* Each group has at most one timer, never later than its next deadline; a timer that fires too early is scheduled again. A heartbeat that
+  only extends deadlines does not touch the timer. If the response is REBALANCE_IN_PROGRESS, the member may have got a new deadline, for its
+  rejoin, so the timer is adjusted.
 * The state machines (`ottla.broker.groups`) are imported when the first partition is served. They would be half of all imports at the
   start, and a broker without groups does not need them.
-* Without an offsets topic every request gets NOT_COORDINATOR, as in Kafka's CoordinatorRuntime. The client then looks up the coordinator,
-  which creates the topic.
-* A heartbeat of a group that is not loaded yet succeeds, as in Kafka.
+* Without an offsets topic group requests get NOT_COORDINATOR, as in Kafka's CoordinatorRuntime. The client then looks up the coordinator,
+  which creates the topic. Only TxnOffsetCommit gets COORDINATOR_NOT_AVAILABLE (`offsets_partition`).
+* A heartbeat of a classic group that is not loaded yet succeeds, as in Kafka.
 """
 
 from __future__ import annotations
@@ -273,7 +274,7 @@ class GroupService:
 
     def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
         """Handle ConsumerGroupHeartbeat: let a member join, stay in or leave a consumer group. Return the response, or a future of the
-        response that completes when the group's changed records are committed. Raises Rejected.
+        response that completes when the group's changed records are committed. Raises Rejected if the heartbeat is rejected.
         """
         try:
             shard = self.shards.of(beat.group_id)
@@ -297,7 +298,7 @@ class GroupService:
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> StreamsHeartbeatResult | asyncio.Future[StreamsHeartbeatResult]:
         """Handle StreamsGroupHeartbeat: let a member join, stay in or leave a streams group. Return the response, or a future of the
-        response that completes when the group's changed records are committed. Raises Rejected.
+        response that completes when the group's changed records are committed. Raises Rejected if the heartbeat is rejected.
         """
         from ottla.broker.groups.streams_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
@@ -387,14 +388,14 @@ class GroupService:
         return shard.run(shard.machine.delete_offsets(group_id, topics))
 
     def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
-        """Delete a group that has no members. Return a future that is done when the deletion is committed, or None if that is so already.
-        Raises Rejected.
+        """Delete a group. Return a future that is done when the deletion is committed, or None if it is committed already. Raises Rejected,
+        for example NON_EMPTY_GROUP if the group has members.
         """
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_group(group_id))
 
     def forget_topic(self, topic: str, topic_id: bytes) -> None:
-        """Delete the offsets that groups committed for a deleted topic."""
+        """Delete the committed offsets of a deleted topic in all loaded groups, and remove the topic from share groups."""
         for shard in self.shards.serving():
             self._append_in_pieces(shard, shard.machine.forget_topic(topic, topic_id))
 
@@ -473,8 +474,9 @@ class GroupService:
             _send(due)
 
     def _watch(self, shard: _Shard, group_id: str) -> None:
-        """Schedule the group's timer for the group's next deadline, such as a session timeout. An earlier timer is kept; when it fires, it
-        calls this again."""
+        """Schedule the group's timer for the group's next deadline, such as a session timeout. A timer that is due earlier is kept; when it
+        fires, this method is called again.
+        """
         deadline = shard.machine.next_deadline(group_id)
         timer = shard.timers.get(group_id)
         if deadline is None:

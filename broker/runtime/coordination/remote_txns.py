@@ -124,8 +124,8 @@ def _wire_transaction(operation: _TxnOperation) -> AddPartitionsToTxnTransaction
 
 
 def _settle_each(now: Mapping[str, PendingOperation[_TxnOperation, Errors]], response: AddPartitionsToTxnResponse) -> None:
-    """Complete the pending operation of each transactional id with its result in the response, or with NETWORK_EXCEPTION if the response
-    has no result for the id.
+    """Complete the operations that were sent in one request, `now`, by transactional id. Each one gets its result in the response, or
+    NETWORK_EXCEPTION if the response has no result for the id.
     """
     if response.error_code:
         not_for_clients = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -8,9 +8,10 @@ Invariants, for groups, transactions and share state alike:
 * A response waits until its records are committed. A response without records waits for earlier uncommitted writes, because it may reveal
   them. Pending responses fail when the leader epoch ends in which they were decided, and no decision is written in a later epoch
   (KAFKA-20634). A response that waits too long fails with REQUEST_TIMED_OUT; its records may still be committed.
-* Loading reads the log to its end with the same `apply`, and `end_transaction` per marker. Uncommitted records are applied too, but no
-  response reveals them before they are committed. An undecodable record is skipped with a warning: refusing to start would take down all
-  other groups or transactions. A corrupt batch ends the loading, and the partition is not served, because its contents are unknown.
+* Loading applies every record of the log with the same `apply`, and every transaction marker with `end_transaction`. Uncommitted records
+  are applied too, but no response reveals them before they are committed. An undecodable record is skipped with a warning: refusing to
+  start would take down all other groups or transactions. A corrupt batch ends the loading, and the partition is not served, because its
+  contents are unknown.
 """
 
 from __future__ import annotations

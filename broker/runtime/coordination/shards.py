@@ -140,7 +140,7 @@ class Shards(Generic[ShardT]):
         return self._partition_count() > 0
 
     async def create_topic(self) -> None:
-        """Create the internal topic of these shards. Raises Rejected."""
+        """Create the internal topic of these shards, such as `__consumer_offsets`. Raises Rejected if it cannot be created."""
         await self._create_topic(self._topic)
 
     def of(self, key: str) -> ShardT:

@@ -74,7 +74,7 @@ class ShareGroupService:
 
     def heartbeat(self, beat: ShareHeartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
         """Handle ShareGroupHeartbeat: let a member join, stay in or leave a share group. Return the response, or a future of the response
-        that completes when the group's changed records are committed. Raises Rejected.
+        that completes when the group's changed records are committed. Raises Rejected if the heartbeat is rejected.
         """
         from ottla.broker.groups.share_heartbeat import check  # noqa: PLC0415 # a start does not need it
 
@@ -116,7 +116,9 @@ class ShareGroupService:
         return group is not None and group.protocol_type == "share"
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete a share group without members, after the share coordinator has deleted all state of the group. Raises Rejected."""
+        """Delete a share group without members, after the share coordinator has deleted all state of the group. Raises Rejected if the
+        group cannot be deleted, for example because it has members.
+        """
 
         def begin(shares: ShareGroups) -> Effects[GroupRecord, SharedTopics]:
             return shares.begin_deletion(shares.existing(group_id), self._groups.now())
@@ -195,7 +197,8 @@ class ShareGroupService:
 
     async def _write(self, group_id: str, decide: Callable[[ShareGroups], Effects[GroupRecord, T]]) -> T:
         """Append the records that `decide` returns for the group, and return the response of that decision when the records are committed.
-        Raises Rejected."""
+        Raises Rejected if `decide` rejects the operation or the append fails.
+        """
         shard = self._groups.shards.of(group_id)
         response = shard.run(decide(shard.machine.shares))
         return await response if isinstance(response, asyncio.Future) else response

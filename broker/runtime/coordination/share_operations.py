@@ -14,13 +14,15 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class StateOperation(ABC, Generic[ResultT]):
-    """An operation on the state of one share partition."""
+    """An operation on the stored state of one share partition (KIP-932), such as a read or a write."""
 
     key: SharePartitionKey
 
     @abstractmethod
     def run(self, persister: Persister) -> ResultT | asyncio.Future[ResultT]:
-        """Perform the operation by calling the persister's method for it. Return its result, or a future of it. Raises Rejected."""
+        """Perform the operation by calling the persister's method for it. Return its result, or a future of it. Raises Rejected if the
+        operation fails.
+        """
 
 
 @dataclass(frozen=True, slots=True)

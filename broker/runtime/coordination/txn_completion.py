@@ -64,7 +64,9 @@ class TransactionShard(Protocol):
     state: ShardState
 
     def write(self, txn: Transaction, /) -> Committed:
-        """Append the transaction's new state to the shard. Raises Rejected."""
+        """Append the transaction's new state to the shard. Return None if it is committed already, otherwise a future that is done when it
+        is. Raises Rejected if the append fails.
+        """
         ...
 
 

@@ -1,7 +1,7 @@
 """Writes transaction markers to partitions that this broker leads.
 
-A coordinator passes each marker to a `SendMarker`. `LocalMarkers` writes it at once; for a partition led by another broker
-`remote_markers` sends a request, whose response completes the same future.
+A transaction coordinator passes each marker to a function of type `SendMarker`. `LocalMarkers` has such functions for partitions that this
+broker leads. For a partition that another broker leads, `remote_markers` sends a request to that broker.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ class LocalMarkers:
         return partition.when(Condition.COMMITTED, partition.append_marker(marker))
 
     def write_as_only_coordinator(self, tp: TopicPartition, marker: TxnMarker) -> Committed:
-        """Write a marker for the coordinator of a standalone node. No other coordinator could end the transaction instead.
+        """Write a transaction marker to a partition of a standalone node, which has the only transaction coordinator.
 
-        If the partition has seen a greater coordinator epoch, a tool or another cluster wrote it, so the marker uses that epoch instead of
-        being rejected. If the partition has seen a newer producer epoch, this transaction is not open there and no marker is written.
+        If the partition has seen a marker with a greater coordinator epoch, a tool or another cluster wrote it. The new marker then uses
+        that epoch, because a rejection would leave the transaction open forever. If the partition has seen a newer producer epoch, this
+        transaction is not open there: no marker is written and None is returned.
         """
         seen = self._partitions.get(*tp).coordinator_epoch_seen(marker.producer_id)
         try:

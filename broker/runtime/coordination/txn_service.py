@@ -70,7 +70,9 @@ class _Shard(Shard[TxnRecord, TxnCoordinator]):
         )
 
     def write(self, txn: Transaction) -> Committed:
-        """Append the new state of the transaction `txn` to the partition. Raises Rejected with a coordinator error."""
+        """Append the new state of the transaction `txn` to the partition. Return None if it is committed already, otherwise a future that
+        is done when it is. If the append fails, raises Rejected with the error that a coordinator reports to clients.
+        """
         return self.append([TxnRecord(txn.transactional_id, txn)])
 
 
@@ -146,7 +148,8 @@ class TxnService:
         self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None
     ) -> TxnResult | asyncio.Future[TxnResult]:
         """Handle InitProducerId: return the transactional id's producer id with its next epoch, or an error; or a future of that result.
-        Older epochs are fenced, and their open transaction is aborted.
+        Older epochs are fenced, and their open transaction is aborted. `expected` are the producer id and epoch that the client has sent
+        (None: none).
         """
         if transactional_id and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             # Kafka checks the timeout before it looks for the coordinator.
@@ -170,7 +173,8 @@ class TxnService:
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
         """Open the transaction or add partitions to it. Return the error code, or a future of the error code that completes when the change
-        is committed."""
+        is committed. `client_version` is the producer's transaction version.
+        """
         now_ms = self._clock.now_ms()
         return self._run(
             transactional_id,
@@ -200,7 +204,8 @@ class TxnService:
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
     ) -> TxnResult | asyncio.Future[TxnResult]:
         """Commit or abort the transaction. Return the producer id and epoch of the next transaction, or an error; or a future of that
-        result, which completes when the Prepare record is committed. The result does not wait for the markers.
+        result, which completes when the Prepare record is committed. The result does not wait for the markers. `client_version` is the
+        producer's transaction version.
         """
         return self._run(
             transactional_id,

@@ -1,7 +1,8 @@
 """Ensures that a transactional batch is written only to partitions that belong to its transaction (KIP-890).
 
-Before the leader appends a transaction's first batch, it asks the coordinator to add the partition (transaction version 2), or whether the
-producer has added it. Otherwise a batch that arrives after the end of its transaction would open a transaction that is never ended.
+Before the leader appends a transaction's first batch, it sends a request to the transaction coordinator. From transaction version 2 on, the
+request adds the partition to the transaction; before, it asks whether the producer has added the partition. Otherwise a batch that arrives
+after the end of its transaction would open a transaction that is never ended.
 
 Invariants:
 
@@ -48,8 +49,8 @@ class TxnPartitions(Protocol):
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> VerificationResult:
-        """Open the transaction or add partitions to it. Return one error code for all partitions or one for each, or a future of that,
-        which fails with Rejected if the coordinator cannot be reached.
+        """Open the transaction or add partitions to it. Return one error code for all partitions or one for each; or a future of the error
+        codes, which fails with Rejected if the coordinator cannot be reached. `client_version` is the client's transaction version.
         """
         ...
 

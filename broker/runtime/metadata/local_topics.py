@@ -44,12 +44,15 @@ class LocalTopics:
 
     async def auto_create(self, names: Iterable[str], requester: Requester | None = None) -> dict[str, Rejected | None]:
         """Create missing topics with the broker's default settings; an internal topic gets the settings of its kind. Return, by name, None
-        if the topic exists now, or the error. Raises Rejected.
+        if the topic exists now, or the error. The controller authorizes `requester`, a client (None: this broker itself). Raises Rejected
+        if the whole request is rejected.
         """
         return await self.create([self._defaults_for(name) for name in names], requester)
 
     async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Create topics as requested. Return, by name, None if the topic exists now, or the error. Raises Rejected."""
+        """Create topics as requested. Return, by name, None if the topic exists now, or the error. The controller authorizes `requester`, a
+        client, and charges its quota (None: this broker itself). Raises Rejected if the whole request is rejected.
+        """
         charge = _no_charge if requester is None else requester.charge
         created = await self._active.run(partial(create_cluster_topics, topics=topics, charge=charge))
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}

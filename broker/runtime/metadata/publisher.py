@@ -332,7 +332,7 @@ class Publisher:
     # --- logs found at the start -------------------------------------------------------------------------------------------------
 
     def _mark_strays(self, image: MetadataImage) -> None:
-        """Rename to `-stray` the directories of partitions of which this broker has no replica in the metadata
+        """Add `-stray` to the name of each partition directory on the disk if the metadata has no replica of that partition on this broker
         (`LogManager.isStrayReplica`, which also skips the metadata log).
         """
         for (name, index), log in list(self._log_dir.logs.items()):

@@ -1,8 +1,9 @@
-"""Reports to the controller the log directory of each replica of this broker that metadata places in another directory (KIP-858).
+"""Corrects the metadata about the log directory of this broker's replicas (KIP-858): if the metadata names another directory for a replica,
+the broker reports the actual one to the controller.
 
 A log directory that was deleted and created again has a new id. The controller does not elect a replica that it believes to be in the old
-directory, so each such replica is reported. Every round compares with the newest metadata, so a replica that was deleted, or whose
-directory is right by now, is not reported again.
+directory, so the broker reports each replica with a wrong id. Before each request the broker compares with the newest metadata, so it does
+not report a replica that was deleted or whose directory is right by now.
 
 Source: Kafka's `AssignmentsManager`.
 """
@@ -69,8 +70,9 @@ class DirectoryAssignments:
         self._worker = nursery.worker("directory assignments", self._work)
 
     def maybe_report(self, changes: ImageChanges) -> None:
-        """Report to the controller every replica of this broker among `changes` that metadata places in another directory than this
-        broker's."""
+        """Report to the controller each replica of this broker among the changed partitions, if the metadata names another log directory
+        for it than this broker's.
+        """
         changed = [(change.after.topic_id, index) for change in changes.topics.values() if change.after for index in change.partitions]
         self._pending.update(tp for tp in changed if self._directory_differs(tp))
         if self._pending:

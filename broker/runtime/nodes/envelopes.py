@@ -35,7 +35,8 @@ class EnvelopeForwarding:
         self.versions = channel.versions
 
     async def forward(self, request: Message, version: int, client_id: str | None, client: Client) -> Any:
-        """Forward the request of `client` and return the controller's response.
+        """Forward the request of `client` and return the controller's response. The request has the client's request version, `version`,
+        and its client id.
 
         Raises VersionNotKnown if the controller does not support `version`; Rejected(REQUEST_TIMED_OUT) without a response in time; and
         Rejected(UNKNOWN_SERVER_ERROR) if the envelope itself was rejected, which is no fault of the client.

@@ -1,4 +1,4 @@
-"""Sends the registration, heartbeats and controlled shutdown of a broker to the cluster's controller, over one channel.
+"""Sends the registration, heartbeats and controlled shutdown of a broker to the cluster's controller, over one `ControllerChannel`.
 
 `ottla.broker.cluster.life_cycle` decides which request is due; this module sends it.
 """
@@ -35,7 +35,9 @@ CONTROLLED_SHUTDOWN_MS = 300_000
 
 
 class StartupAborted(Exception):
-    """The broker stopped before it was caught up or unfenced; the text gives the reason."""
+    """Raised when the broker stops during its start: before it has applied the cluster's metadata or before the controller has unfenced it.
+    The text gives the reason.
+    """
 
 
 class BrokerLifecycleManager:
@@ -92,8 +94,9 @@ class BrokerLifecycleManager:
         self._turn()
 
     def ready_to_unfence(self) -> None:
-        """Ask the controller to unfence this broker. Call this when the broker has applied the metadata and can lead and follow
-        partitions."""
+        """Ask the controller, in the next heartbeat, to unfence this broker. Call this when the broker has applied the metadata and can
+        lead and follow partitions.
+        """
         self._life.ready_to_unfence(self._clock.mono_ms())
         self._turn()
 
@@ -135,8 +138,9 @@ class BrokerLifecycleManager:
         self._turn()
 
     def _turn(self) -> None:
-        """Send the request that is due now, if any, and schedule the next call of this method. If the life cycle has given up, call
-        `on_lost`."""
+        """Send the request that is due now, if any, and schedule the next call of this method. If a registration or the report of a failed
+        directory was not answered within its timeout, call `on_lost`, because the process must end.
+        """
         now_ms = self._clock.mono_ms()
         if (why := self._life.gives_up(now_ms)) is not None:
             logger.critical("Stopping: %s", why)
@@ -167,7 +171,9 @@ class BrokerLifecycleManager:
         self._turn()
 
     def _note(self, request: Request, error_code: int) -> None:
-        """Log the result of a request to the controller. A lasting error is logged with `StateLines`, not for each request."""
+        """Log the result of a request to the controller. An error that repeats is logged rarely, not for each request, and once more when
+        it ends.
+        """
         self._lines.ended("unanswered", "The controller answers %s", type(request).__name__)
         if error_code != ErrorCode.NONE:
             self._lines.report("refused", logging.WARNING, "%s was refused: %s", type(request).__name__, ErrorCode.of(error_code).name)
@@ -197,8 +203,10 @@ def incarnation_of(
     *,
     resumed_id: bytes | None = None,
 ) -> Incarnation:
-    """Return the identity with which a starting broker registers. `listeners` are the advertised listeners with their actual ports.
-    `resumed_id` is the id of an earlier incarnation, which a broker that returns to a saved state continues (None: a new id)."""
+    """Return the identity (incarnation) with which a starting broker registers. `listeners` are the advertised listeners with their actual
+    ports. `resumed_id` is the incarnation id of a broker that was restored from a saved state and continues that incarnation; None for a
+    new id.
+    """
     return Incarnation(
         settings.node_id,
         log_dir.cluster_id,

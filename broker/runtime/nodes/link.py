@@ -30,7 +30,9 @@ class Link(Protocol):
         than `timeout_ms` closes the connection and fails all pending calls with LinkBroken. Raises LinkBroken, UnsupportedByPeer."""
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
-        """Return the lowest and highest version of an API at the peer, as last fetched; None if unserved or never fetched."""
+        """Return the lowest and highest version of an API that the peer supports. Return None if the peer lacks the API, or its versions
+        were never fetched.
+        """
 
     def close(self) -> None:
         """Close the connection; pending and later calls fail with LinkBroken."""

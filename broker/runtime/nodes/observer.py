@@ -81,9 +81,10 @@ class ObserverSettings:
 class MetadataObserver:
     """Replicates the metadata log as an observer of the quorum, and passes its committed records to the broker as metadata images.
 
-    `log` is partition 0 of `__cluster_metadata`; its directory also holds the snapshots and `quorum-state`. `bootstrap` is
-    controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters. `on_published` is awaited for each metadata image in
-    turn; of the first image, all contents count as changes. Raises LogDirRefused for a directory without a complete log, and OSError.
+    `log` is partition 0 of `__cluster_metadata`; its directory also holds the snapshots and `quorum-state`. `me` is the identity of this
+    node, and `bootstrap` the nodes to contact first: controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters.
+    `on_published` is awaited for each metadata image in turn; of the first image, all contents count as changes. Raises LogDirRefused for a
+    directory without a complete log, and OSError.
     """
 
     def __init__(

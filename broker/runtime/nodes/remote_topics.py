@@ -64,14 +64,14 @@ class RemoteTopics:
         self._ids_given = 0
 
     async def auto_create(self, names: Iterable[str], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Ask the controller to create the topics with default settings. Return, by name, None if the topic exists now, or the error.
-        Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        """Ask the controller to create the topics with default settings, on behalf of the client `requester` (None: this broker itself).
+        Return, by name, None if the topic exists now, or the error. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
         """
         return await self._create([self._wanted(name) for name in names], requester)
 
     async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Ask the controller to create the topics as requested. Return, by name, None if the topic exists now, or the error. Raises
-        Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        """Ask the controller to create the topics as requested, on behalf of the client `requester` (None: this broker itself). Return, by
+        name, None if the topic exists now, or the error. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
         """
         return await self._create(
             [

@@ -48,7 +48,9 @@ class SnapshotGenerator:
         self._making: asyncio.Future[None] | None = None
 
     def published(self, published: Published) -> None:
-        """Start to write a snapshot of this image if one is due, and the image contains all records that were read from the log."""
+        """Start to write a snapshot of this metadata image if one is due (`SnapshotPolicy`), and the image contains all records that were
+        read from the log.
+        """
         provenance = published.provenance
         is_latest = provenance.offset + 1 == self._feed.next_offset
         if is_latest and self._is_due() and (self._making is None or self._making.done()):
@@ -80,7 +82,9 @@ class SnapshotGenerator:
 
 
 def _batches(published: Published, quorum: Quorum, epoch: int, now_ms: int) -> Iterator[bytes]:
-    """Yield the batches of a snapshot of the image in `published`. They are encoded on the thread that writes the snapshot."""
+    """Yield the record batches of a snapshot: the metadata image in `published`, and the voters and kraft.version in `quorum`. The batches
+    get the leader epoch `epoch` and the time `now_ms`. They are encoded on the thread that writes the snapshot.
+    """
     records = list(to_records(published.image))
     snapshot = Snapshot(published.provenance.append_time_ms, records, quorum.kraft_version, quorum.voters)
     yield from write_snapshot(snapshot, epoch, published.image.metadata_level, now_ms)

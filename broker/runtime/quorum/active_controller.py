@@ -1,10 +1,11 @@
 """The active controller of a cluster: runs its decisions one at a time and appends their records to the metadata log.
 
 Invariants:
-- Decide, append and apply happen in one turn of the event loop, so the next decision sees the result. The response waits until the
-  records are on disk. A decision may rest on records that are not synced yet, because only a crash of the whole process loses those.
+- Decide, append and apply happen in one turn of the event loop, so the next decision sees the result. The response waits until the records
+  are on disk. A decision may use the results of records that are not on disk yet: a crash that loses those loses the decision, too.
 - A decision without records also waits for the records before it, because its response may depend on them.
-- A failure to append, or to apply what was appended, ends the process; the next start replays what the log holds.
+- A failure to append, or to apply what was appended, ends the process; the next start replays what the log holds. Exception: a standalone
+  node continues if nothing was written, for example because the disk is full.
 
 Source: Kafka's QuorumController.
 """

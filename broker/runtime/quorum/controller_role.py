@@ -1,5 +1,5 @@
-"""The controller of a node with process.roles=controller or broker,controller: its metadata log, its state and its periodic work. The
-caller receives other nodes' requests and passes them to the controller, and stops it.
+"""The controller of a node with process.roles=controller or broker,controller: its metadata log, its state and its periodic work. The node
+itself receives the requests of other nodes, passes them to the controller, and stops the controller.
 
 Source: Kafka's ControllerServer, QuorumController.
 """

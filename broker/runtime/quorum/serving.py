@@ -71,7 +71,7 @@ class QuorumServing:
         self._timers = timers
         self._progress: dict[ReplicaKey, ObserverProgress] = {}
         self.stopping = False
-        """Whether this node stops being the leader; requests are then rejected with BROKER_NOT_AVAILABLE."""
+        """True once this node shuts down and gives up the leadership; requests are then rejected with BROKER_NOT_AVAILABLE."""
 
     # --- Fetch -------------------------------------------------------------------------------------------------------------------
 

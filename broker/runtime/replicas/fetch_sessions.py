@@ -73,13 +73,14 @@ class CachedPartition:
     """The name of the topic, once it has been found by the topic id. A session keeps the name when the topic is deleted (KAFKA
     CachedPartition)."""
     watched: Partition | None = None
-    """This broker's replica while it is watched for its first change after it was read. None once it has changed, and if it is not
-    watched."""
+    """This broker's replica of the partition, while the session watches it for its first change since the last read; None otherwise."""
     quiet: bool = False
     """Whether the last read reached the end of the readable records, so that only a change can produce a new response."""
     idle_progress: Progress | None = None
-    """A follower's progress at the leader. It is set while the partition does not change: each request of the follower's session then
-    counts as a fetch at this partition's log end (`Progress.follow_session`). None for consumers, and while the partition is dirty."""
+    """The leader's record of the follower's fetch position, set in a follower's session while the partition does not change: each request
+    of the session then counts as a fetch at this partition's log end (`Progress.follow_session`). None for consumers, and while the
+    partition is dirty.
+    """
 
     @property
     def key(self) -> tuple[TopicKey, int]:

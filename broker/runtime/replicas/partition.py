@@ -53,9 +53,9 @@ _CLIENT: Final = Origin.CLIENT
 class ClusterContext:
     """State that all partitions of a cluster broker share. Partitions of a standalone node have none.
 
-    The metadata publisher keeps `brokers` up to date. `propose` submits a partition whose replica has a `proposal`. `has` returns whether
-    the cluster has a partition of this topic (by name or id) and index or, with index None, whether it has the topic. `rack_of` returns the
-    rack of a broker that consumers can reach; it is None unless replica.selector.class selects by rack.
+    The metadata publisher keeps `brokers` up to date. `propose` sends the controller the ISR change that a partition's replica proposes.
+    `has` returns whether the cluster has a partition of this topic (by name or id) and index or, with index None, whether it has the topic.
+    `rack_of` returns the rack of a broker that consumers can reach; None instead of the function means that racks are not used.
     """
 
     brokers: Brokers
@@ -71,8 +71,8 @@ class Partition:
     """A replica of a partition on this broker, with its log.
 
     `watchers` are called with the number of bytes that became readable, with 0 for a change that requires a new read (such as a deletion),
-    or with `READ_LATER` for a change that completes no waiting fetch. `log_end_watchers` belong to followers, which read up to the log end.
-    `fetcher` is called when the log start offset has moved while a fetcher follows the partition.
+    or with `READ_LATER` for a change that completes no waiting fetch. `log_end_watchers` are the same for followers, which read up to the
+    log end. `fetcher`, which a replica fetcher sets, is called when the log start offset has moved.
 
     Without a `context` the replica is the only one, and leads from the start; otherwise it waits for metadata. The partition adds itself to
     `awaiting_flush` while unsynced records wait for flush.ms, and to `shrink_candidates` while `maybe_shrink_isr` may have something to do.
@@ -167,10 +167,11 @@ class Partition:
         acks_all: bool = False,
         checked: Checked | None = None,
     ) -> AppendInfo:
-        """Append one batch, and return its offsets. If it raises Rejected, nothing was written.
+        """Append one batch, written by a client or coordinator (`origin`). Return its offsets. If it raises Rejected, nothing was written.
 
-        Before it acknowledges the append, the caller must wait for `when`. Raises TooLongForEventLoop for a client batch whose check would
-        block the event loop. The caller then awaits `check`, which uses a thread, and passes its result as `checked`.
+        Before it acknowledges the append, the caller must wait for the future that `when` returns. Raises TooLongForEventLoop for a client
+        batch whose check would block the event loop; the caller then awaits `check`, which uses a thread, and passes its result as
+        `checked`.
 
         The first batch of a transaction needs the guard that `start_verification` returned. With `acks_all`, and always for coordinators,
         the batch is rejected if the ISR is below min.insync.replicas.
@@ -261,7 +262,7 @@ class Partition:
         return future
 
     def lead(self, registration: Registration) -> None:
-        """Become or stay leader according to metadata. Metadata older than the applied one is ignored.
+        """Become or stay leader, as the metadata (`registration`) says. Metadata older than the applied one is ignored.
 
         Raises Rejected if the log cannot begin the leader epoch; the replica's state is then unchanged.
         """
@@ -279,7 +280,7 @@ class Partition:
         self._wake(0)
 
     def follow(self, registration: Registration) -> bool:
-        """Become or stay follower according to metadata, and fail pending requests. Metadata older than the applied one is ignored.
+        """Become or stay follower, as the metadata (`registration`) says, and fail pending requests. Older metadata is ignored.
 
         Returns whether a new leader epoch has begun. The caller then restarts the fetch, even from the same broker.
         """
@@ -435,10 +436,10 @@ class Partition:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool = False
     ) -> VerificationGuard | None:
-        """Return the guard with which a transaction's batch must be appended after its coordinator has verified the transaction (KIP-890).
-        Return None if none is needed: the transaction is open here, or transaction.partition.verification.enable is false and the producer
-        is not of transaction version 2 (`supports_epoch_bump`), which adds partitions implicitly. Raises Rejected for an outdated producer
-        epoch, and if this broker is not the leader."""
+        """Return the guard that the append of a transaction's batch requires, before the coordinator verifies the transaction (KIP-890).
+        Return None if no verification is needed, because the transaction is open here or transaction.partition.verification.enable is
+        false. That setting is ignored with `supports_epoch_bump` (transaction version 2), because the verification then also adds the
+        partition. Raises Rejected for an outdated producer epoch, and if this broker is not the leader."""
         self.replica.check_leads()
         if not (supports_epoch_bump or self.log.verifies_transactions):
             return None
@@ -455,7 +456,7 @@ class Partition:
         return -1 if entry is None else entry.coordinator_epoch
 
     def forget_producers(self) -> None:
-        """Expire the state of every producer without an open transaction."""
+        """Delete the state of every producer without an open transaction, as if producer.id.expiration.ms had passed."""
         self.log.producer_state.expire(_FAR_FUTURE_MS, 0)
 
     # --- syncs -------------------------------------------------------------------------------------------------------------------

@@ -243,15 +243,17 @@ class SharePartitionManager:
             shared.timer.cancel()
 
     def fence(self, shared: SharePartitionInUse, error: Rejected) -> None:
-        """Drop a share partition if it has to be loaded again after `error` (see `_FENCING`)."""
+        """Drop a share partition if `error` is one after which it must be loaded again, such as NOT_LEADER_OR_FOLLOWER; otherwise do
+        nothing.
+        """
         if error.code in _FENCING:
             self._failed(shared, error)
 
     # --- acknowledgements --------------------------------------------------------------------------------------------------------
 
     def acknowledge(self, key: SharePartitionKey, member_id: str, batches: Sequence[AcknowledgementBatch]) -> Committed:
-        """Apply a member's acknowledgements. Return a future that completes when they are persisted, or None if they are persisted already.
-        Either this call or the future raises Rejected if they fail.
+        """Apply a member's acknowledgements (`batches` of offsets). Return a future that completes when they are persisted, or None if they
+        are persisted already. If they fail, either this call or the future raises Rejected.
         """
         shared = self._in_use.get(key)
         if shared is None:

@@ -136,9 +136,10 @@ class Background:
         await self._off_the_loop([self._log_dir.high_watermark_checkpoint()])
 
     async def _clean(self) -> None:
-        """Compact one log after the other, the dirtiest first, until no log needs it (Kafka's CleanerThread).
+        """Compact one log after the other, the dirtiest first, until no log needs compaction (Kafka's CleanerThread).
 
-        A pass may make no progress, so there are at most as many passes as logs. The log cleaner is imported at the first run.
+        Compacting a log may not make it cleaner, so at most as many logs are compacted in one run as there are logs. The log cleaner is
+        imported at the first run.
         """
         if self._cleaner is None:
             from ottla.broker.storage.log_cleaner_manager import LogCleanerManager  # noqa: PLC0415 # keeps it out of the start-up time

@@ -87,8 +87,9 @@ class Nursery:
         return job
 
     def at_close(self, stop: Callable[[], Awaitable[None] | None], crash: Callable[[], object]) -> None:
-        """Register a component to be closed at the end of the node: `stop` is called and awaited at a normal stop, `crash` is called at a
-        crash. Both are called after all components and tasks that were started later are closed.
+        """Register a component to be closed at the end of the node. At a normal stop, `stop` is called and awaited. If the node ends
+        abruptly (`Nursery.crash`), `crash` is called instead, which must not wait. Both are called after all components and tasks that were
+        started later are closed.
         """
         self._loop = asyncio.get_running_loop()
         self._owned[_Closing(stop, crash)] = None
@@ -276,7 +277,7 @@ class Job:
 
 
 class _Closing:
-    """A component that is closed when the node stops or crashes."""
+    """A component that is closed when the node ends: by `stop` normally, by `crash` if the node ends abruptly."""
 
     __slots__ = ("_stop", "crash")
 

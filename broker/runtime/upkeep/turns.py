@@ -23,7 +23,8 @@ class Turns:
         self._slice_end_ns = 0
         self.list_lock = asyncio.Lock()
         """A lock that a request holds while it builds a long list for its response. Only one such list at a time is in memory, because the
-        memory budget does not count it."""
+        broker's limit on the memory of requests and responses does not count these lists.
+        """
 
     async def wait_for_turn(self) -> None:
         """Wait until the calling computation may use the event loop. Return at once if the current time slice (SLICE_MS) is not used up and
