@@ -1,5 +1,4 @@
-"""What a gateway knows of the cluster behind it: the address of each broker, the gateway's own port for that broker, and the names of topic
-ids.
+"""The cluster as a gateway knows it: the address of each broker, the gateway's own port for that broker, and the names of topic ids.
 
 Rules:
 - A broker is identified by its node id. The gateway keeps its port for that id while it runs, also if the broker moves or is down.
@@ -71,8 +70,8 @@ class AddressBook:
         return Address(own_host, own)
 
     def learn(self, topic_id: bytes, name: str) -> None:
-        """Store a topic's id and name, so that the gateway can name the topic of a request by id. At most GATEWAY_TOPICS_MAX topics are
-        stored; the oldest one is dropped first.
+        """Store a topic's id and name. The gateway needs the name if a request names its topic only by id. At most GATEWAY_TOPICS_MAX
+        topics are stored; the oldest one is dropped first.
         """
         names = self._topic_names
         if topic_id not in names and len(names) >= limits.GATEWAY_TOPICS_MAX:

@@ -1,8 +1,9 @@
 """Splits a byte stream into Kafka's frames. Most frames pass: their bytes are forwarded as they arrive, and never stored.
 
 Rules:
-- For each frame, `decide` sees its first bytes and returns PASS, COLLECT, MORE or WAIT. A collected frame is given to `take` when it is
-  complete; its size is checked before a byte of it is stored.
+- For each frame, the function `decide` gets the first bytes and returns a `FrameDecision`, for example to forward the frame (PASS) or to
+  collect it (COLLECT). A collected frame is passed to the function `take` when it is complete; its size is checked before a byte of it is
+  stored.
 - Neighbouring frames that pass stay one buffer, which is a view of the received data.
 """
 
@@ -20,8 +21,8 @@ _SIZE = struct.Struct(">i")
 
 
 class FrameDecision(Enum):
-    """A decision about a frame: forward it as it arrives (PASS), collect it, decide when more of it has arrived, or wait for
-    `FrameStream.resume`.
+    """A decision about a frame: forward its bytes as they arrive (PASS), store it until it is complete (COLLECT), decide when more of it
+    has arrived (MORE), or wait for `FrameStream.resume` (WAIT).
     """
 
     PASS = "pass"

@@ -1,5 +1,6 @@
-"""Applies fault rules and observers to requests that pass through a gateway. They are the interceptors that a broker uses (`api/pipeline`,
-`api/faulty`); the innermost one calls the cluster, where a broker calls its handler.
+"""Applies fault rules (errors scripted for a test) and request observers (functions that get each request and response) to the requests
+that pass through a gateway. They are the interceptors that a broker uses (`api/pipeline`, `api/faulty`); the innermost interceptor calls
+the cluster, where a broker calls its handler.
 
 Rules:
 - While there are observers, every request whose version this project knows is intercepted; while there are only fault rules, the requests
@@ -52,8 +53,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class Interception:
-    """Applies the fault rules and observers of one gateway to its requests. Rules and observers use the gateway through
-    this object (`ottla.broker.api.pipeline.Carrier`).
+    """Applies fault rules (errors scripted for a test) and request observers (functions that get each request and response) to the requests
+    of one gateway. They use the gateway through this object (`ottla.broker.api.pipeline.Carrier`).
     """
 
     def __init__(self, faults: Faults, clock: Clock, timers: Timers, topic_name: Callable[[bytes], str | None]) -> None:
@@ -72,7 +73,8 @@ class Interception:
         """Do nothing: only a broker has producer state, and a gateway rejects `expire-producer` (`faults.rules.NEEDS_A_BROKER`)."""
 
     def must_decode(self, api_key: int, version: int) -> bool:
-        """Return whether a request must be decoded: an observer or a fault rule applies to its API, and this project knows its version."""
+        """Return whether a request must be decoded: a fault rule (an error scripted for a test) or a request observer may apply to its API,
+        and this project knows its version."""
         if not self.faults.active or api_key in _NEVER or not self.faults.concern_api(api_key):
             return False
         try:
@@ -82,15 +84,17 @@ class Interception:
         return message.MIN_VERSION <= version <= message.MAX_VERSION
 
     def decode_if_matched(self, frame: memoryview, connection: int) -> Request | None:
-        """Decode a request. Return it if an observer or a fault rule applies to it, otherwise None. Raises ProtocolError."""
+        """Decode the request in `frame`, which came on the client connection with the number `connection`. Return it if a fault rule (an
+        error scripted for a test) or a request observer applies to it, otherwise None. Raises ProtocolError."""
         request = decode_request(frame)
         header = request.header
         subject = subject_of(ApiKey(header.api_key), header.client_id, connection, request.body, self._topic_name)
         return request if self.faults.concern(subject) else None
 
     def answer(self, asking: InterceptedRequest, connection: int, size: int) -> Reply | asyncio.Task[Reply]:
-        """Send an intercepted request through the interceptors (fault rules and observers) to the cluster. Return the reply to the client,
-        or a task whose result is the reply. `size` is the request frame's size.
+        """Send an intercepted request through the interceptors (fault rules and request observers) to the cluster. Return the reply to the
+        client, or a task whose result is the reply. `connection` is the number of the client's connection, `size` the request frame's size
+        in bytes.
         """
         call = Call(self, asking.request, connection, size, lambda answer: self._start(asking, call, answer))
         try:
@@ -102,7 +106,7 @@ class Interception:
             return _closing(error, asking.request)
 
     async def stop(self) -> None:
-        """Cancel the pending work of all intercepted requests, also of those that a fault rule holds."""
+        """Cancel the pending work of all intercepted requests, also of those that a fault rule (an error scripted for a test) holds."""
         self.faults.drop_waiting()
         for task in list(self._tasks):
             task.cancel()
@@ -117,7 +121,7 @@ class Interception:
 
 
 class InterceptedRequest:
-    """One request to which fault rules or observers apply. A `duplicate` rule sends it more than once.
+    """One request to which fault rules (errors scripted for a test) or request observers apply. A `duplicate` rule sends it more than once.
 
     `send` sends the frame to the cluster, and calls `answered` with the response, or `failed` if the connection ends before it. `on_over`
     is called once, when the request no longer needs the connection to the cluster.

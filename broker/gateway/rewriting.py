@@ -106,7 +106,7 @@ def is_rewritten(api_key: int, version: int) -> bool:
 
 
 def is_understood(api_key: int, version: int) -> bool:
-    """Return whether this project can decode the responses of this API and version."""
+    """Return whether this project can decode responses of this API and version."""
     message = response_class(api_key)
     return message.MIN_VERSION <= version <= message.MAX_VERSION
 
@@ -177,8 +177,8 @@ def _correlation_id(frame: memoryview) -> int:
 
 
 def offer(response: ApiVersionsResponse) -> bool:
-    """Restrict the versions in `response` of the APIs that the gateway rewrites to those that both the cluster and this project know.
-    Return whether anything changed.
+    """Restrict an ApiVersions response: of each API whose responses the gateway rewrites, keep only the versions that this project also
+    knows. Return whether anything changed.
     """
     before = [(api.api_key, api.max_version) for api in response.api_keys]
     response.api_keys = [api for api in response.api_keys if _restricted(api)]

@@ -4,8 +4,9 @@ I/O and no clock.
 Rules:
 - A broker answers the requests of a connection in order, so a response belongs to the oldest request that waits. If its correlation id is
   not that request's, the connection ends.
-- A request passes undecoded, except a SaslHandshake, and a request to which fault rules or observers apply (`interception`). A response
-  passes undecoded unless it may have to be changed (`rewriting`), or answers an intercepted request.
+- A request passes undecoded, except a SaslHandshake and an intercepted request: one to which fault rules (errors scripted for a test) or
+  observers of requests apply (`interception`). A response passes undecoded unless it may have to be changed (`rewriting`), or answers an
+  intercepted request.
 - A SaslHandshake for GSSAPI is rejected, after the cluster has responded: the rejection is the cluster's response, with its mechanisms,
   changed to an error if the cluster has accepted GSSAPI.
 - Of a request that passes, only the API, version and correlation id are stored, until its response arrives.
@@ -52,8 +53,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class _InFlightRequest:
-    """A request whose response has not been sent yet. `intercepted` gets the response of an intercepted request. `mechanism` is the SASL
-    mechanism of a SaslHandshake, or of a token without a Kafka header (`is_bare`).
+    """A request whose response was not sent to the client yet. `intercepted` is set if fault rules or observers apply to the request; it
+    gets the response. `mechanism` is the SASL mechanism of a SaslHandshake, or of a token without a Kafka header (`is_bare`).
     """
 
     __slots__ = ("api_key", "collected", "correlation_id", "intercepted", "is_bare", "mechanism", "version")
@@ -69,9 +70,9 @@ class _InFlightRequest:
 
 
 class GatewaySession:
-    """One client connection through the gateway; `number` counts the gateway's connections. `on_change` is called when a request to which
-    fault rules or observers apply has made progress although no bytes arrived: the caller then writes the output, and checks
-    `needs_cluster`.
+    """One client connection through the gateway; `number` is its number, for the fault rules. `on_change` is called when an intercepted
+    request (one to which fault rules or observers apply) has made progress although no bytes arrived. The caller then writes the output,
+    and checks `needs_cluster`.
     """
 
     def __init__(
@@ -96,18 +97,19 @@ class GatewaySession:
         self._work: Callable[[], Any] | None = None
         self._result: Any = None
         self._failure: str | None = None
-        """A ProtocolError of `compute`, as text: the error's traceback refers to this object and the response, which would be a cycle."""
+        """The text of the ProtocolError that `compute` caught. The error itself is not stored: its traceback refers to this object, which
+        would be a reference cycle."""
         self._intercepted: dict[InterceptedRequest, None] = {}
         self._cluster_is_lost = False
         self._is_fed = False
         """Whether `from_client` or `from_cluster` is processing bytes. Its caller takes the output afterwards, so `on_change` is not
         called."""
         self.ends = False
-        """Whether the client's connection must be closed, because a fault rule or an error requires it."""
+        """Whether the client's connection must be closed, because an error, real or scripted for a test, requires it."""
 
     def release(self) -> None:
-        """Drop the references to the owner of this object, because the client's connection has ended. Requests that fault rules hold may
-        still continue.
+        """Drop the references to the owner of this object, because the client's connection has ended. Requests that a fault rule (an error
+        scripted for a test) holds back may still continue.
         """
         self._on_change = lambda: None
         self._requests.release()
@@ -128,17 +130,18 @@ class GatewaySession:
 
     @property
     def needs_cluster(self) -> bool:
-        """Whether bytes are to be sent to the cluster, or an intercepted request needs the cluster. If so, the connection to the cluster
-        has to stay open although the client has disconnected."""
+        """Whether bytes are to be sent to the cluster, or a pending intercepted request (one to which fault rules or observers apply) needs
+        the cluster. If so, the connection to the cluster has to stay open although the client has disconnected."""
         return bool(self._intercepted or self._to_cluster)
 
     @property
     def is_held(self) -> bool:
-        """Whether a fault rule holds back a request of this connection, or its response."""
+        """Whether a fault rule (an error scripted for a test) holds back a request of this connection, or its response."""
         return (self._pending is not None or bool(self._intercepted)) and not self._in_flight_requests
 
     def lose_cluster(self) -> None:
-        """Fail all pending intercepted requests, because the connection to the cluster has ended."""
+        """Fail all pending requests that were intercepted (to which fault rules or observers apply), because the connection to the cluster
+        has ended."""
         self._cluster_is_lost = True
         for intercepted in list(self._intercepted):
             intercepted.failed()

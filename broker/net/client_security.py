@@ -64,7 +64,8 @@ class ClientEnvironment:
 
 
 def client_security(settings: BrokerSettings, at: InterNodeListener, environment: ClientEnvironment) -> ClientSecurity:
-    """Return the client security for a secured listener of other nodes. Raises SettingsError."""
+    """Return the client security (TLS and SASL) with which this node connects to the secured listener `at` of other nodes. Raises
+    SettingsError for an invalid setting."""
     security = ListenerSecurity(settings, at.name)
     tls = _tls(at, security) if at.protocol.uses_tls else None
     return ClientSecurity(tls, _sasl(settings, at, security, environment) if at.protocol.uses_sasl else None)
@@ -113,7 +114,8 @@ def _kerberos(settings: BrokerSettings, at: InterNodeListener, security: Listene
 
 
 def _option(entries: Sequence[LoginModule], name: str) -> str | None:
-    """Return the option `name` from the first login module that has it, or None. In Java, all modules contribute to one JAAS Subject."""
+    """Return the option `name` from the first of the JAAS login modules `entries` that has it, or None. In Java, all modules contribute to
+    one JAAS Subject."""
     return next((entry.options[name] for entry in entries if name in entry.options), None)
 
 

@@ -31,9 +31,9 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class MaxConnections(NamedTuple):
-    """The maximum numbers of connections: of the process, of the broker, at one listener, and from one address. `of_brokers` is true at the
-    inter-broker listener: a connection there that exceeds `in_all` is accepted, and the longest idle connection of another listener is
-    closed (KIP-402).
+    """The maximum numbers of connections: of the process, of the broker (`in_all`), at one listener, and from one address. `of_brokers` is
+    true at the inter-broker listener. There a connection that exceeds `in_all` is accepted; instead, the longest idle connection of another
+    listener is closed (KIP-402).
     """
 
     in_process: int = 2**31 - 1
@@ -86,7 +86,8 @@ class SharedConnectionState:
         self.per_ip: Counter[str] = Counter()
         self.waiting_for_memory: dict[Connection, None] = {}
         self.refused_by_script: Callable[[], bool] | None = None
-        """A function that returns whether a fault rule refuses a new connection; None if no faults are scripted."""
+        """A function that returns whether a fault rule, an error scripted for a test, refuses a new connection; None if there are no fault
+        rules."""
         self.stopping = False
         """True once the broker stops. Connections that the operating system hands over after that are refused."""
         self.made = 0
@@ -131,7 +132,8 @@ class SharedConnectionState:
         return None
 
     def make_room(self, listener: str, host: str) -> None:
-        """If the broker has more than max.connections, close the longest idle connection that is not at `listener`."""
+        """If the broker has more connections than the maximum of max.connections, close the longest idle connection that is not at
+        `listener`, the listener of a new connection from `host`."""
         if len(self.connections) <= self.max_connections(listener, host).in_all:
             return
         others = [connection for connection in self.connections if connection.listener.name != listener]
@@ -142,12 +144,12 @@ class SharedConnectionState:
             silent.abort()
 
     def memory_is_short(self) -> None:
-        """Start to close slow connections that hold much memory (`MemoryPressure`), because all connections together have exhausted the
-        byte budget."""
+        """Start to close slow connections that hold much memory (`MemoryPressure`). Call this when all connections together hold more bytes
+        than their limit, the byte budget."""
         self._memory_pressure.memory_is_short(self.connections)
 
     def wake_starved(self) -> None:
-        """Resume the connections that stopped reading because the byte budget was exhausted."""
+        """Resume the connections that stopped reading because the byte budget, the limit on the memory of all connections, was exhausted."""
         if self.waiting_for_memory and not self.budget.is_exhausted():
             waiting, self.waiting_for_memory = self.waiting_for_memory, {}
             for connection in waiting:
@@ -223,7 +225,7 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def _next_turn(self) -> None:
-        """Read from the client again, after other connections had their turn."""
+        """Read from the client again: the connection had paused, so that other connections are served in between."""
         self._full_reads = 0
         if self._reading and not self._transport.is_closing():
             self._transport.resume_reading()

@@ -16,9 +16,9 @@ _SALT_BITS = 128
 
 
 class Credentials:
-    """The SCRAM credentials that a broker accepts. They are those of the users and delegation tokens in the newest metadata, which `image`
-    returns, and those of `users`, further user names with their passwords, which are salted with `random_bits(n)`. Without `token_secret`
-    no delegation token is valid."""
+    """The SCRAM credentials that a broker accepts. `image` returns the newest metadata, whose users and delegation tokens have credentials.
+    `users` are further user names with their passwords; their salts come from `random_bits(n)`. Without `token_secret` no delegation token
+    is valid."""
 
     def __init__(
         self,

@@ -60,8 +60,8 @@ class GatewaySettings:
 
 
 class Gateway:
-    """A gateway, a proxy between clients and a cluster, on the running event loop. `ottla.broker.process` starts and stops it
-    like a broker (`ServingNode`)."""
+    """`ottla gateway`: a proxy between Kafka clients and a cluster, on the running event loop. `ottla.broker.process` starts and stops it
+    like a broker (`ServingNode`). `faults` are fault rules, errors scripted for a test."""
 
     def __init__(
         self,

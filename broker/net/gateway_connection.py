@@ -1,5 +1,5 @@
-"""One client's connection through a gateway: a transport to the client, a transport to a broker, and a
-`gateway.session.GatewaySession`, which turns the bytes of one side into those of the other.
+"""One client's connection through a gateway: a transport to the client, a transport to a broker, and a `gateway.session.GatewaySession`,
+which turns the bytes of one side into those of the other.
 
 Rules:
 - While one peer (client or broker) does not read, the gateway does not read from the other one, so its buffers are limited.
@@ -7,11 +7,12 @@ Rules:
   GATEWAY_STILL_MS.
 - An invalid frame from either peer ends this connection and no other.
 - While a large response is being rewritten, other connections have their turns, and nothing is read from the broker. The gateway decodes
-  only one response at a time: decoded, it takes ten times its bytes (14 MiB at most), which the byte budget does not count.
+  only one response at a time: decoded, it takes ten times its bytes (14 MiB at most), which the limit on the memory of all connections does
+  not count.
 - A connection that is over holds no reference cycle, so that its memory is freed at once: the collector's full runs are rare
   (`process.py`), and clients may connect often.
 - A connection on which no byte moves is closed, also while a request waits: a broker or a client that vanished would otherwise keep both
-  transports for ever. A request that a fault rule delays or holds does not count as idle.
+  transports for ever. A request that a fault rule (an error scripted for a test) delays or holds does not count as idle.
 """
 
 from __future__ import annotations
@@ -89,12 +90,12 @@ class GatewayConnections:
         return task
 
     def memory_is_short(self) -> None:
-        """Start to close slow connections that hold much memory (`MemoryPressure`), because all connections together have exhausted the
-        byte budget."""
+        """Start to close slow connections that hold much memory (`MemoryPressure`). Call this when all connections together hold more bytes
+        than their limit, the byte budget."""
         self._memory_pressure.memory_is_short(self.open)
 
     def watch_idle(self, max_idle_ms: int) -> None:
-        """Close connections that are idle for `max_idle_ms` (-1: never), from now on."""
+        """From now on, close each connection on which no byte moves for `max_idle_ms` (-1: close none)."""
         if max_idle_ms < 0:
             return
         every = max(1, max_idle_ms // _IDLE_SWEEPS)
@@ -245,7 +246,8 @@ class GatewayConnection:
         self._last_moved_ms = self._shared.clock.mono_ms()
 
     def is_idle(self, since_ms: int) -> bool:
-        """Return whether no byte was transferred after `since_ms` (monotonic), and no fault rule holds a request."""
+        """Return whether no byte was transferred after `since_ms` (monotonic time), and no fault rule (an error scripted for a test) holds
+        a request."""
         return self._last_moved_ms <= since_ms and not self._session.is_held
 
     def received(self, side: _Side, data: bytes) -> None:

@@ -18,8 +18,9 @@ peer_logger = logging.getLogger(PEERS)
 class _Handshake(ssl.SSLObject):
     """A TLS handshake that sends its alert before it reports its failure.
 
-    asyncio sends pending output only if the handshake asks for more data. A failed handshake with a pending alert does that once, and
-    reports the failure at the next call. If there is no next call, the client closes the connection, or the handshake times out.
+    asyncio sends pending output only if the handshake asks for more data. Therefore a handshake that fails with a pending alert first asks
+    for more data, and reports the failure at the next call. If there is no next call, the client closes the connection, or the handshake
+    times out.
     """
 
     outgoing: ssl.MemoryBIO
@@ -42,7 +43,8 @@ class _Handshake(ssl.SSLObject):
 
 
 class AlertingContext(ssl.SSLContext):
-    """A server context for asyncio, which makes handshakes with the settings of `configured` and sends alerts (see `alerting`)."""
+    """A TLS server context for asyncio whose failed handshakes send an alert to the client. It takes all TLS settings from the context
+    `configured`. `alerting` makes it."""
 
     configured: ssl.SSLContext
 

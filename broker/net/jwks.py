@@ -65,8 +65,8 @@ class FileKeys:
 
 @dataclass(frozen=True, slots=True)
 class RefreshIntervals:
-    """The intervals in ms at which a JWKS document is fetched: `sasl.oauthbearer.jwks.endpoint.refresh.ms`, `….retry.backoff.ms` and
-    `….retry.backoff.max.ms`.
+    """The intervals in ms at which a JWKS document is fetched, and fetched again after a failure:
+    `sasl.oauthbearer.jwks.endpoint.refresh.ms`, `….retry.backoff.ms` and `….retry.backoff.max.ms`.
     """
 
     refresh_ms: int
@@ -162,8 +162,9 @@ class _SameScheme(HTTPRedirectHandler):
 
 
 def fetcher(url: str, options: Mapping[str, str], read: Callable[[str], bytes]) -> Fetch:
-    """Return a function that fetches an http or https URL. `options` are the login module's; with a truststore (`ssl.truststore.…`) in
-    them, only its certificates are trusted. Raises ValueError, or OSError if the truststore cannot be read.
+    """Return a function that fetches the http or https URL `url`. `options` are the options of the OAUTHBEARER login module. If they name a
+    truststore (`ssl.truststore.…`), only its certificates are trusted; `read` returns a file's bytes. Raises ValueError, or OSError if the
+    truststore cannot be read.
     """
     handlers: list[Any] = [ProxyHandler({}), _SameScheme()]
     if urlsplit(url).scheme.lower() == "https":

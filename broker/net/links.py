@@ -43,8 +43,9 @@ def links_of(
     timers: Timers,
     random: Random,
 ) -> NodeLinks:
-    """Return the connections of a cluster broker. `authentication` is the security of its own listeners, by name. Raises SettingsError if
-    the broker has no credentials for a listener of other nodes, or cannot complete a TLS handshake with its own inter-broker listener.
+    """Return the functions that connect a cluster broker to other nodes. `authentication` is the security of the broker's own listeners, by
+    name. Raises SettingsError if the broker has no credentials for a listener of other nodes, or cannot complete a TLS handshake with its
+    own inter-broker listener.
     """
     first_ms, max_ms = settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms
     leader_ms = settings.replica_socket_timeout_ms
@@ -72,8 +73,8 @@ def links_of(
 
 
 def _check_own_listener(at: InterNodeListener, key: ClientTls, at_listener: ListenerAuthentication) -> None:
-    """Perform a TLS handshake with the broker's own inter-broker listener, in memory. Raises SettingsError if it fails: all brokers have
-    similar settings, so this broker could not connect to any other one."""
+    """Perform a TLS handshake in memory between this broker's client side (`key`) and its own inter-broker listener (`at_listener`). Raises
+    SettingsError if it fails: all brokers have similar settings, so this broker could not connect to any other one."""
     from ottla.broker.security.pem import StoreError  # noqa: PLC0415 # only with TLS
     from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # only with TLS
 

@@ -81,7 +81,8 @@ class AuthenticationContext:
 def listener_authentication(
     settings: BrokerSettings, listeners: Sequence[Listener], around: AuthenticationContext
 ) -> Mapping[str, ListenerAuthentication]:
-    """Return the security of each listener by name, without PLAINTEXT listeners. Raises SettingsError."""
+    """Return the security (TLS and SASL) of each listener that is not PLAINTEXT, by listener name. Raises SettingsError for an invalid
+    setting."""
     login_file = LoginFile(settings.login_file, lambda path: Path(path).read_text(encoding="utf-8"))
     found = {}
     for listener in listeners:

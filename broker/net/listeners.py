@@ -58,8 +58,8 @@ def controller_listeners_of(settings: BrokerSettings) -> list[Listener]:
 
 
 def _at_voters_address(settings: BrokerSettings, listener: Listener) -> Listener:
-    """Return `listener`, with this node's address in controller.quorum.voters as its advertised address if it is the first controller
-    listener, bound to every address, and not advertised (KAFKA KafkaConfig.effectiveAdvertisedControllerListeners).
+    """Return `listener`. If it is the first controller listener, bound to every address and not advertised, it gets this node's address in
+    controller.quorum.voters as its advertised address (KAFKA KafkaConfig.effectiveAdvertisedControllerListeners).
     """
     first = settings.controller_listener_names[0].upper()
     if listener.name != first or listener.advertised_host is not None or listener.host not in ANYWHERE:
@@ -106,7 +106,8 @@ def _all_listeners(settings: BrokerSettings) -> list[Listener]:
 
 
 def _check_listener_prefixes(settings: BrokerSettings, protocols: Mapping[str, SecurityProtocol]) -> None:
-    """Check that every listener prefix of a security setting names a listener: with a misspelt name the setting would secure nothing."""
+    """Raise SettingsError if the prefix `listener.name.<name>.` of a security setting names no listener: with a misspelt name the setting
+    would secure nothing."""
     known = {name.lower() for name in (*protocols, *settings.controller_listener_names)}
     for setting in settings.security:
         match = _OF_A_LISTENER.fullmatch(setting)
@@ -259,8 +260,8 @@ def _protocols(settings: BrokerSettings) -> dict[str, SecurityProtocol]:
 
 
 def _implied(settings: BrokerSettings) -> dict[str, SecurityProtocol]:
-    """Return the security protocol of each controller listener, PLAINTEXT, if listener.security.protocol.map is not set and no listener is
-    secured, as in Kafka; otherwise nothing."""
+    """Return the security protocols that Kafka assumes for controller listeners, by listener name. Each one is PLAINTEXT if
+    listener.security.protocol.map is not set and no listener is secured; otherwise nothing is assumed."""
     names = {name.upper() for name in settings.controller_listener_names}
     bound = {item.partition(":")[0].upper() for item in settings.listeners}
     if "listener.security.protocol.map" in settings.explicit or (names | bound) & _SECURED:

@@ -3,8 +3,9 @@
 Rules:
 * A connection's memory is the received bytes that are not handled and the responses that its peer has not read. The announced size of a
   frame does not count.
-* Memory is short while the byte budget is exhausted. A connection without memory is still read, so that small requests are answered. If
-  a request begins while memory is short and needs a second read, that read waits; a request that began earlier is read to its end.
+* The byte budget is the limit on the memory of all connections together; memory is short while the budget is exhausted. A connection
+  without memory is still read, so that small requests are answered. If a request begins while memory is short and needs a second read, that
+  read waits; a request that began earlier is read to its end.
 * SLOW_CHECK_MS after memory became short, slow connections are closed, the largest first, until 1/FREED_PART of the budget is free. A
   connection is slow if its memory has changed by less than 1/MOVED_PART since. This is repeated every SLOW_CHECK_MS while memory is short.
   Connections whose read waits for memory are closed last: the broker stopped them, so nobody knows whether their peers are slow.
@@ -45,9 +46,9 @@ class MemoryHolder(Protocol):
 
 
 class MemoryPressure:
-    """Watches the memory of a broker's connections, and closes some of them while the byte budget is exhausted. `largest` is the size in
-    bytes of the largest request or response. `wake` is called after each check, so that connections that wait for memory are read again if
-    memory is free."""
+    """Closes connections while all connections together hold more memory than the limit `budget`. `largest` is the size in bytes of the
+    largest request or response. `wake` is called after each check, so that connections that wait for memory are read again if memory is
+    free."""
 
     def __init__(self, budget: ByteBudget, largest: int, timers: Timers, mono_ms: Callable[[], int], wake: Callable[[], None]) -> None:
         self._budget = budget
@@ -58,8 +59,8 @@ class MemoryPressure:
         self._is_watching = False
 
     def memory_is_short(self, holders: Iterable[MemoryHolder]) -> None:
-        """Start watching `holders`, the open connections. If they exceed the budget by more than `largest` bytes, close the connections
-        with the most memory at once."""
+        """Start watching `holders`, the open connections. If they hold more memory than the limit plus `largest` bytes, close the
+        connections with the most memory at once."""
         if self._budget.used > self._max_bytes:
             largest_first = sorted(((holder.held_bytes(), holder) for holder in holders), key=lambda candidate: -candidate[0])
             self._close(largest_first, self._budget.limit, "one of the largest")
@@ -73,9 +74,9 @@ class MemoryPressure:
         self._timers.schedule(self._mono_ms() + limits.SLOW_CHECK_MS, lambda: self._close_slow(holders))
 
     def _close_slow(self, holders: Iterable[MemoryHolder]) -> None:
-        """Close slow connections until 1/FREED_PART of the byte budget is free, resume the connections that wait for memory, and schedule
-        the next check while the budget is exhausted. Slow connections are closed even if the budget is not exhausted any more, because
-        other connections still wait for memory."""
+        """Close slow connections until 1/FREED_PART of the byte budget (the limit on the memory of all connections) is free. Resume the
+        connections that wait for memory, and schedule the next check while the budget is exhausted. Slow connections are closed even if the
+        budget is not exhausted any more, because other connections still wait for memory."""
         self._is_watching = False
         found = [(holder.held_bytes(), holder, holder.moved_bytes()) for holder in holders]
         slow = [(held, holder) for held, holder, moved in found if moved * limits.MOVED_PART < held]
@@ -86,8 +87,8 @@ class MemoryPressure:
             self._watch(holders)
 
     def _close(self, candidates: Iterable[tuple[int, MemoryHolder]], enough: int, reason: str) -> None:
-        """Close candidates in their order until all connections hold at most `enough` bytes. A candidate is its held bytes and the
-        connection; `reason` is for the log.
+        """Close candidates in their order until all connections together hold at most `enough` bytes. A candidate is a pair: the bytes that
+        a connection holds, and the connection. `reason` is for the log.
         """
         left = self._budget.used
         for held, holder in candidates:

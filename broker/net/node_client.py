@@ -260,7 +260,7 @@ class NodeConnection(asyncio.Protocol):
         self._transport.writelines(buffers)
 
     def end(self, why: str) -> None:
-        """Close the connection; pending requests fail with `why`."""
+        """Close the connection because of `why`, and fail the pending requests with this reason."""
         self._on_broken = None
         if self._transport is not None:
             self._transport.abort()

@@ -64,7 +64,8 @@ class _Settings:
 def signed_tokens(
     listener: str, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers
 ) -> SignedTokenValidator:
-    """Return the validator of a listener's signed tokens. Blocks while it fetches keys. Raises SettingsError, also for a failed fetch."""
+    """Return the validator of a listener's signed OAUTHBEARER tokens. `options` are the login module's. Blocks while it fetches the keys.
+    Raises SettingsError, also if the keys cannot be fetched."""
     settings = _Settings(listener, security)
     audiences, issuer = settings.value("expected.audience"), settings.text("expected.issuer")
     assert isinstance(audiences, tuple)
@@ -96,7 +97,8 @@ def signed_tokens(
 
 
 def _check_claim(settings: _Settings, claim: str, *, is_expected: bool) -> None:
-    """Raise SettingsError if neither `expected.<claim>` nor `allow.unverified.<claim>` is set (Kafka 4.4)."""
+    """Raise SettingsError if neither `expected.<claim>` nor `allow.unverified.<claim>` is set, for the claim "audience" or "issuer". Call
+    this for a broker that behaves like Kafka 4.4 or later, which requires one of them."""
     if not is_expected and not settings.value(f"allow.unverified.{claim}"):
         raise SettingsError(
             f"{_PREFIX}expected.{claim} is required at {settings.listener}, because the {claim} of tokens cannot be verified without it. "

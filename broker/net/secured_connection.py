@@ -5,7 +5,7 @@ Invariants:
   quota delays the connection, its handshake starts after the delay, because the handshake is the most expensive step.
 * A failed TLS handshake closes the connection at once; only the response to failed SASL authentication is delayed.
 * Before authentication no request reaches a handler, except ApiVersions. After authentication, if the SASL session does not expire, the
-  connection's `Session` calls the dispatcher directly.
+  connection's `Session` calls the dispatcher of requests directly, as on a connection without SASL.
 
 Source: KAFKA Selector, KafkaChannel, Processor.processCompletedReceives.
 """
@@ -75,7 +75,8 @@ class SecuredConnection(Connection):
             self._begin_handshake()
 
     def data_received(self, data: bytes) -> None:
-        """Process bytes from the client. Store those that arrive before the TLS handshake starts, or before its end is processed here."""
+        """Process bytes from the client. Store them if the TLS handshake has not started yet, or has ended but its end is not processed
+        yet."""
         if not self._awaits_tls:
             super().data_received(data)
         else:
@@ -228,7 +229,8 @@ def _reason(error: Exception) -> str:
 
 
 class _SaslGate:
-    """A filter between a connection's session and the dispatcher that performs SASL authentication."""
+    """A filter between a connection's session and the dispatcher of requests. It performs SASL authentication, and rejects other requests
+    before."""
 
     def __init__(self, connection: SecuredConnection, shared: SharedConnectionState, peer: Peer, at_listener: ListenerSasl) -> None:
         self._connection, self._shared, self._peer, self._sasl, self._session = connection, shared, peer, at_listener, connection.session

@@ -118,8 +118,8 @@ class SecuredNodeClient(NodeClient):
         self._opened(connection)
 
     def _closed_by_peer(self, why: str) -> None:
-        """Break the connection, because the peer has closed it for the reason `why`. During the setup this happens only in the next
-        iteration of the event loop: the peer's last response may contain a better reason, and is processed first."""
+        """Break the connection, because the peer has closed it for the reason `why`. During the connection's setup, break it only in the
+        next iteration of the event loop: the peer's last response may contain a better reason, and is processed first."""
         opening = self._opening
         if opening is None:
             self._break(why)
@@ -137,7 +137,8 @@ class SecuredNodeClient(NodeClient):
 
 
 async def _next_token(sasl: ClientSasl, tokens: Tokens, answered: bytes | None) -> bytes | None:
-    """Return the next token for the peer's message `answered` (None: the first token), or None after the last. Raises NotTrusted."""
+    """Return the next SASL token to send, after the peer's message `answered` (None: the first token). Return None if no further token is
+    needed. Raises NotTrusted if the peer does not prove its identity."""
     return await _on_a_thread(partial(_next, tokens, answered)) if sasl.takes_long(answered) else _next(tokens, answered)
 
 

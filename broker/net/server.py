@@ -60,13 +60,14 @@ class Server:
             raise
 
     async def start(self, shared: SharedConnectionState, authentication: Mapping[str, ListenerAuthentication] = NO_AUTHENTICATION) -> None:
-        """Accept connections. `authentication` is the security of listeners that are not PLAINTEXT, by name."""
+        """Accept connections on all listeners, with the state `shared` of all connections. `authentication` is the security of listeners
+        that are not PLAINTEXT, by name."""
         self._shared = shared
         for bound, listener in zip(self._bound, self.listeners, strict=True):
             await bound.accept(_maker(shared, listener, authentication.get(listener.name)), self._backlog)
 
     def watch_idle(self, max_idle_ms: int) -> None:
-        """Start to close connections that are idle for `max_idle_ms`; -1 closes none."""
+        """From now on, close each connection that is idle for `max_idle_ms` (-1: close none)."""
         shared = self._shared
         assert shared is not None, "call start first"
         if max_idle_ms < 0:

@@ -4,12 +4,13 @@ reading and when to close. No I/O, no event loop, no clock: these belong to the 
 Rules:
 * Requests are handled in order, each after the response to the previous one is ready. So a request never sees a state older than an earlier
   response (Kafka mutes a channel until its response is sent).
-* While the byte budget is exhausted, a frame that arrives whole in one read is handled. If a frame needs more reads, they wait, unless the
-  frame was begun before the budget was exhausted (`memory_pressure` decides which connections are closed to free memory).
+* The byte budget is the limit on the memory of all connections together. While it is exhausted, a frame that arrives whole in one read is
+  handled. If a frame needs more reads, they wait, unless the frame was begun before the budget was exhausted (`memory_pressure` decides
+  which connections are closed to free memory).
 * No request is handled while unsent output is at its limit. After REQUESTS_PER_TURN requests or SLICE_MS, other connections have their
   turn. The remaining requests stay in the backlog, and the connection stops reading. One exception: while a request is pending, one more
   read is accepted, because only a read detects that the peer has closed the connection.
-* Invalid bytes, or a CLOSE reply, end the session after everything before them is answered. No later frame is handled.
+* Invalid bytes, or a handler's reply CLOSE, end the session after everything before them is answered. No later frame is handled.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ class Session:
         self.unhandled = 0
         """The number of received bytes that were not handled: those of the backlog and of the incomplete frame."""
         self._begun_while_exhausted = False
-        """Whether the frame that is only partly received was begun while the byte budget of all connections was exhausted."""
+        """Whether the frame that is only partly received was begun while the byte budget, the limit on the memory of all connections, was
+        exhausted."""
         self.write_blocked = False
         """True while the transport holds too many unsent bytes. The connection sets it."""
         self.throttled = False
@@ -136,12 +138,13 @@ class Session:
 
     @property
     def waits_for_memory(self) -> bool:
-        """Whether the rest of a partly received frame is not read because the byte budget of all connections is exhausted."""
+        """Whether the rest of a partly received frame is not read, because the byte budget (the limit on the memory of all connections) is
+        exhausted."""
         return self._begun_while_exhausted and self._budget.is_exhausted()
 
     @property
     def runnable(self) -> bool:
-        """Whether `run` would handle a request, or end the session because of invalid bytes; then `paused` is true, too."""
+        """Whether `run` would do something: handle a request, or end the session because of invalid bytes. If so, `paused` is true, too."""
         return (bool(self._backlog) or self._frame_error is not None) and not self._ending and not self._is_full()
 
     def _is_full(self) -> bool:

@@ -43,7 +43,8 @@ class StoreChanges:
         self._authentication = {name: at_listener.tls for name, at_listener in authentication.items() if at_listener.tls is not None}
 
     def check(self, wanted: Mapping[str, str]) -> None:
-        """Validate new keystore and truststore settings without applying them. Raises Rejected(INVALID_REQUEST)."""
+        """Validate new keystore and truststore settings without applying them. Raises Rejected(INVALID_REQUEST) if a listener's stores
+        cannot be used."""
         over = _typed(wanted)
         for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)

@@ -30,9 +30,7 @@ class Link(Protocol):
         than `timeout_ms` closes the connection and fails all pending calls with LinkBroken. Raises LinkBroken, UnsupportedByPeer."""
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
-        """Return the lowest and highest version of an API that the peer supports. Return None if the peer lacks the API, or its versions
-        were never fetched.
-        """
+        """Return the lowest and highest version of an API at the peer; None if the peer lacks the API or was not connected yet."""
 
     def close(self) -> None:
         """Close the connection; pending and later calls fail with LinkBroken."""
