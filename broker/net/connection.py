@@ -149,7 +149,8 @@ class SharedConnectionState:
         self._memory_pressure.memory_is_short(self.connections)
 
     def wake_starved(self) -> None:
-        """Resume the connections that stopped reading because the byte budget, the limit on the memory of all connections, was exhausted."""
+        """Resume the connections that stopped reading because all connections together held more memory than their limit, the
+        byte budget."""
         if self.waiting_for_memory and not self.budget.is_exhausted():
             waiting, self.waiting_for_memory = self.waiting_for_memory, {}
             for connection in waiting:

@@ -93,7 +93,8 @@ class Gateway:
         nothing."""
 
     async def start(self) -> None:
-        """Open the port for any broker, and accept clients. Raises OSError if the port is in use."""
+        """Open the gateway's first port, which leads to any broker of the cluster (for bootstrap), and accept clients. Raises OSError if
+        the port is in use."""
         host, port = self.settings.host, self.settings.port
         try:
             bound = bound_socket(host, port)
@@ -121,7 +122,7 @@ class Gateway:
 
     @property
     def ports(self) -> list[int]:
-        """The gateway's ports: the one for any broker, then those of the known brokers, by node id."""
+        """The gateway's ports: the first one, which leads to any broker, then those of the known brokers, by node id."""
         return [self._port, *(port for _, port in sorted(self.book.ports.items()))]
 
     def greeting(self) -> str:

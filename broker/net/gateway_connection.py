@@ -394,9 +394,9 @@ class GatewayConnection:
         self._process(self._session.rewrite_more)
 
     async def _dial(self) -> None:
-        """Connect to the first reachable broker among the candidates. If none is reachable, reset the client's connection: if the
-        connection ended without a reset before the first response, clients would suspect a TLS or SASL listener, and some would give up
-        (franz-go).
+        """Connect to the first reachable of the addresses that the address book has for the broker. If none is reachable, reset the
+        client's connection: if the connection ended without a reset before the first response, clients would suspect a TLS or SASL
+        listener, and some would give up (franz-go).
         """
         failures = []
         for address in self._shared.book.candidates(self._node_id):
@@ -434,7 +434,7 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def _tls_advice(error: OSError | ValueError) -> str:
-    """Return what to change if a connection with TLS failed by `error`; empty if TLS is not the cause."""
+    """Return what to change if the connection to a broker failed with `error` because of TLS; an empty text if TLS is not the cause."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return " (name the certificate's authority by ssl.truststore.location in --to-config, and the broker by a host of its certificate)"
     if isinstance(error, ssl.SSLError | ConnectionResetError):

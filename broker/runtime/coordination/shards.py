@@ -39,8 +39,8 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
 class Elections(Protocol):
-    """The source of leadership changes (`Publisher`). Each listener gets topic, partition index and leader epoch; the epoch is None if the
-    replica was removed (as in onElection and onResignation of Kafka's coordinators).
+    """The source of leadership changes (`Publisher`): two lists of callbacks. Each callback gets topic, partition index and leader epoch.
+    The epoch is None if this broker's replica was removed (as in onElection and onResignation of Kafka's coordinators).
     """
 
     on_election: list[Callable[[str, int, int], None]]

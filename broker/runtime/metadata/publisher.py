@@ -68,13 +68,14 @@ class FetcherManager(Protocol):
 class Publisher:
     """Applies metadata images to this broker and notifies other components (Kafka's BrokerMetadataPublisher).
 
-    The listeners in `on_deleted` get each deleted topic. Those in `on_election` get topic, index and leader epoch of each partition that
+    The callbacks in `on_deleted` get each deleted topic. Those in `on_election` get topic, index and leader epoch of each partition that
     this broker leads in a new epoch. Those in `on_resignation` get topic, index and leader epoch of each partition that this broker follows
     now; the epoch is None if its replica was removed (as in onElection and onResignation of Kafka's coordinators). `on_quotas` is called
     when client quotas have changed, `on_settings` when settings of this broker were written, and `on_subscriptions` with the name of each
     changed client metrics subscription.
 
-    `brokers` stores the broker registrations, and `fetchers` fetches for followers. A standalone node has neither.
+    `brokers` stores the registrations of the cluster's brokers, and `fetchers` fetches records for the partitions that this broker follows.
+    A standalone node has neither.
     """
 
     def __init__(
@@ -183,8 +184,8 @@ class Publisher:
                     self._call_hooks(self.on_subscriptions, name)
 
     def _step(self, name: str, *args: object) -> GuardedStep:
-        """Return a context for one step of applying metadata. It logs an exception instead of raising it, so that the later steps are taken
-        (as Kafka's BrokerMetadataPublisher does). Rejected and a failed fsync are raised.
+        """Return a context manager for one step of applying metadata. It logs an exception instead of raising it, so that the later steps
+        are taken (as Kafka's BrokerMetadataPublisher does). Rejected and a failed fsync are raised.
         """
         return self._nursery.step(name, *args, passing=Rejected)
 

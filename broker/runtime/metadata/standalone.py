@@ -80,8 +80,8 @@ class StandaloneMetadata:
         nursery.at_close(self._stop, self.broker_configs.loggers.reset)
 
     def _begin(self, log_dir: LogDir, listeners: Sequence[Endpoint], random: Random) -> int:
-        """Become the controller, register this broker and make it the leader of its partitions. The records of all these steps are
-        committed by one sync of the metadata log. Return the broker epoch.
+        """Become the controller, register this broker and make it the leader of its partitions. One sync of the metadata log commits the
+        records of all these steps. Return the broker epoch of the registration.
         """
         controller, voter = self.controller, self.controller.voter
         controller.open(first_records(log_dir, self._settings, random.randbytes))

@@ -109,7 +109,7 @@ class ControllerRole(QuorumController):
         super()._published(published)
 
     async def _register(self) -> None:
-        """Register this node as a controller with its listeners and supported features, as Kafka's controllers do."""
+        """Register this node as a controller, with its listeners and supported features, as Kafka's controllers do."""
         if self.state.metadata_level < CONTROLLER_REGISTRATION:
             return
         me = self.voter.me

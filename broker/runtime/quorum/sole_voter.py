@@ -138,7 +138,7 @@ class SoleVoter:
 
     @property
     def high_watermark(self) -> int:
-        """The metadata log's high watermark."""
+        """The metadata log's high watermark: every record below it is on disk, and so committed."""
         return self.raft_log.high_watermark
 
     @property

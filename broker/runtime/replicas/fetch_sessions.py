@@ -58,8 +58,8 @@ class Waiter(Protocol):
 
 @dataclass(slots=True, eq=False)
 class CachedPartition:
-    """A partition of a fetch session, or of a Fetch request without one: the requested position, and the offsets that the last response
-    carried (KAFKA CachedPartition).
+    """A partition of a fetch session, or of a Fetch request without a session: the requested position, and the offsets that the last
+    response carried (KAFKA CachedPartition).
     """
 
     topic: TopicKey
@@ -131,7 +131,7 @@ CachedPartitions = Sequence[CachedPartition]
 @dataclass(slots=True)
 class FetchSession:
     """A fetch session of a consumer or follower (KIP-227): its partitions in read order. A request outside any session gets a temporary
-    one while it waits for data.
+    session while it waits for data.
     """
 
     session_id: int
@@ -195,8 +195,8 @@ class FetchSession:
         return sorted(self.dirty, key=_order) if len(self.dirty) > 1 else list(self.dirty)
 
     def mark_clean(self, cached: CachedPartition) -> None:
-        """Mark a partition clean after a response carried its state, unless the partition has changed since it was read. A clean partition
-        is not read by later requests.
+        """Mark a partition clean after a response carried its state, unless the partition has changed since it was read. Later requests of
+        the session do not read a clean partition until it changes.
         """
         if cached.quiet and cached.watched is not None and self.partitions.get(cached.key) is cached:
             self.dirty.discard(cached)

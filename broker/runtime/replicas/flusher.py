@@ -84,7 +84,7 @@ class Flusher:
         self._shut_down(cancel=False)
 
     def crash(self) -> None:
-        """Cancel the work that has not begun, and wait for the threads to end."""
+        """End abruptly, as the node does in a crash: cancel syncs and other work that has not begun, and wait for the threads to end."""
         self._shut_down(cancel=True)
 
     def _shut_down(self, *, cancel: bool) -> None:
@@ -93,7 +93,8 @@ class Flusher:
             self._computing.shutdown(wait=True, cancel_futures=True)
 
     def fail(self, error: BaseException) -> None:
-        """Stop the process, because it is unknown whether written data is on disk."""
+        """Call `on_failure`, which stops the process, because after `error` it is unknown whether written data is on disk. Only the first
+        call has an effect."""
         if not self._failed:
             self._failed = True
             trace = None if isinstance(error, OSError) else error

@@ -38,7 +38,7 @@ from ottla.protocol.wire import Buffer
 
 logger = logging.getLogger(__name__)
 retries = logging.getLogger("ottla.broker.retries")
-"""A logger for each duplicate batch. The partition log does not store duplicates, and a counter would not survive SIGKILL."""
+"""The logger of duplicate batches. The partition log does not store them, and a counter would be lost when the broker gets SIGKILL."""
 
 Woken = Callable[[int], None]
 READ_LATER: Final = -1
@@ -313,7 +313,7 @@ class Partition:
     # --- followers of this leader ------------------------------------------------------------------------------------------------
 
     def fetched(self, fetch: FollowerFetch, leader_end: int) -> None:
-        """Record a follower's fetch from a position that agrees with this log. `leader_end` is the log end offset before the read.
+        """Record a follower's fetch whose offset and epoch agree with this log. `leader_end` is this log's end offset before the read.
 
         Raises Rejected for a broker that is not a follower here, or whose incarnation was replaced.
         """
@@ -340,7 +340,7 @@ class Partition:
     def maybe_shrink_isr(self) -> None:
         """Propose to the controller to remove lagging replicas from the ISR.
 
-        The caller does this every half of replica.lag.time.max.ms while the partition is in `shrink_candidates`.
+        While the partition is in `shrink_candidates`, a periodic job calls this twice per replica.lag.time.max.ms.
         """
         if self.replica.has_followers:
             self._apply_and_wake(self.replica.maybe_shrink_isr(self._clock.mono_ms()) | LOW_WATERMARK)

@@ -41,7 +41,7 @@ class Appended:
 
 class TopicPartitions:
     """The partitions of one topic on this broker. `missing` returns the error for a partition that is not on this broker. `appended_before`
-    is the number of records and bytes in partitions that were removed since.
+    counts the records and bytes that this broker has appended, as leader, to partitions that were removed since.
     """
 
     __slots__ = ("appended_before", "is_internal", "missing", "name", "offline", "partitions", "topic_id")

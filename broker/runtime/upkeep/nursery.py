@@ -95,8 +95,8 @@ class Nursery:
         self._owned[_Closing(stop, crash)] = None
 
     def step(self, name: str, *args: object, passing: type[Exception] = FsyncFailed) -> GuardedStep:
-        """Return a context for one step of the node's work. An exception in the step is logged, not raised, so that the later steps are
-        taken; only FsyncFailed and `passing` are raised. The step's name in the log is `name % args`.
+        """Return a context manager for one step of the node's work. An exception in the step is logged, not raised, so that the later steps
+        are taken; only FsyncFailed and `passing` are raised. The step's name in the log is `name % args`.
         """
         return GuardedStep(self, name, args, passing)
 
@@ -146,7 +146,7 @@ class Nursery:
 
 
 class GuardedStep:
-    """A context, made by `Nursery.step`, that logs an exception of its block instead of raising it."""
+    """A context manager, made by `Nursery.step`, that logs an exception of its block instead of raising it."""
 
     __slots__ = ("_args", "_name", "_nursery", "_passing", "error")
 
