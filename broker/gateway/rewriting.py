@@ -31,7 +31,8 @@ class AddressView(Protocol):
     """Translates brokers' addresses for one client, and learns addresses and topic ids from the cluster's responses."""
 
     def translate(self, node_id: int, host: str, port: int) -> Address:
-        """Translate a broker's address in the cluster, which is stored, to the gateway's address for that broker. Raises ProtocolError."""
+        """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises ProtocolError if that is
+        impossible."""
 
     def learn(self, topic_id: bytes, name: str) -> None:
         """Store a topic's id and name, which a response of the cluster has named."""

@@ -158,7 +158,7 @@ def _number(given: object, otherwise: int) -> int:
 
 def login_entries(listener: str, mechanism: str, security: ListenerSecurity, login_file: LoginFile) -> list[LoginModule]:
     """Return the login modules of a mechanism at a listener: the one in its setting sasl.jaas.config, or else those in the JAAS file.
-    Raises SettingsError."""
+    Raises SettingsError if they are missing or invalid."""
     where = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
     text = security.of_mechanism(mechanism, _JAAS)
     if text is None and security.value(_JAAS) is not None:

@@ -170,8 +170,7 @@ class Partition:
         """Append one batch, written by a client or coordinator (`origin`). Return its offsets. If it raises Rejected, nothing was written.
 
         Before it acknowledges the append, the caller must wait for the future that `when` returns. Raises TooLongForEventLoop for a client
-        batch whose check would block the event loop; the caller then awaits `check`, which uses a thread, and passes its result as
-        `checked`.
+        batch whose check would block the event loop; the caller then awaits `check`, on a thread, and passes its result as `checked`.
 
         The first batch of a transaction needs the guard that `start_verification` returned. With `acks_all`, and always for coordinators,
         the batch is rejected if the ISR is below min.insync.replicas.
@@ -249,9 +248,8 @@ class Partition:
         return self._wait(condition, info.last_offset)
 
     def when_all_committed(self) -> asyncio.Future[None] | None:
-        """Return a future that completes when every record now in the log is committed in the current leader epoch.
-
-        Returns None if that holds already.
+        """Return a future that completes when every record now in the log is committed in the current leader epoch; None if they are
+        already.
         """
         last_offset = self.log.log_end_offset - 1
         return None if last_offset < self.replica.high_watermark else self._wait(Condition.COMMITTED, last_offset)
