@@ -30,7 +30,7 @@ from ottla.protocol.uuids import encode_uuid
 
 MASKED: Final = "***"
 _BROKER: Final = 4
-"""Kafka's resource type of brokers, in ConfigResource.Type."""
+"""The number of the resource type BROKER in Kafka's ConfigResource.Type."""
 _UUID_BYTES: Final = 16
 _NUMBER_CHARS: Final = 8
 """The number of characters that each number counts for when the size of a JSON document is limited, however many digits it has."""

@@ -217,8 +217,8 @@ class _Acquiring:
     # --- new records -------------------------------------------------------------------------------------------------------------
 
     def _acquire_new(self, first: int, last: int) -> None:
-        """Acquire the records from `first` to `last`, which were never acquired before. If `max_records` is reached within a batch of the
-        log, acquire that batch to its end; with a strict `record_limit`, make the rest of the batch available to other members instead."""
+        """Acquire the records from `first` to `last`, none of which is in flight. If `max_records` is reached within a batch of the log,
+        acquire that batch to its end; with a strict `record_limit`, make the rest of the batch available to other members instead."""
         partition = self.partition
         first = max(first, partition.start_offset if partition.in_flight else partition.end_offset)
         if first > last:

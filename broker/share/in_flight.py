@@ -1,5 +1,5 @@
-"""The delivery state of a share partition's records in flight, that is, of those that were ever acquired and are not settled (KAFKA
-InFlightState, InFlightBatch, RecordState).
+"""The delivery state of a share partition's records in flight: those from the first that is not settled to the last that was ever acquired
+(KAFKA InFlightState, InFlightBatch, RecordState).
 
 Kafka tracks a batch as a whole while all its records are in one state, and each offset once they differ. Here a batch has one object for
 each run of consecutive records with the same state, so its memory depends on the number of runs, not of records.

@@ -28,7 +28,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.share_log import LoggedBatch, ShareSnapshotValue, ShareUpdateValue
 
 _UNCHANGED = -1
-"""The value of a start offset or an epoch in a request or record that does not change it."""
+"""In a request or record, this value of a start offset or an epoch means that it does not change."""
 
 
 class ShareState(NamedTuple):

@@ -11,8 +11,8 @@ from ottla.broker.testing.verdict import audit_findings
 
 
 def audited(cluster: SimCluster, topics: list[str]) -> list[str]:
-    """Return the violations that the audit finds in each simulated broker's logs of `topics`, and between them. If the audit is not
-    installed, return none."""
+    """Return the violations that the audit finds in each simulated broker's logs of `topics`, and the differences that it finds between the
+    brokers' logs. If the audit is not installed, return none."""
     with TemporaryDirectory(prefix="ottla-sim-") as place:
         directories = [_written(node.files, Path(place) / node.host) for node in cluster.nodes.values()]
         return [f"audit: {finding.replace(place, '')}" for finding in audit_findings(directories, topics, replicas=True)]

@@ -20,7 +20,8 @@ UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 
 
 class MetadataChecker:
-    """Collects every committed metadata image; `check` checks the images collected since its last call, and raises Violation."""
+    """Collects every metadata image that the simulated controller commits. `check` checks the images collected since its last call, and
+    raises Violation if an invariant is violated."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster

@@ -2,9 +2,11 @@
 
 Rules:
 - Each broker is an `InProcessBroker`, with its own faults, history and port.
-- An action on a broker, or between two, has happened when the call returns; wait for its consequences (`wait_in_sync`, `wait_until_led`).
+- When a call such as `kill` or `partition` returns, the action itself is complete, but not its consequences, such as elections. Wait for
+  these with `wait_in_sync` or `wait_until_led`.
 - Nothing is synced to disk. Written data survives a `kill`, as the page cache survives SIGKILL; use the simulation (`ottla.broker.sim`) for
   power losses.
+
 ```python
 with InProcessCluster(brokers=3).record() as cluster:
     cluster.topics.create("orders", configs={"min.insync.replicas": "2"})

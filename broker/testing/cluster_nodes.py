@@ -91,7 +91,7 @@ class ClusterNodes:
         )
         """The controller, on its own thread. It has the methods `kill`, `pause`, `resume` and `restart`, as a broker has."""
         self.brokers = {number: self._broker(number, faults) for number in range(1, brokers + 1)}
-        """The brokers by id."""
+        """All brokers of the cluster by id, running or not."""
 
     def _broker(self, number: int, faults: str | Sequence[str]) -> ClusterBroker:
         return ClusterBroker(number, self._layout.directory_of(number), self.settings, faults, partial(self._environment, number))

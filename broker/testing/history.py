@@ -49,8 +49,8 @@ class Send:
     seen: bool
     faults: tuple[str, ...]
     late: bool = False
-    """Whether a fault rule was holding back the response when this object was recorded. Then it is unknown whether the client will receive
-    the response, and `seen` is False."""
+    """Whether a fault rule was holding back the response, or an earlier one of the connection, when this object was recorded. Then it is
+    unknown whether the client will receive the response, and `seen` is False."""
     number: int = 0
     """The number of the request in the order in which the broker handled requests. The list `History.sends` has another order, that of the
     responses."""

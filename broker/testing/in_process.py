@@ -68,13 +68,18 @@ nothing else advances it."""
 
 
 class InProcessBroker(NodeThread[Broker]):
-    """A broker that uses `data_dir` (default: a temporary directory). Use as a context manager, or call `start` and `stop`.
+    """A broker in this process that uses `data_dir` (default: a temporary directory). Use it as a context manager, or call `start` and
+    `stop`.
 
-    `settings` have Kafka's names. `faults` is a rule of `ottla serve --fault`, or several. `port` 0 chooses a free port, which a restart
-    keeps. `tls` generates certificates; with `users` (passwords by name) clients must authenticate; `client_properties` returns what
-    clients need for both. `like` is an older release of Apache Kafka, such as "3.7", that clients see (default: the variable OTTLA_LIKE).
-    `clock` replaces the default, which can be advanced; a virtual clock proceeds while a stop waits for clients.
-    Calls block until they are done: a coroutine whose own client must continue meanwhile uses `asyncio.to_thread`.
+    - `settings` have Kafka's names. `faults` is a rule of `ottla serve --fault`, or several. `port` 0 chooses a free port, which a restart
+      keeps.
+    - `tls` generates certificates; with `users` (passwords by name), clients must authenticate. `client_properties` returns the settings
+      that clients need for both.
+    - `like` is an older release of Apache Kafka, such as "3.7": the broker answers clients as that release does (default: the variable
+      OTTLA_LIKE).
+    - `clock` replaces the default clock, which a test can advance. A `VirtualClock` advances by itself only while the broker stops.
+
+    Each call blocks until it is done: a coroutine whose own client must continue meanwhile uses `asyncio.to_thread`.
     """
 
     def __init__(

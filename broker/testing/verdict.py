@@ -24,7 +24,8 @@ _AUDIT_NEEDS = ("pyarrow", "numpy", "duckdb", "sqlglot", "junitparser")
 
 
 class AssertionArguments(NamedTuple):
-    """The checked arguments of `assert_exactly_once`, as `assertion_arguments` returns them."""
+    """The arguments of `assert_exactly_once` after they were checked: topics and expected identities as lists (None: not given), and `by`
+    as a function."""
 
     topics: list[str] | None
     expected: list[Hashable] | None

@@ -58,13 +58,13 @@ LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 1, 2, 3
 transaction coordinator."""
 
 FaultTarget = InProcessBroker | InProcessGateway
-"""An object on which fault rules are loaded and which records the program's requests: a broker of this process, or the gateway in front of
-a cluster."""
+"""An object on which fault rules are loaded and which records the requests of the program under test: a broker in this process, or the
+gateway in front of a cluster."""
 
 
 class Deployment(ABC):
     """The brokers that the program under test uses in one run of `ottla verify`. `fault_targets` are the brokers, or the gateway, that
-    receive the program's requests; fault rules are loaded on them. `verifier_client` sends the verification's own requests."""
+    receive the program's requests; fault rules are loaded on them. `verifier_client` sends the requests of `ottla verify` itself."""
 
     fault_targets: Sequence[FaultTarget]
     verifier_client: VerifierClient
@@ -92,8 +92,8 @@ class Deployment(ABC):
         """Start all brokers, or the gateway to the user's cluster. Raises StartError or OSError; then nothing is left running."""
 
     def renamed(self, program: Program) -> Program:
-        """Return a copy of `program` with the names that its topics and group have in this run. On a user's cluster, the names get a prefix
-        that is different in each run; on brokers in this process, they are unchanged."""
+        """Return `program` with the names that its topics and group have in this run. On a user's cluster, the names get a prefix that is
+        different in each run; on brokers in this process, they are unchanged."""
         return program
 
     def common_name(self, topic: str) -> str:
@@ -148,7 +148,7 @@ class Deployment(ABC):
         return made
 
     def release(self, name: str) -> None:
-        """Release the requests and responses that the rule named `name` holds, on all brokers, or on the gateway."""
+        """Release the requests and responses that the fault rule named `name` holds, on all brokers, or on the gateway."""
         for target in self.fault_targets:
             if target.is_up and any(rule.name == name for rule in target.faults.rules):
                 target.faults.release(name)
@@ -172,7 +172,7 @@ class Deployment(ABC):
     @abstractmethod
     def all_brokers_answer(self) -> bool:
         """Whether requests to all running brokers will be answered: no broker is paused or cut off, and replication is not stopped. While
-        this is False, the verification sends no requests of its own, because they would block."""
+        this is False, `ottla verify` sends no requests of its own, because they would block."""
 
     @abstractmethod
     def restart_crashed(self) -> bool:
@@ -181,8 +181,9 @@ class Deployment(ABC):
 
     @abstractmethod
     def quiesce(self) -> None:
-        """Bring the brokers to rest after the program has ended, so that the logs can be judged: restore all brokers, release all held
-        requests, and let open transactions time out. Raises TimeoutError if a transaction stays open or a replica does not catch up."""
+        """Bring the brokers to rest after the program under test has ended, so that the logs can be judged: restore all brokers, release
+        all held requests, and let open transactions time out. Raises TimeoutError if a transaction stays open or a replica does not catch
+        up."""
 
     @abstractmethod
     def examine(
@@ -344,13 +345,13 @@ class Cluster(EmbeddedBrokers):
     # --- actions of scripts ---------------------------------------------------------------------------------------------------------
 
     def kill(self, number: int) -> None:
-        """Kill a broker, as SIGKILL does; the controller fences it at once."""
+        """Kill the broker with this number, as SIGKILL does, and let the controller fence it at once."""
         self.host.kill(number)
         self.host.fence(number)
         self._followers_stopped = False
 
     def stop_followers(self, leader: int) -> None:
-        """Stop the replication from the broker `leader`, by holding its followers' fetches."""
+        """Stop the replication from the broker `leader`: hold the Fetch requests of all its followers."""
         self._followers_stopped = True
         self.brokers[leader - 1].faults.add(f"hold-request:api=Fetch,client_id=broker-*,name={FOLLOWERS}")
         others = len(self.brokers) - 1

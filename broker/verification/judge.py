@@ -1,7 +1,9 @@
-"""The verdict of one run: which guarantees were broken, with the offsets that prove it.
+"""Judges one run of `ottla verify`: which guarantees were broken, with the offsets that prove it.
 
-Rules: the baseline run (the run without faults) alone defines what the program should achieve. A guarantee is broken only by evidence (a
-record, an offset, an exit code). If the fault of a scenario did not occur, nothing is claimed to hold.
+Rules:
+- Only the baseline run (the run without faults) defines what the program under test should achieve.
+- A guarantee counts as broken only if there is evidence: a record, an offset, an exit code.
+- If the fault of a scenario did not occur, the run does not prove that any guarantee held.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _END: Final = {Role.PRODUCER: "end", Role.SHARE_CONSUMER: "accept or reject all 
 
 
 class Guarantee(StrEnum):
-    """A guarantee of exactly-once processing, which the verification checks in each run."""
+    """A guarantee of exactly-once processing, which `ottla verify` checks in each run."""
 
     COMPLETE = "complete"
     """No record and no effect is missing that the program under test produced in the run without faults. An effect is a result outside
@@ -125,8 +127,8 @@ class Result:
 
 
 def identity_of(by: str) -> Identity:
-    """Return the function that identifies records by what the option `--by` names: `value`, `key`, or `json:a.b` (a field of a JSON value).
-    Raises ValueError for anything else."""
+    """Return the function that maps a record to its identity, according to the option `--by`: `value`, `key`, or `json:a.b` (a field of a
+    JSON value). Raises ValueError for anything else."""
     if by == "value":
         return by_value
     if by == "key":

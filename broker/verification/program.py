@@ -2,9 +2,9 @@
 environment variables.
 
 Rules:
-- Every instance leads its own process group, so that processes that it started are paused and killed with it.
-- Its output goes to files.
-- It shares nothing with the verification but its environment and the directory `OTTLA_WORK_DIR`.
+- Each instance of the program leads its own process group, so that processes that it started are paused and killed with it.
+- The output of the instances goes to files.
+- An instance shares nothing with `ottla verify` but its environment variables and the directory `OTTLA_WORK_DIR`.
 """
 
 from __future__ import annotations

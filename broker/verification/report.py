@@ -11,7 +11,7 @@ from ottla.broker.verification.judge import Guarantee, Result, ScenarioOutcome
 
 COLUMNS = ("scenario", *(guarantee.value for guarantee in Guarantee), "restarts", "seconds", "")
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot contain; record values can."""
+"""Matches characters that XML 1.0 does not allow. They are replaced, because record values can contain them."""
 _NOT_ITS_FAULT = frozenset({ScenarioOutcome.EXPOSED, ScenarioOutcome.LOST_BY_SETTING})
 _DID_NOT_RUN = frozenset({ScenarioOutcome.DOES_NOT_APPLY, ScenarioOutcome.CANNOT_RUN})
 _NOTHING_SHOWN = frozenset({ScenarioOutcome.NOT_MET, *_DID_NOT_RUN})
@@ -49,8 +49,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def as_json(results: Sequence[Result], command: Sequence[str], role: str, failure: str | None = None) -> dict[str, Any]:
-    """Return the results and their evidence as JSON values. `failure` is the reason why the verification could not finish, if it could
-    not."""
+    """Return the results and their evidence as JSON values. If `ottla verify` could not finish, `failure` is the reason."""
     return {
         "command": list(command),
         "role": role,
@@ -84,8 +83,8 @@ def as_json(results: Sequence[Result], command: Sequence[str], role: str, failur
 def write_junit(results: Sequence[Result], name: str, path: Path, failure: str | None = None) -> None:
     """Write a JUnit XML test suite with a test case for each scenario to `path`.
 
-    A broken guarantee is a failure; other results that did not hold are skipped; a verification that could not finish (`failure` is the
-    reason) is an error. Raises OSError, and ImportError if the extra `audit` is not installed.
+    A scenario with the outcome *broken* is a failure; all other outcomes except *held* are reported as skipped. If `ottla verify` could not
+    finish, `failure` is the reason, which is reported as an error. Raises OSError, and ImportError if the extra `audit` is not installed.
     """
     from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # part of the extra `audit`
 

@@ -80,7 +80,7 @@ class RequestObserver:
     deliveries: dict[ShareRecord, int] = field(default_factory=dict, repr=False)
     """The last delivery count that the broker reported for each record of a share group."""
     other_client_ids: frozenset[str] = frozenset({VERIFIER_CLIENT})
-    """Client ids that the program under test does not use. Requests with these ids are ignored."""
+    """Client ids of `ottla verify` itself and of brokers. Requests with these ids are ignored."""
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __call__(self, exchange: Exchange) -> None:

@@ -230,9 +230,9 @@ class Stage:
     # --- the run ----------------------------------------------------------------------------------------------------------------
 
     def play(self, script: Script) -> Ending:
-        """Run the script and the program under test until both are finished, and return how the run ended. If the script still waits for
-        its fault when the last input records are written, the fault counts as not having occurred. Raises CannotStart if the program uses
-        topics, groups or ids that do not belong to this run."""
+        """Run the script and the program under test until both are finished or a limit is reached, and return how the run ended. If the
+        script still waits for its fault when the last input records are written, the fault counts as not having occurred. Raises
+        CannotStart if the program uses topics, groups or ids that do not belong to this run."""
         began = time.monotonic()
         wait = next(script, None)
         while True:
@@ -265,8 +265,8 @@ class Stage:
             raise CannotStart(problem)
 
     def quiesce(self) -> None:
-        """Bring the brokers to rest after the program has ended, so that the logs can be judged: restore brokers, release all held requests
-        and responses, and let open transactions time out."""
+        """Bring the brokers to rest after the program under test has ended, so that the logs can be judged: restore brokers, release all
+        held requests and responses, and let open transactions time out."""
         self.deployment.quiesce()
 
     def _supervise(self) -> None:
