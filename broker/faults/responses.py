@@ -35,8 +35,9 @@ _SAME: Final[tuple[tuple[str, ...], ...]] = (
     ("resource_type",),
     ("topic_id",),
 )
-"""Each group has field names with the same meaning in a request and its response. The first group with a field of a struct is the struct's
-kind. When an error response is built, each struct of the request is repeated as the response struct of the same kind."""
+"""Groups of field names. The names in a group have the same meaning in a request and in its response, such as `name` and `topic`. A struct
+belongs to the first group that has one of its fields. An error response has a struct for each struct of the request that belongs to the
+same group."""
 
 Wanted = Callable[[str | None, int | None], bool]
 """A function that returns whether a fault rule applies to a topic and partition in a response. An argument is None if the response does not

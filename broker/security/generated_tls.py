@@ -1,7 +1,8 @@
 """Generates a certificate authority and a server certificate for development and test brokers. They are made on demand and stored in files.
 
-Invariants: * The authority's private key is discarded after it has signed this one certificate. * Only the owner can read the file with the
-server's key. Both files are replaced 30 days before they expire, or if the host names change.
+Invariants:
+* The authority's private key is discarded after it has signed this one certificate.
+* Only the owner can read the file with the server's key. Both files are replaced 30 days before they expire, or if the host names change.
 """
 
 from __future__ import annotations

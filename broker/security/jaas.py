@@ -1,8 +1,9 @@
 """Parser of JAAS configuration: `Module flag name="value" …;`, which is the value of a setting or a section of a JAAS file.
 
-Invariants: * Tokens are those of Java's StreamTokenizer. Text that Kafka rejects (an unquoted value that begins with a digit, or an
-unquoted slash, which begins a comment) is rejected here with Kafka's message. * No error message contains a value, because it may be a
-password.
+Invariants:
+* Tokens are those of Java's StreamTokenizer. Text that Kafka rejects (an unquoted value that begins with a digit, or an unquoted slash,
+  which begins a comment) is rejected here with Kafka's message.
+* No error message contains a value, because it may be a password.
 
 Source: KAFKA JaasConfig, JaasContext; JDK sun.security.provider.ConfigFile.
 """

@@ -1,7 +1,9 @@
 r"""Translates Java's regular expressions and replacements to Python's, for the rules that map Kerberos and certificate names to user names.
 
-Invariants: * Python compiles the expressions. An expression that Python cannot compile, or interprets differently (`[a-z&&[^b]]`), is
-rejected. As in Java, `\w`, `\d` and `(?i)` refer to ASCII. * A replacement that Java rejects is rejected.
+Invariants:
+* Python compiles the expressions. An expression that Python cannot compile, or interprets differently (`[a-z&&[^b]]`), is rejected. As in
+  Java, `\w`, `\d` and `(?i)` refer to ASCII.
+* A replacement that Java rejects is rejected.
 
 Source: JDK java.util.regex.Matcher.appendReplacement.
 """

@@ -1,9 +1,11 @@
 """SASL GSSAPI: authentication with a Kerberos ticket (RFC 4752). The tickets are processed by python-gssapi over MIT Kerberos.
 
-Invariants: * To accept a ticket the library reads the keytab and writes to the replay cache, both on this machine's disk; it contacts no
-other machine. So tickets are accepted on the event loop, where all file I/O runs. * Only Kerberos 5 tokens with the header of RFC 2743 are
-accepted. A token of any other mechanism is rejected before the library reads it. * After authentication the broker offers the client no
-security layer, as in Kafka. The authorization id that the client sends is ignored, as in Kafka.
+Invariants:
+* To accept a ticket the library reads the keytab and writes to the replay cache, both on this machine's disk; it contacts no other machine.
+  So tickets are accepted on the event loop, where all file I/O runs.
+* Only Kerberos 5 tokens with the header of RFC 2743 are accepted. A token of any other mechanism is rejected before the library reads it.
+* After authentication the broker offers the client no security layer, as in Kafka. The authorization id that the client sends is ignored,
+  as in Kafka.
 
 Source: JDK com.sun.security.sasl.gsskerb.GssKrb5Server, which Kafka uses; KAFKA SaslServerAuthenticator.
 """

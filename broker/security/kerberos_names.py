@@ -1,9 +1,10 @@
 """Rules that map a Kerberos principal, such as `ann/host@REALM`, to a user name (`sasl.kerberos.principal.to.local.rules`).
 
-Invariants: * The first matching rule is applied. DEFAULT matches principals of this machine's realm; `RULE:[n:format](match)s/from/to/g`
-matches principals of n components whose formatted text matches. The result must not contain `/` or `@`. * Expressions and replacements are
-Java's (`java_patterns`). The broker does not start with a rule that is invalid or can never produce a name. Kafka accepts some rules that
-never produce a name, and then rejects every client.
+Invariants:
+* The first matching rule is applied. DEFAULT matches principals of this machine's realm; `RULE:[n:format](match)s/from/to/g` matches
+  principals of n components whose formatted text matches. The result must not contain `/` or `@`.
+* Expressions and replacements are Java's (`java_patterns`). The broker does not start with a rule that is invalid or can never produce a
+  name. Kafka accepts some rules that never produce a name, and then rejects every client.
 
 Source: KAFKA KerberosName, KerberosRule, KerberosShortNamer.
 """

@@ -1,7 +1,9 @@
 """SASL OAUTHBEARER (RFC 7628, KIP-255) and the validation of unsigned tokens, which is Kafka's default and intended for tests only.
 
-Invariants: * The response to an invalid token is a JSON text with the error. Authentication fails, with that text, when the client has
-acknowledged the response. * A token is not larger than its request, whose size is limited. No log message contains any part of a token.
+Invariants:
+* The response to an invalid token is a JSON text with the error. Authentication fails, with that text, when the client has acknowledged the
+  response.
+* A token is not larger than its request, whose size is limited. No log message contains any part of a token.
 
 Source: KAFKA OAuthBearerSaslServer, OAuthBearerClientInitialResponse, OAuthBearerUnsecuredValidatorCallbackHandler,
 OAuthBearerUnsecuredJws.

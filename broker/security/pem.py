@@ -1,8 +1,9 @@
 """Reader of keys and certificates in PEM, as Kafka reads them (KIP-651): from files, and from settings in which newlines may have become
 spaces.
 
-Invariants: * Text between the PEM blocks is ignored, and there must be exactly one private key. * Callers that decrypt the key check that
-it is PKCS#8, the only format that Kafka reads.
+Invariants:
+* Text between the PEM blocks is ignored, and there must be exactly one private key.
+* Callers that decrypt the key check that it is PKCS#8, the only format that Kafka reads.
 
 Source: KAFKA DefaultSslEngineFactory.PemParser, PemStore.
 """

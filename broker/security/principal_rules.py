@@ -1,9 +1,10 @@
 """Rules that map the subject name of a client's certificate to a user name (`ssl.principal.mapping.rules`).
 
-Invariants: * The first rule whose expression matches the whole name is applied. If none matches, the connection is rejected. * Expressions
-are Java's (`java_patterns`). The broker does not start with an expression that it does not support. * In a replacement, `$n` for a missing
-group is literal text if the expression has groups. The broker does not start with any other replacement that Java rejects; Kafka starts and
-rejects every client.
+Invariants:
+* The first rule whose expression matches the whole name is applied. If none matches, the connection is rejected.
+* Expressions are Java's (`java_patterns`). The broker does not start with an expression that it does not support.
+* In a replacement, `$n` for a missing group is literal text if the expression has groups. The broker does not start with any other
+  replacement that Java rejects; Kafka starts and rejects every client.
 
 Source: KAFKA SslPrincipalMapper.
 """

@@ -1,11 +1,14 @@
 """The SASL exchange of one connection: which request is valid in which state, and its response. This module does no I/O, does not use the
 event loop, and takes the time as an argument.
 
-Invariants: * Before authentication a client may send ApiVersions (once, as its first request), SaslHandshake, and tokens. Tokens are sent
-in SaslAuthenticate requests or, after version 0 of the handshake, without a Kafka header. Anything else closes the connection without a
-response. * The response to a failed authentication is delayed, and then the connection is closed, so that guessing passwords takes time
-(connection.failed.authentication.delay.ms). `Step.end` tells the caller what to do. * A client that authenticates again must keep its
-principal and mechanism (KIP-368). * No log message contains any part of a token.
+Invariants:
+* Before authentication a client may send ApiVersions (once, as its first request), SaslHandshake, and tokens. Tokens are sent in
+  SaslAuthenticate requests or, after version 0 of the handshake, without a Kafka header. Anything else closes the connection without a
+  response.
+* The response to a failed authentication is delayed, and then the connection is closed, so that guessing passwords takes time
+  (connection.failed.authentication.delay.ms). `Step.end` tells the caller what to do.
+* A client that authenticates again must keep its principal and mechanism (KIP-368).
+* No log message contains any part of a token.
 
 Source: KAFKA SaslServerAuthenticator, KafkaChannel.
 """

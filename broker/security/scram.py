@@ -1,9 +1,11 @@
 """SCRAM-SHA-256 and -512: the client proves that it knows the password, and the broker that it knows a key derived from the password (RFC
 5802, KIP-84).
 
-Invariants: * The client's messages are parsed with Kafka's patterns, and the signed text is rebuilt from the parsed fields. A legal but
-unusual message fails here if it fails in Kafka. * Names and passwords are UTF-8 bytes, without SASLprep. * The response for an unknown user
-is the same as for a wrong password.
+Invariants:
+* The client's messages are parsed with Kafka's patterns, and the signed text is rebuilt from the parsed fields. A legal but unusual message
+  fails here if it fails in Kafka.
+* Names and passwords are UTF-8 bytes, without SASLprep.
+* The response for an unknown user is the same as for a wrong password.
 
 Source: KAFKA ScramSaslServer, ScramMessages, ScramFormatter, ScramMechanism.
 """

@@ -1,10 +1,13 @@
 """Reads private keys, certificates and trusted certificates from the keystores and truststores that the settings name.
 
-Invariants: * Valid combinations of settings, and the messages for invalid ones, are Kafka's. The store type `PEM` is taken from the
-setting; any other type is detected from the file's first bytes, as in Java. * Keys that Kafka rejects are rejected: those that are not
-PKCS#8, or neither RSA, DSA nor EC. * The trusted certificates are those that Java takes from a store: certificate entries and, of a key
-entry, the key's own certificate but not its issuers. In PKCS12 a certificate entry is recognized by its friendly name. Java writes this
-name; OpenSSL does not, so Java does not trust entries that OpenSSL wrote. * No error message contains a password or a key.
+Invariants:
+* Valid combinations of settings, and the messages for invalid ones, are Kafka's. The store type `PEM` is taken from the setting; any other
+  type is detected from the file's first bytes, as in Java.
+* Keys that Kafka rejects are rejected: those that are not PKCS#8, or neither RSA, DSA nor EC.
+* The trusted certificates are those that Java takes from a store: certificate entries and, of a key entry, the key's own certificate but
+  not its issuers. In PKCS12 a certificate entry is recognized by its friendly name. Java writes this name; OpenSSL does not, so Java does
+  not trust entries that OpenSSL wrote.
+* No error message contains a password or a key.
 
 Source: KAFKA DefaultSslEngineFactory; JDK TrustStoreUtil, PKCS12KeyStore.
 """

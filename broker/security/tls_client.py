@@ -1,8 +1,10 @@
 """TLS of the connections that this node opens to other nodes: trusted certificates, host name verification, and the client certificate.
 
-Invariants: * The server's certificate is always verified against the truststore. Its names are verified against the host name of the
-connection, except if `ssl.endpoint.identification.algorithm` is empty. * Keystore and truststore are those that this node's settings name
-for its own listener of the same name, because peers have equal settings. When they change at run time, new connections use the new ones.
+Invariants:
+* The server's certificate is always verified against the truststore. Its names are verified against the host name of the connection, except
+  if `ssl.endpoint.identification.algorithm` is empty.
+* Keystore and truststore are those that this node's settings name for its own listener of the same name, because peers have equal settings.
+  When they change at run time, new connections use the new ones.
 
 Source: KAFKA DefaultSslEngineFactory, SslFactory, SslTransportLayer.
 """

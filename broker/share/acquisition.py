@@ -1,11 +1,13 @@
 """Acquires fetched records for a member of a share group (KAFKA SharePartition.acquire, KIP-932, KIP-1206). No I/O.
 
-Rules: * Available records that were acquired before come first, then new ones. A member acquires whole batches of the log, and so more
-records than `max_records` if the last batch is larger. In the mode *record limit* (KIP-1206) it acquires at most `max_records`; the rest of
-the batch is available to other members. * Offsets without a record (compacted, or control records) are acquired like others. The member
-finds that they are missing and acknowledges them as gaps. * From the delivery count `ShareSettings.throttle_from` on, fewer records are
-acquired together with each delivery, and only one at the last delivery. So a record that crashes its member is archived without its
-neighbours.
+Rules:
+* Available records that were acquired before come first, then new ones. A member acquires whole batches of the log, and so more records
+  than `max_records` if the last batch is larger. In the mode *record limit* (KIP-1206) it acquires at most `max_records`; the rest of the
+  batch is available to other members.
+* Offsets without a record (compacted, or control records) are acquired like others. The member finds that they are missing and acknowledges
+  them as gaps.
+* From the delivery count `ShareSettings.throttle_from` on, fewer records are acquired together with each delivery, and only one at the last
+  delivery. So a record that crashes its member is archived without its neighbours.
 """
 
 from __future__ import annotations

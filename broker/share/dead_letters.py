@@ -1,12 +1,13 @@
 """Dead letters: the records that a broker writes to a share group's dead letter queue, a topic, for records that were rejected or delivered
 too often (KIP-1191). No I/O.
 
-Rules, as in Kafka 4.4.0's ShareGroupDLQStateManager and ShareGroupDLQRecordFetcher: * Each rejected or undeliverable offset becomes one
-dead letter. Its headers say where it comes from and what the cause is; the record's own headers are not copied. * With
-errors.deadletterqueue.copy.record.enable, a dead letter has the key and the value of its record, if the log still has it. Records larger
-than the queue topic's max.message.bytes are not copied, nor are those of a compressed batch that is larger when decompressed. * A batch of
-several dead letters is at most as large as the queue topic's max.message.bytes. A single one may exceed it; the append to the queue topic
-then rejects it.
+Rules, as in Kafka 4.4.0's ShareGroupDLQStateManager and ShareGroupDLQRecordFetcher:
+* Each rejected or undeliverable offset becomes one dead letter. Its headers say where it comes from and what the cause is; the record's own
+  headers are not copied.
+* With errors.deadletterqueue.copy.record.enable, a dead letter has the key and the value of its record, if the log still has it. Records
+  larger than the queue topic's max.message.bytes are not copied, nor are those of a compressed batch that is larger when decompressed.
+* A batch of several dead letters is at most as large as the queue topic's max.message.bytes. A single one may exceed it; the append to the
+  queue topic then rejects it.
 """
 
 from __future__ import annotations

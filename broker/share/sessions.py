@@ -1,13 +1,15 @@
 """Share sessions: which partitions each member of a share group fetches (KAFKA ShareSessionCache, ShareSession, ShareSessionContext). No
 I/O.
 
-Invariants: * A member has at most one session. A request with epoch 0 begins it and ends an older one. The following requests have the
-epochs 1, 2, … (after 2147483647 again 1), and a request with epoch -1 ends the session. * If the maximum number of sessions exists, a new
-one is rejected. No session is evicted: a session ends with its member or its connection. * All sessions together use at most
-`limits.SHARE_SESSION_BYTES_MAX` bytes, by estimate. An update that would exceed this changes nothing. A new session that would exceed it is
-not created, but the member's older session has been ended by then. * A response omits a partition of the session if it has no records and
-no error, is not new in the session, and had no error in the last response. * A partition that returned records moves to the end of the
-session's order.
+Invariants:
+* A member has at most one session. A request with epoch 0 begins it and ends an older one. The following requests have the epochs 1, 2, …
+  (after 2147483647 again 1), and a request with epoch -1 ends the session.
+* If the maximum number of sessions exists, a new one is rejected. No session is evicted: a session ends with its member or its connection.
+* All sessions together use at most `limits.SHARE_SESSION_BYTES_MAX` bytes, by estimate. An update that would exceed this changes nothing. A
+  new session that would exceed it is not created, but the member's older session has been ended by then.
+* A response omits a partition of the session if it has no records and no error, is not new in the session, and had no error in the last
+  response.
+* A partition that returned records moves to the end of the session's order.
 """
 
 from __future__ import annotations

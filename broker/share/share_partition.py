@@ -1,14 +1,16 @@
 """A share partition: a topic partition as one share group sees it, with the delivery state of its records (KAFKA SharePartition). No I/O.
 
-Invariants: * The records in flight lie between the start offset (the first that is not settled) and the end offset (the last that was ever
-acquired). Records below are acknowledged or archived, those above were never delivered. * A record has one state. A member owns exactly the
-records that it acquired and that were neither acknowledged, released nor timed out. * A delivery count never decreases. It increases with
-each acquisition. * Acknowledgements and releases take effect when their write succeeds (`begin`, then `commit` or `roll_back`). An expired
-lock takes effect at once, because the member may not keep the record, whatever happens to the write. * If the group has a dead letter
-queue, a record that is rejected or was delivered too often is ARCHIVING until its dead letter was written, or could not be. The write of
-the dead letter begins when that state is durable, and again if `load` reads that state. * The persisted state may lack records that were in
-flight when it was written; then `load` finds unused offsets between its batches. `open_gap` is the first of these offsets; they are fetched
-again until new records are acquired.
+Invariants:
+* The records in flight lie between the start offset (the first that is not settled) and the end offset (the last that was ever acquired).
+  Records below are acknowledged or archived, those above were never delivered.
+* A record has one state. A member owns exactly the records that it acquired and that were neither acknowledged, released nor timed out.
+* A delivery count never decreases. It increases with each acquisition.
+* Acknowledgements and releases take effect when their write succeeds (`begin`, then `commit` or `roll_back`). An expired lock takes effect
+  at once, because the member may not keep the record, whatever happens to the write.
+* If the group has a dead letter queue, a record that is rejected or was delivered too often is ARCHIVING until its dead letter was written,
+  or could not be. The write of the dead letter begins when that state is durable, and again if `load` reads that state.
+* The persisted state may lack records that were in flight when it was written; then `load` finds unused offsets between its batches.
+  `open_gap` is the first of these offsets; they are fetched again until new records are acquired.
 """
 
 from __future__ import annotations

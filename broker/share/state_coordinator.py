@@ -3,12 +3,14 @@ are stored there.
 
 Invariants:
 
-* `apply` is the only way to change the state, live and while the log is loaded. * A share partition begins with a snapshot, which
-`initialize` writes; reads and writes before it are rejected. * After `share.coordinator.snapshot.update.records.per.snapshot` updates a
-write becomes a snapshot. A share partition without writes gets periodic snapshots, because a snapshot makes the earlier records of its
-share partition redundant: the log can be deleted up to the oldest of the share partitions' newest snapshots. * The leader of a share
-partition reads and writes the state with its leader epoch. A read with a newer leader epoch records it, and requests with older ones are
-rejected from then on. `initialize` begins a state epoch; the leader reads the state again when its writes are rejected.
+* `apply` is the only way to change the state, live and while the log is loaded.
+* A share partition begins with a snapshot, which `initialize` writes; reads and writes before it are rejected.
+* After `share.coordinator.snapshot.update.records.per.snapshot` updates a write becomes a snapshot. A share partition without writes gets
+  periodic snapshots, because a snapshot makes the earlier records of its share partition redundant: the log can be deleted up to the oldest
+  of the share partitions' newest snapshots.
+* The leader of a share partition reads and writes the state with its leader epoch. A read with a newer leader epoch records it, and
+  requests with older ones are rejected from then on. `initialize` begins a state epoch; the leader reads the state again when its writes
+  are rejected.
 
 Source: Kafka's ShareCoordinatorShard, ShareGroupOffset, ShareCoordinatorOffsetsManager.
 """

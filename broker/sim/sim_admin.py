@@ -96,7 +96,8 @@ class SimAdmin(SimClient):
 
     async def elect_longest(self, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
         """Elect the replica that has every committed record: the one whose log ends in the newest epoch, and there at the greatest offset.
-        An unclean election elects the first replica; if another one is first, move it behind, so that the next call can elect."""
+        An unclean election elects the first replica; if another one is first, only reorder the replicas now, so that the next call can
+        elect."""
         logs = {node: partition_at(self.cluster.nodes[node], topic, index) for node in now.replicas}
         ends = {node: (found.log.epochs.latest, found.log.log_end_offset) for node, found in logs.items() if found is not None}
         longest = max(now.replicas, key=lambda node: ends.get(node, (-1, -1)))

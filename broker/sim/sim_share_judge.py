@@ -1,11 +1,12 @@
 """Records the deliveries and acknowledgements of the simulated share group, and checks these rules:
 
-* After a leader has confirmed that a record is accepted or rejected, no request that is sent afterwards gets the record again. * A delivery
-count is never greater than the limit. It is greater than that of each earlier delivery whose acknowledgement a leader has confirmed. * A
-member gets the records of the log, and none of an aborted transaction. * In `__share_group_state` neither the start offset nor a record's
-delivery count decreases. * In the end every record is acknowledged or archived. It is acknowledged only if a member accepted it, and
-archived only if a member rejected it or it was delivered as often as the limit allows. An acceptance or rejection that a leader has
-confirmed decides.
+* After a leader has confirmed that a record is accepted or rejected, no request that is sent afterwards gets the record again.
+* A delivery count is never greater than the limit. It is greater than that of each earlier delivery whose acknowledgement a leader has
+  confirmed.
+* A member gets the records of the log, and none of an aborted transaction.
+* In `__share_group_state` neither the start offset nor a record's delivery count decreases.
+* In the end every record is acknowledged or archived. It is acknowledged only if a member accepted it, and archived only if a member
+  rejected it or it was delivered as often as the limit allows. An acceptance or rejection that a leader has confirmed decides.
 """
 
 from __future__ import annotations

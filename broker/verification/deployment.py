@@ -78,7 +78,7 @@ class Deployment(ABC):
 
     @property
     def sends(self) -> list[Send]:
-        """All batches that producers have sent since `watch` was called, each with its acknowledgement. It includes the batches of `ottla
+        """All batches that producers have sent since `watch` was called, each with its acknowledgement. They include the batches of `ottla
         verify` itself."""
         return [send for target in self.fault_targets for send in list(target.history.sends)]
 
