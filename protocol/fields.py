@@ -128,7 +128,8 @@ def struct(type_: type[T], versions: str = ..., *, tag: int | None = ...) -> T: 
 @overload
 def struct(type_: type[T], versions: str = ..., *, nullable: str, default: type[T] | None = ..., tag: int | None = ...) -> T | None: ...
 def struct(type_: type[T], versions: str = "0+", *, nullable: str = "", default: type[T] | None = None, tag: int | None = None) -> Any:
-    """Declare a nested struct. Its default is one with default fields, or null if it is nullable and `default` is not given."""
+    """Declare a nested struct. The default value is a struct with default fields; it is null if the field is nullable and `default` is not
+    given."""
     metadata = _metadata(type_, versions, nullable, tag)  # type: ignore[arg-type] # mypy asks a class's instances whether it can be hashed
     if nullable and default is None:
         return dataclasses.field(default=None, metadata=metadata)

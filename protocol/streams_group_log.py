@@ -125,8 +125,8 @@ class OwnedTaskIds:
 
 @wire_struct
 class StreamsGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    """A member's current assignment, and the tasks that the member must revoke before it advances to the next member epoch. `state` is a
-    `MemberState`."""
+    """A member's current assignment, and the tasks that the member must revoke before it advances to the next member epoch. `state` is the
+    number of Kafka's streams `MemberState`: 1 stable, 2 tasks to revoke, 3 waiting for tasks of other members."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

@@ -113,8 +113,8 @@ def remove(
     operation: Annotated[str, typer.Option("--operation", metavar="OPERATION", help="Only ACLs for this operation.")] = "ANY",
     yes: Yes = False,
 ) -> None:
-    """Remove the ACLs whose resource has exactly this name; without a resource, the ACLs of all resources. Filter: --principal,
-    --operation."""
+    """Remove the ACLs of the resource with exactly this name, or of all resources if none is named; --principal and --operation narrow the
+    choice."""
     resource, name = _at_most_one(topic, group, transactional_id, cluster=cluster) or (Resource.ANY, None)
     pattern = Pattern.PREFIXED if prefixed else Pattern.ANY if name is None else Pattern.LITERAL
     wanted = (resource, name, pattern, principal, None, _operation(operation), Permission.ANY)

@@ -35,7 +35,7 @@ def on_copy(options: argparse.Namespace) -> Iterator[None]:
     """Fork (copy) the directory of `--on-copy-of`, and change `options` so that the copy is served inside the context; remove a temporary
     copy at the end.
 
-    Raises SettingsError for options that contradict each other or the directory, StartError.
+    Raises SettingsError for options that contradict each other or the directory, and StartError if the directory cannot be copied.
     """
     if options.on_copy_of is None:
         given = "--alone" if options.alone else "--as-of"

@@ -155,7 +155,7 @@ def ended_by_signals() -> Iterator[Sequence[int]]:
     """Let SIGINT, SIGTERM and SIGHUP (unless ignored, as by nohup) end the verification, so that no process, directory or topic is left
     behind. Yield a list to which each signal that arrives is added.
 
-    The list is needed because a signal that arrives during the audit is raised inside DuckDB, which replaces the exception by an error of
+    The list is needed because DuckDB, on which the audit of a run's log works, replaces the exception that a signal raises by an error of
     its own.
     """
     received: list[int] = []

@@ -165,9 +165,8 @@ class ReleaseBehaviour:
 
     @property
     def allows_telemetry_retry_after_error(self) -> bool:
-        """Whether a client may get its metrics subscription again at once after an error about the subscription. Before 4.0, every
-        GetTelemetrySubscriptions within the push interval was throttled.
-        """
+        """Whether a client may get its metrics subscription again at once after an error about its subscription or compression type. Before
+        4.0, every GetTelemetrySubscriptions within the push interval was throttled."""
         return self._order >= _TELEMETRY_FIXED
 
     @property

@@ -26,10 +26,10 @@ MIN_RECORD_BYTES = 7
 """The size of an empty record: length, attributes, two deltas, two null lengths and a header count, one byte each."""
 
 RENUMBERED_GROWTH_BYTES = 8
-"""The most bytes by which a record grows when it is renumbered: its offset delta and its length then take five bytes instead of one."""
+"""The most bytes by which `renumber` lengthens a record: its offset delta and its length may then take five bytes each instead of one."""
 
 _SHARED_EVERY = 0xFFFF
-"""A mask of record indexes: compiled code releases the GIL every 65,536 records, as the interpreter does by itself."""
+"""A mask for the index of a record: after every 65,536 records, compiled code releases the GIL, so that other threads can run."""
 
 _INT64_MAX = 2**63 - 1
 _UINT64_MAX = 2**64 - 1

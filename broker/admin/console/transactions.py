@@ -34,8 +34,7 @@ HOLDING_MAX: Final = 100
 PARTITIONS_SHOWN: Final = 20
 _TAIL_RECORDS: Final = 400
 TAIL_BYTES: Final = 1 << 20
-"""The maximum number of bytes of `__transaction_state` that one response reads. It is divided among the partitions, of which the ends are
-read."""
+"""The maximum number of bytes of `__transaction_state` that one response reads: the newest bytes of each partition, in equal parts."""
 _AT_ONCE: Final = 500
 
 

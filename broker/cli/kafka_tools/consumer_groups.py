@@ -123,7 +123,7 @@ def _list(cluster: AdminClient, options: argparse.Namespace) -> None:
 
 def _among(given: str | None, known: Sequence[str], what: str, plural: str) -> set[str]:
     """Return the values in the comma-separated list `given`; all `known` values if there is no list. Raises UsageError for an unknown
-    value, which the error's text calls `what` (`plural` in the list of valid ones)."""
+    value; `what` and `plural` name the values in its text."""
     by_name = {each.lower(): each for each in known}
     wanted = [each.strip().lower() for each in given.split(",")] if given else [*by_name]
     if not by_name.keys() >= set(wanted):
