@@ -34,8 +34,9 @@ class FrameDecision(Enum):
 
 
 Decide = Callable[[memoryview, int, int, int], FrameDecision]
-"""A function that returns a `FrameDecision` about a frame. Its arguments are a buffer, the frame's start in it, the end of those bytes of
-the frame that have arrived, and the frame's size. It may be called again for the same frame unless it returned PASS."""
+"""A function that returns a `FrameDecision` about a frame. Its arguments are a buffer, the position of the frame's start in the buffer, the
+position after the frame's last byte that has arrived, and the frame's size. After any decision but PASS it may be called again for the same
+frame."""
 
 
 class FrameStream:

@@ -207,8 +207,8 @@ class InterceptedRequest:
         return await on_thread(partial(self.reply, call, response)) if self._is_large else self.reply(call, response)
 
     def reply(self, call: Call, response: Message | None) -> Reply:
-        """Return the bytes to send to the client: the cluster's own, unless a fault rule or an address changed the response; None if there
-        is no response.
+        """Return the bytes to send to the client: the bytes that the cluster sent or, if a fault rule or the gateway's addresses changed
+        the response, the response encoded again. Return None if there is no response.
         """
         if response is None:
             return None

@@ -273,7 +273,8 @@ class GatewayConnection:
         peer_logger.warning("Closing a connection: %s", str(error))
 
     def _changed(self) -> None:
-        """Continue with the client's requests, because a fault rule has released one that it held back."""
+        """Continue with the client's requests, because a request that a fault rule (an error scripted for a test) held back has made
+        progress."""
         try:
             self._session.resume()
         except ProtocolError as error:
@@ -302,8 +303,8 @@ class GatewayConnection:
         self._account()
 
     def lost(self) -> None:
-        """End the connection, because a transport has ended. Requests that were received are still sent to the broker, also if it is not
-        connected yet or a fault rule delays them."""
+        """End the connection, because a transport has ended. Requests that were received are still sent to the broker, even if the
+        transport to the broker is not connected yet or a fault rule (an error scripted for a test) delays them."""
         if self._cluster.is_lost:
             self._session.lose_cluster()
         self._end()

@@ -60,7 +60,8 @@ class FileKeys:
         return self._keys
 
     def maybe_expedite_refresh(self, kid: str) -> None:
-        """Do nothing for an unknown key id: `current_keys` reads a changed file in any case."""
+        """Do nothing for the unknown key id `kid`: whenever keys are needed, `current_keys` checks by itself whether the file has
+        changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,7 @@ def _check_mechanism(settings: BrokerSettings, at: InterNodeListener) -> None:
 
 
 def advertised_hosts(settings: BrokerSettings) -> list[str]:
-    """Return the hosts of advertised.listeners. Raises SettingsError."""
+    """Return the hosts of the setting advertised.listeners. Raises SettingsError if the setting is invalid."""
     return [at.host for at in _advertised(settings).values()]
 
 

@@ -46,7 +46,8 @@ position of the next one. Returns None if the frame is incomplete or needs `Hand
 
 
 class ByteBudget:
-    """The number of bytes that all connections hold, and its limit: partly read frames, unhandled requests and unsent output."""
+    """The limit on the memory of all connections together, and the number of bytes that they hold now (`used`): partly read frames,
+    unhandled requests and unsent output."""
 
     __slots__ = ("limit", "used")
 

@@ -289,7 +289,8 @@ class SoleVoter:
             _resolve(waiting)
 
     def records(self) -> Iterator[MetadataRecord]:
-        """Yield the committed records of the log, from its beginning or after the snapshot that replaced it. Raises Rejected."""
+        """Yield the committed metadata records of the log, from its beginning or, if a snapshot has replaced the beginning, after the
+        snapshot. Raises Rejected if the log is damaged."""
         offset = self.raft_log.start_offset
         while batches := self.raft_log.committed(offset):
             for position, header in split_batches(batches):

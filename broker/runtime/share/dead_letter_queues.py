@@ -108,8 +108,8 @@ class DeadLetterQueues:
                 offset = end
 
     async def _write_some(self, group_id: str, source: Partition, letters: DeadLetters, offset: int) -> int:
-        """Write one batch of dead letters for records from `offset` on, with retries. Return the offset after the last record that the
-        batch covers. Raises Rejected.
+        """Write one batch of dead letters for records from `offset` on, with retries. Return the offset after the last record for which
+        this batch has a dead letter. Raises Rejected if no attempt succeeds.
         """
         for attempt in range(ATTEMPTS):
             try:
@@ -162,7 +162,8 @@ class DeadLetterQueues:
         return await self._topics.ensure(name)
 
     async def _append(self, topic: TopicImage, index: int, batch: bytes) -> None:
-        """Append a batch of dead letters at the leader of the queue's partition: this broker or another. Raises Rejected."""
+        """Append a batch of dead letters at the leader of the queue's partition `index`: this broker or another. Raises Rejected if the
+        append fails."""
         settings, leader = self._broker_configs.settings, self._catalog.leader_of((topic.name, index))
         if leader == settings.node_id or self._peers is None:
             await _append(self._partitions.get(topic.topic_id, index), batch)

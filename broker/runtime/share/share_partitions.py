@@ -208,7 +208,8 @@ class SharePartitionManager:
             self._failed(shared, Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _reset_offset(self, shared: SharePartitionInUse) -> Search[int]:
-        """Search for the start offset of a share partition without stored state, as share.auto.offset.reset says. Raises Rejected."""
+        """Search for the start offset of a share partition without stored state: the offset that share.auto.offset.reset selects. Raises
+        Rejected if it cannot be found."""
         partition, settings = shared.partition, shared.state.settings()
         partition.replica.check_leads()
         if settings.auto_offset_reset == EARLIEST:
