@@ -49,10 +49,11 @@ class AddressBook:
         return list(dict.fromkeys([*self._bootstrap, *self._nodes.values()]))
 
     def translate(self, own_host: str, node_id: int, host: str, port: int) -> Address:
-        """Store a broker's address, and return the gateway's address for that broker: the host name `own_host` and the broker's port.
+        """Store a broker's address, and return the address at which clients reach this broker through the gateway: the host name `own_host`
+        and the port that the gateway has opened for the broker.
 
-        An entry that names no broker (FindCoordinator answers node -1 and port -1 with an error) is returned as it is. Raises
-        ProtocolError for an impossible host name, if the cluster names too many brokers, or if the gateway has no port for one more.
+        An entry that names no broker (FindCoordinator answers node -1 and port -1 with an error) is returned as it is. Raises ProtocolError
+        for an impossible host name, if the cluster names too many brokers, or if the gateway has no port for one more.
         """
         if node_id < 0 or not host or port not in _PORTS:
             return Address(host, port)

@@ -59,8 +59,8 @@ class MemoryPressure:
         self._is_watching = False
 
     def memory_is_short(self, holders: Iterable[MemoryHolder]) -> None:
-        """Start watching `holders`, the open connections. If they hold more memory than the limit plus `largest` bytes, close the
-        connections with the most memory at once."""
+        """Start watching `holders`, the open connections. If together they exceed the limit on memory by more than `largest` bytes (the
+        size of the largest request or response), close the connections with the most memory at once."""
         if self._budget.used > self._max_bytes:
             largest_first = sorted(((holder.held_bytes(), holder) for holder in holders), key=lambda candidate: -candidate[0])
             self._close(largest_first, self._budget.limit, "one of the largest")

@@ -1,4 +1,4 @@
-"""A broker's listening sockets, and what concerns all its connections: closing the idle ones, and stopping."""
+"""A broker's listening sockets, and the work on all of its connections: closing idle connections, and stopping."""
 
 from __future__ import annotations
 

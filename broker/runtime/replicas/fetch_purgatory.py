@@ -70,8 +70,8 @@ class PendingFetch:
         self._joined: list[Partition] = []
 
     def join(self, partition: Partition) -> None:
-        """Watch the partition for the rest of this wait. The session has watched the partition only up to its first change, which has just
-        occurred."""
+        """Watch the partition for the rest of this wait. Call this after the partition's first change: until then the fetch session watches
+        it."""
         self._joined.append(partition)
         (partition.log_end_watchers if self._reads_to_log_end else partition.watchers)[self] = self.appended
 

@@ -3,7 +3,7 @@
 Invariants:
 * The replica (`ottla.broker.replication`) decides what an append, a sync or a leader change requires. This module carries it out.
 * The append, sync or metadata change that satisfies a waiting request completes it. No request polls.
-* Every change that could alter a response to a consumer or follower calls their watchers, because fetch sessions (fetch_sessions) skip
+* Every change that could alter a response to a consumer or follower calls the watchers, because fetch sessions (fetch_sessions) skip
   partitions without a change.
 """
 
