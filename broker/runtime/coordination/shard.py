@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -270,24 +270,30 @@ class Shard(Generic[RecordT, MachineT]):
             self._last_write = self.partition.when_all_committed()
 
     async def _load_chunk(self, chunk: bytes) -> int:
+        """Apply the batches in `chunk` in several turns of the event loop. Return the offset that follows the last batch, or the one during
+        which the shard was closed."""
         next_offset = 0
+        for count, next_offset in enumerate(self._apply_batches(chunk), 1):  # noqa: B007 # it is returned
+            if count % limits.LOADED_AT_ONCE_STEPS == 0:
+                await asyncio.sleep(0)
+                if self.state is not ShardState.LOADING:
+                    break
+        return next_offset
+
+    def _apply_batches(self, chunk: bytes) -> Iterator[int]:
+        """Apply the batches in `chunk`. After each record, and after each batch, yield the offset that follows the batch."""
         for pos, header in split_batches(chunk):
             batch = chunk[pos : pos + header.size_bytes]
-            next_offset = header.next_offset
-            if header.is_control:
-                if header.record_count:
-                    marker = parse_marker(batch)
-                    if marker.ends_transaction:
-                        self.machine.end_transaction(header.producer_id, commit=marker.type is ControlType.COMMIT)
-                continue
-            producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-            for count, stored in enumerate(iter_records(batch), 1):
-                self._load_record(stored.key, stored.value, header.base_offset + stored.offset_delta, producer_id)
-                if count % limits.LOADED_AT_ONCE_RECORDS == 0:
-                    await asyncio.sleep(0)
-                    if self.state is not ShardState.LOADING:
-                        return next_offset
-        return next_offset
+            if not header.is_control:
+                producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+                for stored in iter_records(batch):
+                    self._load_record(stored.key, stored.value, header.base_offset + stored.offset_delta, producer_id)
+                    yield header.next_offset
+            elif header.record_count:
+                marker = parse_marker(batch)
+                if marker.ends_transaction:
+                    self.machine.end_transaction(header.producer_id, commit=marker.type is ControlType.COMMIT)
+            yield header.next_offset
 
     def _load_record(self, key: Buffer | None, value: Buffer | None, offset: int, producer_id: int) -> None:
         partition = self.partition

@@ -127,9 +127,9 @@ async def test_a_lost_write_fails_its_responses() -> None:
         await response
 
 
-async def turns_of_load(loading: Any) -> int:
-    """Load in chunks of one byte; return the number of turns of the event loop that it takes."""
-    turns, load = 0, asyncio.ensure_future(loading.load(chunk_bytes=1))
+async def turns_of_load(loading: Any, chunk_bytes: int = 1) -> int:
+    """Load in chunks of `chunk_bytes` bytes; return the number of turns of the event loop that it takes."""
+    turns, load = 0, asyncio.ensure_future(loading.load(chunk_bytes))
     while not load.done():
         turns += 1
         await asyncio.sleep(0)
@@ -149,22 +149,32 @@ async def test_loading_yields_to_the_event_loop_after_each_chunk() -> None:
 
 async def test_loading_yields_to_the_event_loop_inside_a_large_batch() -> None:
     partition, machine, restored = MemoryPartition(), Words(), Words()
-    shard(partition, machine).run(Effects([f"w{i}" for i in range(3 * limits.LOADED_AT_ONCE_RECORDS)], None))
+    shard(partition, machine).run(Effects([f"w{i}" for i in range(3 * limits.LOADED_AT_ONCE_STEPS)], None))
     turns = await turns_of_load(shard(partition, restored))
     assert restored.words == machine.words
     assert turns >= 4
 
 
+async def test_loading_yields_to_the_event_loop_between_small_batches() -> None:
+    partition, machine, restored = MemoryPartition(), Words(), Words()
+    writes = shard(partition, machine)
+    for _ in range(3 * limits.LOADED_AT_ONCE_STEPS):
+        writes.run(Effects(["w"], None))
+    turns = await turns_of_load(shard(partition, restored), chunk_bytes=1 << 20)
+    assert restored.words == machine.words
+    assert turns >= 6, "each batch counts as a step, and each record"
+
+
 async def test_closing_a_shard_stops_its_load_inside_a_batch() -> None:
     partition, restored = MemoryPartition(), Words()
-    shard(partition, Words()).run(Effects([f"w{i}" for i in range(3 * limits.LOADED_AT_ONCE_RECORDS)], None))
+    shard(partition, Words()).run(Effects([f"w{i}" for i in range(3 * limits.LOADED_AT_ONCE_STEPS)], None))
     loading = shard(partition, restored)
     load = asyncio.ensure_future(loading.load(chunk_bytes=1))
     await asyncio.sleep(0)
-    assert len(restored.words) == limits.LOADED_AT_ONCE_RECORDS
+    assert len(restored.words) == limits.LOADED_AT_ONCE_STEPS
     loading.state = ShardState.CLOSED
     await load
-    assert len(restored.words) == limits.LOADED_AT_ONCE_RECORDS
+    assert len(restored.words) == limits.LOADED_AT_ONCE_STEPS
 
 
 async def test_transactional_records_and_markers_are_loaded() -> None:
