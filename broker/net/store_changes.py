@@ -24,7 +24,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.security.tls import ListenerTls, Stores
-    from ottla.broker.security.tls_client import ClientTls
+    from ottla.broker.security.tls_client import ClientTls, Renewed
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class StoreChanges:
             else:
                 tls.take(renewed)
                 if key is not None:
-                    self._keys[name].take(key, security)
+                    self._keys[name].take(key)
                 logger.info("Reloaded the keystore and truststore of listener %s", name)
 
         for name in self._keys.keys() - self._authentication.keys():
@@ -82,14 +82,12 @@ class StoreChanges:
         key = self._keys[name]
         try:
             if not key.has_stores_of(security):
-                key.take(key.renewed(security), security)
+                key.take(key.renewed(security))
         except (ValueError, OSError) as error:
             logger.error("Cannot reload the stores for connections to listener %s; the previous ones stay in use: %s", name, error)
 
-    def _renewed(
-        self, name: str, tls: ListenerTls, security: ListenerSecurity
-    ) -> tuple[tuple[ssl.SSLContext, Stores], ssl.SSLContext | None]:
-        """Return the new server context and its stores and, for the inter-broker listener, the new client context (otherwise None). Old and
+    def _renewed(self, name: str, tls: ListenerTls, security: ListenerSecurity) -> tuple[tuple[ssl.SSLContext, Stores], Renewed | None]:
+        """Return the new server context and its stores and, for the inter-broker listener, those of the client (otherwise None). Old and
         new contexts must be able to connect to each other, so that brokers can be changed one by one. Raises ValueError or OSError.
         """
         renewed = tls.renewed(security)
@@ -99,7 +97,7 @@ class StoreChanges:
 
         old, new = self._keys[name].context, self._keys[name].renewed(security)
         check_handshake(old, renewed[0])
-        check_handshake(new, tls.context)
+        check_handshake(new[0], tls.context)
         return renewed, new
 
 

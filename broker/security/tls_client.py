@@ -27,6 +27,9 @@ _NO_HANDSHAKE: Final = (
 )
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 
+Renewed = tuple[ssl.SSLContext, list[object]]
+"""A TLS context, and its keystore and truststore: the values of their settings, and the modification times of their files."""
+
 
 class ClientTls:
     """The TLS context with which this node connects to one listener of other nodes. The constructor raises StoreError, OSError or
@@ -34,17 +37,17 @@ class ClientTls:
 
     def __init__(self, security: ListenerSecurity, read: Read) -> None:
         self._read = read
-        self.context = self.renewed(security)
-        self._stores = _stores(security)
+        self.context, self._stores = self.renewed(security)
 
     def has_stores_of(self, security: ListenerSecurity) -> bool:
         """Return whether `security` has the same keystore and truststore settings as the present TLS context, and the files have not
         changed since it was made."""
         return self._stores == _stores(security)
 
-    def renewed(self, security: ListenerSecurity) -> ssl.SSLContext:
-        """Return a new TLS context for changed keystore and truststore settings; the caller passes it to `take`. Raises StoreError, OSError
-        or ValueError for unusable settings or files."""
+    def renewed(self, security: ListenerSecurity) -> Renewed:
+        """Return a new TLS context for changed keystore and truststore settings, with the stores that it is made of; the caller passes both
+        to `take`. Raises StoreError, OSError or ValueError for unusable settings or files."""
+        stores = _stores(security)  # before the files are read, so that a change during the read is noticed later
         context = restrict(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         algorithm = security.text(_ALGORITHM)
         if algorithm is not None and algorithm.lower() != "https":
@@ -55,11 +58,11 @@ class ClientTls:
         material = key_material(security, self._read)
         if material is not None:
             use_certificate(context, material)
-        return context
+        return context, stores
 
-    def take(self, renewed: ssl.SSLContext, security: ListenerSecurity) -> None:
-        """Use the TLS context that `renewed` has returned for `security`, for every later connection."""
-        self.context, self._stores = renewed, _stores(security)
+    def take(self, renewed: Renewed) -> None:
+        """Use the TLS context that the method `renewed` has returned, for every later connection."""
+        self.context, self._stores = renewed
 
 
 def check_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
