@@ -88,26 +88,31 @@ def write_junit(results: Sequence[Result], name: str, path: Path, failure: str |
     """
     from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # part of the extra `audit`
 
-    suite = TestSuite(_NOT_IN_XML.sub("\ufffd", f"ottla verify {name}"))
+    suite = TestSuite(_xml_text(f"ottla verify {name}"))
     for result in results:
         case = TestCase(result.name, classname="ottla.verify", time=result.ending.seconds)
-        explanation = _NOT_IN_XML.sub("\ufffd", "\n".join(explanations([result])))
-        case.system_out = explanation or result.happens
+        explanation = _xml_text("\n".join(explanations([result])))
+        case.system_out = explanation or _xml_text(result.happens)
         if result.outcome is ScenarioOutcome.BROKEN:
             failure_text = "; ".join(f"{each.guarantee.value}: {each.summary}" for each in result.breaches)
-            broken = Failure(_NOT_IN_XML.sub("\ufffd", failure_text), type_="broken")
+            broken = Failure(_xml_text(failure_text), type_="broken")
             broken.text = explanation
             case.result = [broken]
         elif result.outcome is not ScenarioOutcome.HELD:
-            case.result = [Skipped(f"{result.outcome.value}{f': {result.note}' if result.note else ''}")]
+            case.result = [Skipped(_xml_text(f"{result.outcome.value}{f': {result.note}' if result.note else ''}"))]
         suite.add_testcase(case)
     if failure is not None:
         case = TestCase("verification", classname="ottla.verify")
-        case.result = [Error(_NOT_IN_XML.sub("\ufffd", failure), type_="could not judge")]
+        case.result = [Error(_xml_text(failure), type_="could not judge")]
         suite.add_testcase(case)
     xml = JUnitXml("ottla verify")
     xml.add_testsuite(suite)
     xml.write(str(path), pretty=True)
+
+
+def _xml_text(text: str) -> str:
+    """Return `text` with a replacement character for each character that XML does not allow."""
+    return _NOT_IN_XML.sub("\ufffd", text)
 
 
 def _cell(result: Result, guarantee: Guarantee) -> str:

@@ -20,7 +20,7 @@ def test_a_truststore_that_is_replaced_while_it_is_read_is_read_again(tmp_path: 
 
     def read_and_replace(path: str) -> bytes:
         contents = Path(path).read_bytes()
-        written = os.stat(path).st_mtime_ns
+        written = Path(path).stat().st_mtime_ns
         os.utime(path, ns=(written, written + 1_000_000))
         return contents
 

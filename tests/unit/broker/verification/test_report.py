@@ -77,7 +77,10 @@ def test_failed_verification_is_reported_in_junit_and_json(tmp_path: Path) -> No
 
 def test_junit_report_is_valid_xml_for_any_records(tmp_path: Path) -> None:
     odd = Breach(Guarantee.ONCE, "1 \x00 duplicate", "\x1b[31m\x0b ]]> <b> \ud800 ü 🙂")
-    write_junit([Result("lost-ack", "", ScenarioOutcome.BROKEN, "", [odd])], "a\x01b", tmp_path / "verify.xml")
+    broken = Result("lost-ack", "", ScenarioOutcome.BROKEN, "", [odd])
+    skipped = Result("zombie", "a\x02b", ScenarioOutcome.NOT_MET, "kept in a\x03b")
+    write_junit([broken, skipped], "a\x01b", tmp_path / "verify.xml")
     (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
-    (case,) = suite
+    case, other = suite
     assert "ü 🙂" in case.result[0].text
+    assert (other.system_out, other.result[0].message) == ("a\ufffdb", f"{ScenarioOutcome.NOT_MET.value}: kept in a\ufffdb")
