@@ -21,11 +21,11 @@ from client_compat.support.progress import progress
 
 
 def main(
-    numbers: Annotated[list[int] | None, typer.Argument(metavar="[NUMBER]…", help="Claims to run; all, without a number.")] = None,
+    numbers: Annotated[list[int] | None, typer.Argument(metavar="[NUMBER]…", help="Claims to check; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-    java: Annotated[bool, typer.Option(help="Use the Java client, too, where Maven can build it.")] = True,
+    java: Annotated[bool, typer.Option(help="Use the Java client, too, if Maven can build it.")] = True,
     brokers: Annotated[str, typer.Option(help="The cluster's brokers, for claims about several: kafka or ottla.")] = ",".join(ALL_OTTLA),
-    controller: Annotated[Kind, typer.Option(help="Whose controller they are under.")] = Kind.OTTLA,
+    controller: Annotated[Kind, typer.Option(help="The kind of the cluster's controller.")] = Kind.OTTLA,
 ) -> None:
     """Run claims of articles about exactly-once, and print each claim, the result, the evidence, and whether it held. A wrong claim is
     expected to be refuted."""

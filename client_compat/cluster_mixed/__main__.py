@@ -19,25 +19,29 @@ from client_compat.support.campaign import Directory, Seed
 
 def main(
     *,
-    faults: Annotated[int, typer.Option(min=1, help="Faults in this run.")] = 100,
-    brokers: Annotated[str, typer.Option(help="Whose broker each is: kafka or ottla, at least three.")] = ",".join(MIXED),
-    controllers: Annotated[int, typer.Option(min=1, help="Controllers; of Ottla's only one.")] = 1,
-    controller: Annotated[Kind, typer.Option(help="Whose they are.")] = Kind.KAFKA,
-    controller_version: Annotated[str | None, typer.Option(help="The version of Kafka's, such as 4.0.2; by default the brokers'.")] = None,
-    combined: Annotated[bool, typer.Option("--combined", help="Broker 1 is the controller, too, of whichever kind it is.")] = False,
+    faults: Annotated[int, typer.Option(min=1, help="Number of faults to inject.")] = 100,
+    brokers: Annotated[str, typer.Option(help="The kind of each broker, kafka or ottla; at least three.")] = ",".join(MIXED),
+    controllers: Annotated[int, typer.Option(min=1, help="Number of controllers; with --controller ottla only one.")] = 1,
+    controller: Annotated[Kind, typer.Option(help="The kind of the controllers.")] = Kind.KAFKA,
+    controller_version: Annotated[
+        str | None, typer.Option(help="The Kafka version of the controllers, such as 4.0.2; default: the brokers'.")
+    ] = None,
+    combined: Annotated[bool, typer.Option("--combined", help="Broker 1 is the controller, too, of either kind.")] = False,
     fault: Annotated[
         list[Fault] | None,
-        typer.Option(help="Only this one; may be repeated. Takeover: the other kind of broker is put on each directory in turn, and back."),
+        typer.Option(
+            help="Inject only this fault; may be repeated. takeover: each broker in turn is replaced by the other kind, and back."
+        ),
     ] = None,
-    client: Annotated[list[str] | None, typer.Option(help="Only this client; may be repeated.")] = None,
+    client: Annotated[list[str] | None, typer.Option(help="Run only this client; may be repeated.")] = None,
     is_secured: Annotated[
-        bool, typer.Option("--locked", help="Nodes reach each other through TLS, by SCRAM and PLAIN; clients as ever.")
+        bool, typer.Option("--locked", help="Nodes connect to each other with TLS, SCRAM and PLAIN; clients connect without.")
     ] = False,
     careless: Annotated[
         bool, typer.Option(help="acks=1, no idempotence, unclean elections: records are lost, and the run says so.")
     ] = False,
     seed: Seed,
-    minutes: Annotated[float, typer.Option(help="After so many no more faults are begun, and what was done is judged.")] = math.inf,
+    minutes: Annotated[float, typer.Option(help="Inject no more faults after this time, and judge the run.")] = math.inf,
     directory: Directory = Path(".cluster"),
 ) -> None:
     """Restart, SIGKILL and SIGSTOP every broker of a cluster in turn under idempotent and transactional load. Afterwards, compare the

@@ -155,13 +155,11 @@ def samples(clients: Sequence[str], *, right: bool, wrong: bool, bootstrap: str 
 
 
 def main(
-    client: Annotated[list[SampleClient] | None, typer.Option(help="Only this client's; may be repeated.")] = None,
-    right: Annotated[bool, typer.Option(help="With the right programs.")] = True,
-    wrong: Annotated[bool, typer.Option(help="With the wrong ones.")] = True,
-    bootstrap: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="On this cluster, through a gateway.")] = None,
-    as_json: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write everything that the verification said there, too.")
-    ] = None,
+    client: Annotated[list[SampleClient] | None, typer.Option(help="Verify only this client's programs; may be repeated.")] = None,
+    right: Annotated[bool, typer.Option(help="Verify the correct programs.")] = True,
+    wrong: Annotated[bool, typer.Option(help="Verify the programs with a mistake.")] = True,
+    bootstrap: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Verify on this cluster, through a gateway.")] = None,
+    as_json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write all results to this file.")] = None,
 ) -> None:
     """Run `ottla verify` on every sample program: a correct program must keep every guarantee, and a program with a mistake must break the
     guarantee that its mistake concerns."""
