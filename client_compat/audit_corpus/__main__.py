@@ -132,9 +132,9 @@ class CorpusScore:
 
 
 def main(
-    broker: Annotated[list[Kind] | None, typer.Option(help="Only logs of this broker; may be repeated.")] = None,
+    broker: Annotated[list[Kind] | None, typer.Option(help="Write logs only with this broker; may be repeated.")] = None,
     workload: Annotated[list[str] | None, typer.Option(help=f"Only this workload of {', '.join(WORKLOADS)}; may be repeated.")] = None,
-    planted_only: Annotated[bool, typer.Option("--planted-only", help="No brokers: the planted logs alone.")] = False,
+    planted_only: Annotated[bool, typer.Option("--planted-only", help="Start no brokers; check only the planted logs.")] = False,
     keep: Annotated[Path | None, typer.Option(help="Keep everything that was written, in this new directory.")] = None,
 ) -> None:
     """Audit planted logs and logs that brokers wrote, and print what the audit reports, misses and reports wrongly. It must report

@@ -29,14 +29,14 @@ PEER_HELP = f"Only these brokers, of {', '.join(PEERS)}, or NAME=DIRECTORY: this
 
 def main(
     *,
-    runs: Annotated[int, typer.Option(min=1, help="Interleaved runs; medians want five or more.")] = 5,
-    only: Annotated[list[str] | None, typer.Option(help="Only cases with this in their name or section; may be repeated.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Number of interleaved runs; medians need five or more.")] = 5,
+    only: Annotated[list[str] | None, typer.Option(help="Run only cases whose name or section contains this; may be repeated.")] = None,
     peer: Annotated[list[str] | None, typer.Option(help=PEER_HELP)] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One run: to see that everything works, not for figures.")] = False,
-    directory: Annotated[Path, typer.Option("--dir", help="Where logs and results go.")] = Path(".bench"),
-    write_docs: Annotated[bool, typer.Option("--write-docs", help="Write docs/performance-figures.md and its charts, too.")] = False,
-    render: Annotated[bool, typer.Option("--render", help="Measure nothing: tables and charts of the results that are there.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit code 1 when a target is missed.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="One run, to see that everything works, not for figures.")] = False,
+    directory: Annotated[Path, typer.Option("--dir", help="Directory for logs and results.")] = Path(".bench"),
+    write_docs: Annotated[bool, typer.Option("--write-docs", help="Also write docs/performance-figures.md and its charts.")] = False,
+    render: Annotated[bool, typer.Option("--render", help="Measure nothing; make tables and charts of the existing results.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with code 1 if a target is missed.")] = False,
 ) -> None:
     """Measure Ottla, Apache Kafka and light replacements of Kafka in turns, with the same loads, in one run."""
     console = Console()

@@ -170,8 +170,8 @@ def table(title: str, measured: Sequence[Contender], size: int, records: int) ->
 
 def main(
     gb: Annotated[list[int] | None, typer.Option(help="Sizes of the large log in GiB; may be repeated.")] = None,
-    reps: Annotated[int, typer.Option(min=1, help="How often each contender runs.")] = 3,
-    quick: Annotated[bool, typer.Option(help="A small log, once.")] = False,
+    reps: Annotated[int, typer.Option(min=1, help="Number of runs of each contender.")] = 3,
+    quick: Annotated[bool, typer.Option(help="Audit one small log, once.")] = False,
     masters: Annotated[
         bool,
         typer.Option(help="Only the audit on Spark: local[1], local[2], and two workers of one core; 109 MB, 1.07 GB, and each --gb."),

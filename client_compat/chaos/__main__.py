@@ -21,11 +21,11 @@ otherwise."""
 
 def main(
     *,
-    faults: Annotated[int, typer.Option(min=1, help="Faults in this run.")] = 500,
-    fault: Annotated[list[Fault] | None, typer.Option(help="Only this one; may be repeated.")] = None,
-    client: Annotated[list[str] | None, typer.Option(help="Only this client; may be repeated.")] = None,
+    faults: Annotated[int, typer.Option(min=1, help="Number of faults to inject.")] = 500,
+    fault: Annotated[list[Fault] | None, typer.Option(help="Inject only this fault; may be repeated.")] = None,
+    client: Annotated[list[str] | None, typer.Option(help="Run only this client; may be repeated.")] = None,
     seed: Seed,
-    minutes: Annotated[float, typer.Option(help="After so many no more faults are begun, and what was done is judged.")] = math.inf,
+    minutes: Annotated[float, typer.Option(help="Inject no more faults after this time, and judge the run.")] = math.inf,
     directory: Directory = Path(".chaos"),
 ) -> None:
     """Test a cluster of three Ottla brokers and an Ottla controller, each a process, under idempotent, transactional and group load. Nodes

@@ -17,9 +17,11 @@ from client_compat.support.progress import progress
 
 def main(
     *,
-    kills: Annotated[int, typer.Option(min=1, help="SIGKILLs in this run.")] = 50,
-    share: Annotated[bool, typer.Option("--share", help="The load of a share group instead of idempotent producers.")] = False,
-    brokers: Annotated[int, typer.Option(min=1, help="With --share: brokers of a cluster, of which a random one is killed each time.")] = 1,
+    kills: Annotated[int, typer.Option(min=1, help="Number of SIGKILLs.")] = 50,
+    share: Annotated[bool, typer.Option("--share", help="Load the broker with a share group instead of idempotent producers.")] = False,
+    brokers: Annotated[
+        int, typer.Option(min=1, help="With --share: number of brokers in the cluster; each SIGKILL is for a random one.")
+    ] = 1,
     seed: Seed,
     directory: Directory = Path(".crash"),
     broker_option: Annotated[list[str] | None, typer.Option(help="A further argument of `ottla serve`; may be repeated.")] = None,

@@ -17,7 +17,8 @@ from ottla.spark_jobs.session import CannotJudge
 
 
 def main(
-    directory: Directory = Path(".demo"), rows: Annotated[int | None, typer.Option(help="Only the first so many flights.")] = None
+    directory: Directory = Path(".demo"),
+    rows: Annotated[int | None, typer.Option(help="Use only this number of flights, the first ones.")] = None,
 ) -> None:
     """Load 336,776 flights through aiokafka, confluent-kafka and kafka-python at once (a third each) into a broker that loses
     acknowledgements and is SIGKILLed midway; read all back through a consumer group and compare; audit the log. Once with

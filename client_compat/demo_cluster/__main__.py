@@ -24,7 +24,7 @@ PAGE = "cluster.html"
 
 def main(
     directory: Directory = Path(".demo-cluster"),
-    short: Annotated[bool, typer.Option("--short", help="One leader killed in the first act, and less time between.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="Kill only one leader in the first act, and wait less between the steps.")] = False,
 ) -> None:
     """Run three Ottla brokers under Ottla's controller, each as a process, without Java. Leaders are killed under load: with acks=all and
     idempotence nothing is lost or duplicated; with acks=1, and with an unclean election, records are lost, and each is found. Shows a live

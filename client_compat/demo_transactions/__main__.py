@@ -19,7 +19,7 @@ from ottla.spark_jobs.session import CannotJudge
 
 def main(
     directory: Directory = Path(".demo-transactions"),
-    rows: Annotated[int | None, typer.Option(help="Only the first so many flights.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Use only this number of flights, the first ones.")] = None,
 ) -> None:
     """Count 336,776 flights per carrier and hour in a consume-transform-produce pipeline, while two instances of one transactional id
     (one on aiokafka, one on confluent-kafka) fence each other and the broker is SIGKILLed five times; compare the output with the count

@@ -35,16 +35,16 @@ SHOWN_CHARS = 300
 
 
 def main(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
-    only: Annotated[list[str] | None, typer.Argument(help="Words; only scenarios with one of them in their name are run.")] = None,
-    directory: Annotated[Path, typer.Option("--dir", help="Where both brokers live; an earlier run's is replaced.")] = Path(
+    only: Annotated[list[str] | None, typer.Argument(help="Words; run only scenarios with one of them in their name.")] = None,
+    directory: Annotated[Path, typer.Option("--dir", help="Directory for both brokers; an existing one is replaced.")] = Path(
         ".differential"
     ),
-    report_file: Annotated[Path | None, typer.Option("--json", help="Also write the report here.")] = None,
+    report_file: Annotated[Path | None, typer.Option("--json", help="Also write the report to this file.")] = None,
     like: Annotated[
         str | None,
         typer.Option(
             metavar="RELEASE",
-            help="Compare Ottla that is like this release of Apache Kafka (3.7) with it. all: each release in turn.",
+            help="Compare `ottla serve --like RELEASE` with this release of Apache Kafka (3.7). all: each release in turn.",
         ),
     ] = None,
     table: Annotated[
@@ -53,7 +53,7 @@ def main(  # noqa: PLR0917 # Typer calls it by name; each is an option of the co
     through_gateway: Annotated[
         bool, typer.Option("--through-gateway", help="Compare Apache Kafka with Apache Kafka behind ottla gateway, instead of Ottla.")
     ] = False,
-    explained: Annotated[bool, typer.Option(help="Show the differences that docs/deviations.md explains too.")] = False,
+    explained: Annotated[bool, typer.Option(help="Also show the differences that docs/deviations.md explains.")] = False,
 ) -> None:
     """Send the same requests to Apache Kafka and to Ottla and print each field in which their responses differ. Exit code 1 if
     docs/deviations.md does not explain one of the differences."""

@@ -16,15 +16,15 @@ from client_compat.support.progress import progress
 
 def main(
     *,
-    seconds: Annotated[int, typer.Option(min=1, help="How long to attack.")] = 300,
+    seconds: Annotated[int, typer.Option(min=1, help="Duration of the attack.")] = 300,
     seed: Seed,
     rss_limit_mib: Annotated[int, typer.Option(help="The broker's resident memory must stay below this.")] = 512,
-    wait_limit_s: Annotated[float, typer.Option(help="No good client may wait longer than this for an acknowledgement.")] = 5.0,
-    locked: Annotated[bool, typer.Option("--locked", help="Attack a broker that asks who its clients are.")] = False,
+    wait_limit_s: Annotated[float, typer.Option(help="No well-behaved client may wait longer than this for an acknowledgement.")] = 5.0,
+    locked: Annotated[bool, typer.Option("--locked", help="Attack a broker with TLS, SASL and ACLs.")] = False,
     through_gateway: Annotated[
         bool, typer.Option("--through-gateway", help="Attack ottla gateway before an open broker, with its clients behind it too.")
     ] = False,
-    failed_logins: Annotated[int, typer.Option(help="So many log-ins fail first, where it is locked.")] = 10_000,
+    failed_logins: Annotated[int, typer.Option(help="With --locked: number of failed authentications before the attack.")] = 10_000,
     directory: Directory = Path(".fuzz"),
 ) -> None:
     """Attack a live broker with spoiled frames, hostile batches, decompression bombs, half frames and slow connections while

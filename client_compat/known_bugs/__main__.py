@@ -17,8 +17,8 @@ from client_compat.support.stage import Stage, stages
 
 
 def main(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them; all, without a name.")] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Print their names and end.")] = False,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the bug to show; default: all.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Print the names of the bugs and exit.")] = False,
 ) -> None:
     """Reproduce known bugs of exactly-once with real clients, and print what happened with offsets, sequences, epochs and error names."""
     if listed:

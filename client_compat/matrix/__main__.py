@@ -35,22 +35,24 @@ STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNSUPPORTED: "dim"
 
 def main(
     *,
-    client: Annotated[list[str] | None, typer.Option(help="Clients, by name or part of it; all without.")] = None,
-    scenario: Annotated[list[str] | None, typer.Option(help="Scenarios, by name or part of it; all without.")] = None,
+    client: Annotated[list[str] | None, typer.Option(help="Clients, by name or a part of it; default: all.")] = None,
+    scenario: Annotated[list[str] | None, typer.Option(help="Scenarios, by name or a part of it; default: all.")] = None,
     broker: Annotated[
         list[str] | None,
         typer.Option(
-            help="ottla, ottla-2.8, -3.3 and -3.9 (--like; clients of that age), kafka, tansu; all without. gateway: Kafka through Ottla's."
+            help="ottla, kafka, tansu, or ottla-2.8, -3.3, -3.9 (--like, with clients of that time); default: all. gateway: Kafka behind ottla gateway."
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(help="Jobs at a time.", min=1)] = min(2, os.cpu_count() or 1),
-    directory: Annotated[Path, typer.Option("--dir", help="Where brokers and logs live; an earlier run's are replaced.")] = CACHE / "run",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write every cell here.")] = None,
+    workers: Annotated[int, typer.Option(help="Number of jobs at a time.", min=1)] = min(2, os.cpu_count() or 1),
+    directory: Annotated[Path, typer.Option("--dir", help="Directory for brokers and logs; an existing one is replaced.")] = CACHE / "run",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write every cell to this file.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Take over what the last run in --dir finished; failures are run again.")
+        bool, typer.Option("--resume", help="Keep the finished cells of the last run in --dir; run failed ones again.")
     ] = False,
     write_report: Annotated[bool, typer.Option("--write-report", help="Write client_compat/README.md and compat.json.")] = False,
-    page: Annotated[Path | None, typer.Option(help="Write the tables of the chosen cells here, as make compat-security does.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Write the tables of the chosen cells to this file, as make compat-security does.")
+    ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List clients, scenarios and brokers, and run nothing.")] = False,
 ) -> None:
     """Run real clients' scenarios on Ottla, also with the behaviour of older releases, on Apache Kafka and on tansu, and compare. Exit code

@@ -20,7 +20,7 @@ from client_compat.support.progress import progress
 
 def main(
     *,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; in each the broker and the application are restarted.")] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds; in each, the broker and the application are restarted.")] = 10,
     broker: Annotated[str, typer.Option(help=f"The broker, of {', '.join(BROKERS)}.")] = "ottla",
     protocol: Annotated[str, typer.Option(help=f"The application's group protocol, of {', '.join(PROTOCOLS)}.")] = "classic",
     seed: Seed,
