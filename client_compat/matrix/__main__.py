@@ -40,7 +40,7 @@ def main(
     broker: Annotated[
         list[str] | None,
         typer.Option(
-            help="ottla, kafka, tansu, or ottla-2.8, -3.3, -3.9 (--like, with clients of that time); default: all. gateway: Kafka behind ottla gateway."
+            help="ottla, kafka, tansu, gateway (Kafka behind ottla gateway), or ottla-2.8, -3.3, -3.9 (--like, old clients); default: all."
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Number of jobs at a time.", min=1)] = min(2, os.cpu_count() or 1),
