@@ -124,8 +124,8 @@ def test_a_cluster_without_tls_that_is_dialled_with_tls_is_not_reached(tmp_path:
         settings = GatewaySettings([Address(HOST, broker.port)], port=0, cluster_tls=ssl.create_default_context())
         with (
             InProcessGateway(settings=settings) as gateway,
+            pytest.raises(ConnectionError),  # perhaps while the client still connects
             Client(HOST, gateway.node.ports[0]) as client,
-            pytest.raises(ConnectionError),
         ):
             client.call(MetadataRequest([]))
     assert "if the listener does not use TLS, correct security.protocol in --to-config" in caplog.text
