@@ -41,8 +41,8 @@ ResponseT = TypeVar("ResponseT", bound=Answer)
 ServicesT = TypeVar("ServicesT")
 TypedHandler = Callable[[Context[ServicesT], RequestT], ResponseT]
 _DENIED_WITH_TEXT: Final = frozenset({ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.DELETE_SHARE_GROUP_STATE})
-"""The APIs whose denial has an error message because Kafka's broker makes it with `toGlobalErrorResponse`. Their `getErrorResponse` sets no
-message."""
+"""The APIs whose response has an error message if the client is not authorized, but not if the whole request is rejected for another
+reason. For an unauthorized client, Kafka calls `toGlobalErrorResponse`, which sets the message; else `getErrorResponse`, which does not."""
 
 
 class Api(Generic[RequestT]):

@@ -1,8 +1,10 @@
 """ListGroups (key 16), versions 0-5: lists groups.
 
-Promises: groups that only store offsets are listed with an empty protocol type. Filters by state (version 4, KIP-518) and by type
-(version 5, KIP-848) ignore case, by state only since 3.8; an unknown state or type matches nothing. A client that may not DESCRIBE the
-cluster sees only the groups that it may describe.
+Promises:
+- Groups that only store offsets are listed with an empty protocol type.
+- The filter by type (version 5, KIP-848) ignores case. The filter by state (version 4, KIP-518) ignores case if the imitated Kafka release
+  is 3.8 or later. An unknown state or type matches nothing.
+- A client that may not DESCRIBE the cluster sees only the groups that it may describe.
 """
 
 from __future__ import annotations

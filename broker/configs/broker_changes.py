@@ -99,8 +99,8 @@ def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mappi
 
 
 def parse_setting(name: str, text: str, like: ReleaseBehaviour) -> Value:
-    """Return `text` as the typed value of the setting `name`, or unchanged if the setting is unknown. Raises
-    `Rejected(INVALID_REQUEST)`.
+    """Parse `text`, a value of the broker setting `name`. Return it unparsed if the Kafka release `like` does not have the setting, or the
+    setting's type is unknown. Raises `Rejected(INVALID_REQUEST)` if the text is not a valid value.
     """
     key = broker_key(name, like)
     try:

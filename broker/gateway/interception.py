@@ -202,7 +202,8 @@ class InterceptedRequest:
             on_over(self)
 
     async def finished(self, call: Call, answer: Awaitable[Message | None]) -> Reply:
-        """Wait for the response that the interceptors return, and return the bytes to send to the client. Raises what `answer` raises."""
+        """Wait for `answer`, the response that the interceptors of this request (`call`) return, and return the bytes to send to the
+        client. Return None if there is no response. Raises what `answer` raises."""
         response = await answer
         return await on_thread(partial(self.reply, call, response)) if self._is_large else self.reply(call, response)
 

@@ -56,13 +56,15 @@ class ShareState(NamedTuple):
 
 
 class ShareStateCoordinator:
-    """The share coordinator's state machine for one partition of `__share_group_state` (a `Machine` of
-    `ottla.broker.runtime.coordination.shard`).
+    """The share coordinator's state machine for one partition of `__share_group_state`. It implements the protocol `Machine` of
+    `ottla.broker.runtime.coordination.shard`.
 
-    `has_partition` tells whether a topic with this id and partition exists. With `is_strict` (Kafka 4.4), every request names its epochs, a
-    batch is not empty, a write lowers neither the start offset nor, at the same start offset, the count of completed deliveries, and
-    adjacent batches with the same state are joined. Without `reads_unfenced` (before Kafka 4.3), a read with the leader epoch -1 is
-    rejected if any leader epoch is known.
+    `has_partition` returns whether the topic with this id has this partition. With `is_strict` (as in Kafka 4.4):
+    - A request with a negative epoch, or with a batch that ends before it begins, is rejected.
+    - A write that keeps the start offset cannot lower the count of completed deliveries.
+    - Adjacent batches with the same state and delivery count are always joined.
+
+    Without `reads_unfenced` (as before Kafka 4.3), a read with the leader epoch -1 is rejected if a leader epoch is already known.
     """
 
     def __init__(

@@ -291,8 +291,8 @@ class PartitionLog:
         return AppendInfo(first, last, -1, self.log_start_offset)
 
     def _restart_at_first_batch(self, header: BatchHeader, now_ms: int) -> None:
-        """Restart a follower's empty log at this batch's base offset if the log start lies inside the batch, as after DeleteRecords on the
-        leader. Raises `Rejected` (CORRUPT_MESSAGE) for any other batch below the log's end."""
+        """Move the start of a follower's empty log down to the base offset of a batch that contains the log end offset. The leader can send
+        such a batch after DeleteRecords. Raises `Rejected`: CORRUPT_MESSAGE if the log has records or the batch lacks that offset."""
         if not self.log_start_offset == self.log_end_offset <= header.last_offset:
             message = f"batch at offset {header.base_offset} where the log ends at {self.log_end_offset}"
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, message)

@@ -164,7 +164,8 @@ class RunningTransactions:
                 raise RunFailed(f"{load.name}: {load.error}")
 
     def finish(self, timeout_s: float) -> None:
-        """Let each client end its current transaction. Raises `RunFailed`."""
+        """Make the clients stop after their current transactions, and wait for each of them, up to `timeout_s` seconds. Raises `RunFailed`
+        if a client does not stop in time, or its program could not be started."""
         self._stop.set()
         for load in self.loads:
             load.thread.join(timeout_s)

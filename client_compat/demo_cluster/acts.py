@@ -33,8 +33,8 @@ lost."""
 POLL_S = 0.02
 QUICK_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}
 LONG_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
-"""Broker settings with a session timeout that is longer than the pause of the two followers, so that neither leaves the ISR during the
-pause."""
+"""Broker settings for the act that pauses both followers of the leader (`kill_leader_ahead_of_followers`). The session timeout is longer
+than this pause, because a follower whose session expires is fenced and leaves the ISR."""
 
 
 @dataclass(frozen=True, slots=True)

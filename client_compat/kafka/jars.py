@@ -67,8 +67,10 @@ def jars(version: str | None = None) -> Path:
 
 
 def copy_dependencies(pom: Path, settings: list[str], directory: Path, what: str, is_complete: Callable[[], bool]) -> None:
-    """Copy the jars that `pom` needs to `directory` with Maven. `settings` are more Maven arguments, `what` names the jars in error
-    messages. Does nothing if `is_complete` becomes true, because another process has copied them. Raises `KafkaMissing`."""
+    """Copy the jars that `pom` needs to `directory` with Maven. `settings` are additional Maven arguments, `what` names the jars in errors.
+
+    Only one process at a time runs Maven. A process that has waited for its turn does nothing if `is_complete()` is true then, because
+    another process has copied the jars. Raises `KafkaMissing` if Maven is missing, fails or takes too long."""
     mvn = shutil.which("mvn")
     if mvn is None:
         raise KafkaMissing(f"the jars of {what} are fetched by Maven, and there is no mvn: install it (Debian, Ubuntu: maven)")

@@ -65,11 +65,13 @@ def rules() -> list[Rule]:
 
 
 def judge(arriving: pa.Table, state: pa.Table | None, args: Mapping[str, Any], *, caught_up: bool) -> Judged:
-    """Judge `arriving`, one micro-batch. Its rows are those of level `batches` with the columns `views.RAW_BATCHES_NEED`, in any order.
+    """Apply the continuous audit's rules (CONTINUOUS) to one micro-batch. Return its findings, and the state for the next micro-batch.
 
-    `state`: the `Judged.state` of the previous micro-batch, which represents everything that was read before; None for the first
-    micro-batch. `args`: `expiration_ms` and `transaction_timeout_ms`. `caught_up`: every partition has been read to its end, so that
-    timestamps of different partitions can be compared; only then are hanging transactions reported.
+    `arriving`: the micro-batch, with the columns `views.RAW_BATCHES_NEED` and one row per record batch (or per range of bytes that is not a
+    batch), in any order. `state`: the `Judged.state` of the previous micro-batch, which represents everything that was read before; None
+    for the first micro-batch. `args`: `expiration_ms` (producer.id.expiration.ms), `transaction_timeout_ms` (transaction.max.timeout.ms).
+    `caught_up`: every partition has been read to its end, so that timestamps of different partitions can be compared; only then are hanging
+    transactions reported.
     """
     with embedded_engine(arriving.nbytes) as engine:
         engine.register("arriving", arriving.select(ARRIVING_SCHEMA.names).cast(ARRIVING_SCHEMA))

@@ -302,7 +302,8 @@ class _Fetcher:
                 await asyncio.sleep(0)  # yield to the event loop even if the back-off is very short
 
     async def _is_synced(self, key: PartitionKey) -> bool:
-        """Wait while the partition is fetched and needs an fsync, then return True. Return False if an fsync cannot begin or has failed."""
+        """Wait until the partition needs no fsync for flush.messages, or is no longer followed by this fetcher. Then return True. Return
+        False as soon as an fsync cannot begin or has failed."""
         while key in self._plan and (partition := self.partitions.get(key)) is not None and partition.sync_is_due:
             sync = partition.flush()
             if sync is None or (sync.done() and (sync.cancelled() or sync.exception() is not None)):
