@@ -111,8 +111,8 @@ def test_a_cluster_whose_certificate_is_not_trusted_is_not_reached(tmp_path: Pat
         settings = GatewaySettings([Address(HOST, broker.port)], port=0, cluster_tls=stranger)
         with (
             InProcessGateway(settings=settings) as gateway,
+            pytest.raises(ConnectionError),  # perhaps while the client still connects
             Client(HOST, gateway.node.ports[0]) as client,
-            pytest.raises(ConnectionError),
         ):
             client.call(MetadataRequest([]))
     assert "cannot be reached" in caplog.text
