@@ -37,9 +37,10 @@ def handle(ctx: Context[CoordinationServices], request: JoinGroupRequest) -> Joi
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return _response(ctx, JoinGroupResult(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     client_id = ctx.client_id or ""
+    id_prefix = client_id if request.group_instance_id is None else request.group_instance_id
     join_request = JoinRequest(
         member_id=request.member_id,
-        new_member_id="" if request.member_id else new_member_id(request.group_instance_id or client_id, ctx.services.random_bytes),
+        new_member_id="" if request.member_id else new_member_id(id_prefix, ctx.services.random_bytes),
         instance_id=request.group_instance_id,
         client_id=client_id,
         client_host=f"/{ctx.peer.host}",
@@ -63,7 +64,7 @@ def _response(ctx: Context[CoordinationServices], answer: JoinGroupResult) -> Jo
         error_code=answer.error,
         generation_id=answer.generation,
         protocol_type=answer.protocol_type,
-        protocol_name=answer.protocol_name if ctx.version >= 7 else answer.protocol_name or "",
+        protocol_name=(answer.protocol_name or None) if ctx.version >= 7 else answer.protocol_name or "",
         leader=answer.leader,
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,

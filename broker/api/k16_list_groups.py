@@ -25,13 +25,15 @@ from ottla.protocol.messages.k16_list_groups import ListedGroup, ListGroupsReque
 API = Api(ListGroupsRequest, array_limits={"states_filter": 1_000, "types_filter": 1_000})
 
 CLASSIC = "classic"
+JAVA_SPACES = "".join(map(chr, range(0x21)))
+"""The characters that Java's String.trim removes, which Kafka applies to the states of a filter."""
 
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: ListGroupsRequest) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
     """Return the groups that match the request's filters and that the client may describe."""
     folded = str.lower if ctx.services.settings.release_behaviour.has_states_of_any_case else str
-    states = {folded(state) for state in request.states_filter}
+    states = {folded(state).strip(JAVA_SPACES) for state in request.states_filter}
     types = {type_.lower() for type_ in request.types_filter}
     try:
         groups = list(ctx.services.groups.all_groups())

@@ -6,21 +6,22 @@ Promises:
   the client adds it by AddOffsetsToTxn, and this request verifies that (KIP-890).
 * From version 3 on the request has the member's id and generation, and a member that its group has fenced is rejected. A fenced producer
   gets INVALID_PRODUCER_EPOCH in every version.
-* Unknown partitions are rejected one by one.
+* Unknown partitions are rejected one by one. They come first in the response, which omits an existing topic without partitions.
 * From version 6 on topics are named by id (KIP-1319); all partitions of an unknown id are UNKNOWN_TOPIC_ID. An unknown group and a stale
   member epoch have their own errors; before, both are ILLEGAL_GENERATION.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from dataclasses import replace
+from collections.abc import Awaitable, Iterator
+from itertools import repeat
 
-from ottla.broker.api.access import allowed, denied, rejecting_response
+from ottla.broker.api.access import allowed, rejecting_response
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import respond_when_ready, transform
-from ottla.broker.api.offset_commit_topics import find_topic, topic_name
+from ottla.broker.api.deferred import respond_when_ready
+from ottla.broker.api.offset_commit_topics import sort_out
+from ottla.broker.api.partition_results import PartitionResults, Result, TopicKey
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
@@ -30,7 +31,6 @@ from ottla.broker.runtime.coordination.txn_verification import TransactionalProd
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -43,8 +43,6 @@ BY_ID_SINCE = 6
 EPOCH_ERRORS_SINCE = 6
 """The first version that can be answered with GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319)."""
 
-Errors = list[ErrorCode]
-
 
 @API.on_broker()
 def handle(
@@ -55,20 +53,7 @@ def handle(
     """
     if (denial := _denial(ctx, request)) is not None:
         return rejecting_response(ctx.version, request, TxnOffsetCommitResponse, denial)
-    names = [topic_name(ctx.services.topics, topic, by_id=ctx.version >= BY_ID_SINCE) for topic in request.topics]
-    hidden = denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name is not None])
-    if not hidden:
-        return _verify(ctx, request)
-    rest = replace(request, topics=[topic for topic, name in zip(request.topics, names, strict=True) if name not in hidden])
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-    def whole(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-        answers = iter(response.topics)
-        topics = zip(request.topics, names, strict=True)
-        response.topics = [_of_topic(topic, code) if name in hidden else next(answers) for topic, name in topics]
-        return response
-
-    return transform(_verify(ctx, rest), whole)
+    return _verify(ctx, request)
 
 
 def _denial(ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest) -> ErrorCode | None:
@@ -77,44 +62,46 @@ def _denial(ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest)
     return None if allowed(ctx, Operation.READ, Resource.GROUP, request.group_id) else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-def _of_topic(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
-    return TxnOffsetCommitResponseTopic(
-        topic.name, topic.topic_id, [TxnOffsetCommitResponsePartition(partition.partition_index, code) for partition in topic.partitions]
-    )
-
-
 def _verify(
     ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    offsets = _existing(ctx, request)
+    results, offsets = sort_out(ctx, request.topics, by_id=ctx.version >= BY_ID_SINCE)
     try:
         if not request.group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         if not offsets:
-            return _response(ctx, request, offsets, [])
+            return _response(results, iter(()))
         partition = ctx.services.groups.offsets_partition(request.group_id)
     except Rejected as rejected:
-        return _refusal(ctx, request, offsets, rejected.code)
+        return _refusal(ctx, results, rejected.code)
     writer = TransactionalProducer(request.transactional_id, request.producer_id, request.producer_epoch, adds=ctx.version >= 5)
     verdicts = ctx.services.txn_verification.verify(writer, [(partition, NO_SEQUENCE)])
     if isinstance(verdicts, dict):
-        return _commit(ctx, request, offsets, verdicts)
-    return _commit_verified(ctx, request, offsets, verdicts)
+        return _commit(ctx, request, results, offsets, verdicts)
+    return _commit_verified(ctx, request, results, offsets, verdicts)
 
 
 async def _commit_verified(
-    ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], verdicts: Awaitable[Verdicts]
+    ctx: Context[CoordinationServices],
+    request: TxnOffsetCommitRequest,
+    results: PartitionResults,
+    offsets: list[OffsetToCommit],
+    verdicts: Awaitable[Verdicts],
 ) -> TxnOffsetCommitResponse:
-    answer = _commit(ctx, request, offsets, await verdicts)
+    answer = _commit(ctx, request, results, offsets, await verdicts)
     return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
 
 
 def _commit(
-    ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], verdicts: Verdicts
+    ctx: Context[CoordinationServices],
+    request: TxnOffsetCommitRequest,
+    results: PartitionResults,
+    offsets: list[OffsetToCommit],
+    verdicts: Verdicts,
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     verdict = next(iter(verdicts.values()), None)
     if isinstance(verdict, Rejected):
-        return _refusal(ctx, request, offsets, verdict.code)
+        return _refusal(ctx, results, verdict.code)
     commit = Commit(
         group_id=request.group_id,
         generation=request.generation_id_or_member_epoch,
@@ -127,35 +114,13 @@ def _commit(
     )
     return respond_when_ready(
         lambda: ctx.services.groups.commit_transactional(commit, request.producer_id, request.producer_epoch, verdict),
-        lambda errors: _response(ctx, request, offsets, errors),
-        lambda rejected: _refusal(ctx, request, offsets, rejected.code),
+        lambda errors: _response(results, iter(errors)),
+        lambda rejected: _refusal(ctx, results, rejected.code),
     )
 
 
-def _existing(ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest) -> list[OffsetToCommit]:
-    offsets = []
-    for topic in request.topics:
-        known = find_topic(ctx.services.topics, topic, by_id=ctx.version >= BY_ID_SINCE)
-        for partition in topic.partitions:
-            if known is None or partition.partition_index not in known.partitions:
-                continue
-            offsets.append(
-                OffsetToCommit(
-                    known.name,
-                    partition.partition_index,
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata,
-                    known.topic_id,
-                )
-            )
-    return offsets
-
-
-def _refusal(
-    ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], code: ErrorCode
-) -> TxnOffsetCommitResponse:
-    return _response(ctx, request, offsets, [known_to(ctx.version, code)] * len(offsets))
+def _refusal(ctx: Context[CoordinationServices], results: PartitionResults, code: ErrorCode) -> TxnOffsetCommitResponse:
+    return _response(results, repeat(known_to(ctx.version, code)))
 
 
 def known_to(version: int, code: ErrorCode) -> ErrorCode:
@@ -172,22 +137,9 @@ def known_to(version: int, code: ErrorCode) -> ErrorCode:
     return code
 
 
-def _response(
-    ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], errors: Errors
-) -> TxnOffsetCommitResponse:
-    """Return the response, in the order of the request. `errors` are the results of `offsets`, one for each. All other offsets of the
-    request are of unknown topics or partitions.
-    """
-    decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
+def _response(results: PartitionResults, errors: Iterator[ErrorCode]) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(topics=results.with_errors(errors, _topic))
 
-    def answer(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
-        name = topic_name(ctx.services.topics, topic, by_id=ctx.version >= BY_ID_SINCE)
-        if name is None:
-            return _of_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID)
-        found = [
-            (partition.partition_index, decided.get((name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            for partition in topic.partitions
-        ]
-        return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, [TxnOffsetCommitResponsePartition(*each) for each in found])
 
-    return TxnOffsetCommitResponse(topics=[answer(topic) for topic in request.topics])
+def _topic(topic: TopicKey, results: list[Result]) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(*topic, [TxnOffsetCommitResponsePartition(*result) for result in results])

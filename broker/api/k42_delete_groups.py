@@ -1,7 +1,8 @@
 """DeleteGroups (key 42), versions 0-3: deletes groups with their committed offsets, share groups with their delivery states.
 
 Promises: only a group without members can be deleted (NON_EMPTY_GROUP). An unknown group is GROUP_ID_NOT_FOUND. Each group
-succeeds or fails by itself. `error_message` is always null, because in Kafka only plug-ins set it, which Ottla does not have.
+succeeds or fails by itself; one that is named twice has one result. `error_message` is always null, because in Kafka only plug-ins set it,
+which Ottla does not have.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def handle(ctx: Context[CoordinationServices], request: DeleteGroupsRequest) -> 
         )
 
     return respond_when_all_ready(
-        [one(group_id) for group_id in request.groups_names], lambda results: DeleteGroupsResponse(results=results)
+        [one(group_id) for group_id in dict.fromkeys(request.groups_names)], lambda results: DeleteGroupsResponse(results=results)
     )
 
 

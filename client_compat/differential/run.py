@@ -44,6 +44,7 @@ GROUP_APIS = {"group.version": "CONSUMER_GROUP_", "share.version": "SHARE_", "st
 NEEDED: Mapping[str, ApiKey] = {
     "consumer_groups.": ApiKey.CONSUMER_GROUP_HEARTBEAT,
     "group_changes.": ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    "group_oddities.": ApiKey.STREAMS_GROUP_HEARTBEAT,
     "share_": ApiKey.SHARE_GROUP_HEARTBEAT,
     "streams_groups.": ApiKey.STREAMS_GROUP_HEARTBEAT,
 }

@@ -84,6 +84,16 @@ def test_a_committed_topic_without_a_name_is_denied_like_any_other(broker: Runni
 
 
 @WITH_AUTHORIZER
+def test_a_committed_topic_without_partitions_does_not_reveal_whether_it_exists(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+        find_coordinator(admin)
+        create(admin, "hidden")
+        allow(admin, acl(Resource.GROUP, "g", READ))
+        topics = [OffsetCommitRequestTopic(name) for name in ("hidden", "nowhere")]
+        assert [topic.name for topic in client.call(OffsetCommitRequest("g", topics=topics), 8).topics] == ["hidden", "nowhere"]
+
+
+@WITH_AUTHORIZER
 def test_a_topic_named_twice_is_authorized_once_for_each_form(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "t")

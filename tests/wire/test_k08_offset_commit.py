@@ -37,7 +37,7 @@ def test_unknown_partitions_are_rejected_one_by_one(client: Client) -> None:
     ]
     response = client.call(OffsetCommitRequest("g", topics=topics), version=9)
     errors = [(topic.name, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in response.topics]
-    assert errors == [("t", [(0, 0), (9, 3)]), ("no", [(0, 3)])]
+    assert errors == [("t", [(9, 3), (0, 0)]), ("no", [(0, 3)])]
     assert fetch(client)[0] == 1
 
 
@@ -50,7 +50,7 @@ def test_topics_are_named_by_id_since_version_10_and_an_unknown_id_has_its_own_e
     request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic(topic_id=topic_id, partitions=known), *strangers])
     answered = client.call(request, version=10).topics
     assert [(topic.topic_id, [one.error_code for one in topic.partitions]) for topic in answered] == [
-        (topic_id, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        (topic_id, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]),
         (b"\7" * 16, [ErrorCode.UNKNOWN_TOPIC_ID]),
         (bytes(16), [ErrorCode.UNKNOWN_TOPIC_ID]),
     ]
@@ -99,3 +99,15 @@ def test_without_an_offsets_topic_there_is_no_coordinator(broker: RunningBroker)
     with RunningBroker(broker.data_dir.with_name("other")) as fresh, fresh.client() as stranger:
         create(stranger, "t")
         assert commit(stranger, 1) == ErrorCode.NOT_COORDINATOR
+
+
+def test_an_existing_topic_without_partitions_is_not_in_the_response(client: Client) -> None:
+    topics = [OffsetCommitRequestTopic(name) for name in ("t", "no")]
+    assert [(topic.name, topic.partitions) for topic in client.call(OffsetCommitRequest("g", topics=topics), 9).topics] == [("no", [])]
+
+
+def test_a_partition_that_is_committed_twice_has_two_results(client: Client) -> None:
+    offsets = [OffsetCommitRequestPartition(0, 3, 0, "x"), OffsetCommitRequestPartition(0, 4, 0, "x" * 4097)]
+    (topic,) = client.call(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=offsets)]), 9).topics
+    assert [one.error_code for one in topic.partitions] == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert fetch(client)[0] == 3

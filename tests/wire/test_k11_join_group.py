@@ -125,3 +125,12 @@ def test_a_client_without_a_client_id_gets_a_member_id(broker: RunningBroker) ->
         joined = join(nameless, group_id="h")
         assert joined.error_code == 0
         assert describe(nameless, "h").members[0].client_id == ""
+
+
+def test_a_static_members_id_begins_with_its_instance_id_even_if_that_is_empty(client: Client) -> None:
+    assert client.call(join_request(group_instance_id=""), version=9).member_id.startswith("-")
+
+
+def test_a_protocol_without_a_name_is_null_since_version_7(client: Client) -> None:
+    request = join_request(group_instance_id="me", protocols=[JoinGroupRequestProtocol("", b"")])
+    assert client.call(request, version=7).protocol_name is None

@@ -37,9 +37,13 @@ def test_all_groups_are_listed_including_those_that_only_store_offsets(client: C
         (["Stable"], ["classic"], ["g"]),
         ([], ["consumer"], []),
         (["no such state"], [], []),
+        ([" \tempty\n"], [], ["only offsets"]),
+        ([], [" classic"], []),
     ],
 )
-def test_filters_ignore_case_and_unknown_names_match_nothing(client: Client, states: list[str], types: list[str], found: list[str]) -> None:
+def test_filters_ignore_case_and_spaces_around_states_and_unknown_names_match_nothing(
+    client: Client, states: list[str], types: list[str], found: list[str]
+) -> None:
     assert sorted(one.group_id for one in client.call(ListGroupsRequest(states, types), version=5).groups) == found
 
 

@@ -69,7 +69,7 @@ def test_version_6_names_topics_by_id(broker: RunningBroker, client: Client) -> 
     request = TxnOffsetCommitRequest("tx", "g", producer.producer_id, producer.epoch, topics=topics)
     response = client.call(request, version=6)
     assert [(topic.topic_id, [each.error_code for each in topic.partitions]) for topic in response.topics] == [
-        (known, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        (known, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]),
         (b"an unknown topic", [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID]),
     ]
     assert producer.end(commit=True) is ErrorCode.NONE
@@ -273,3 +273,10 @@ def test_a_marker_for_an_unknown_offsets_partition_is_rejected(broker: RunningBr
 )
 def test_a_retriable_coordinator_error_becomes_one_that_the_client_retries(version: int, code: ErrorCode, seen: ErrorCode) -> None:
     assert known_to(version, code) is seen
+
+
+def test_an_existing_topic_without_partitions_is_not_in_the_response(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    topics = [TxnOffsetCommitRequestTopic(name) for name in ("t", "no")]
+    request = TxnOffsetCommitRequest("tx", "g", producer.producer_id, producer.epoch, topics=topics)
+    assert [(topic.name, topic.partitions) for topic in client.call(request, version=5).topics] == [("no", [])]

@@ -37,3 +37,9 @@ def test_a_deleted_group_and_its_offsets_stay_deleted_after_a_crash(broker: Runn
     with broker.client() as again:
         assert fetch(again)[0] == -1
         assert again.call(ListGroupsRequest(), version=5).groups == []
+
+
+def test_a_group_that_is_named_twice_has_one_result(client: Client) -> None:
+    assert commit(client, 1) == 0
+    results = client.call(DeleteGroupsRequest(["g", "g"]), version=2).results
+    assert [(one.group_id, one.error_code) for one in results] == [("g", 0)]

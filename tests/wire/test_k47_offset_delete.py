@@ -52,3 +52,15 @@ def test_an_unknown_group_is_rejected(client: Client, group_id: str, error: Erro
 def test_unknown_partitions_are_rejected_one_by_one(client: Client) -> None:
     assert commit(client, 1) == 0
     assert delete(client, ("t", 9), ("no", 0)) == (0, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2)
+
+
+def test_unknown_partitions_precede_the_others_of_their_topic(client: Client) -> None:
+    assert commit(client, 1) == 0
+    named = [("t", [0, 9]), ("u", []), ("no", []), ("t", [-1, 1])]
+    topics = [OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(index) for index in indexes]) for name, indexes in named]
+    answered = client.call(OffsetDeleteRequest("g", topics), version=0).topics
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(topic.name, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in answered] == [
+        ("t", [(9, unknown), (-1, unknown), (0, 0), (1, 0)]),
+        ("no", []),
+    ]
