@@ -44,6 +44,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -134,8 +135,8 @@ def handle(ctx: Context[PartitionServices], request: ProduceRequest) -> ProduceR
     except CorruptBatch as error:
         return _refuse_all(request, Rejected(ErrorCode.CORRUPT_MESSAGE, str(error)))
     is_denied = is_transactional and not _may_write_transactions(ctx, request)
-    if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
-        _drop_repeated(request)
+    if len(topics) > 1 or (topics and len(topics[0].partition_data) != 1):
+        _merge_repeated(request)
     if is_denied:
         return _refuse_all(request, Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if ctx.services.authorizer is not None:
@@ -145,7 +146,7 @@ def handle(ctx: Context[PartitionServices], request: ProduceRequest) -> ProduceR
 
 def _may_write_transactions(ctx: Context[PartitionServices], request: ProduceRequest) -> bool:
     """Return whether the client may write with the request's transactional id; False if the request has none. As in Kafka, this is checked
-    before `_drop_repeated` drops repeated entries of a partition, so the check covers the batches in dropped entries, too.
+    before `_merge_repeated` drops repeated entries of a partition, so the check covers the batches in dropped entries, too.
     """
     transactional_id = request.transactional_id
     return transactional_id is not None and allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
@@ -155,7 +156,8 @@ def _handle(
     ctx: Context[PartitionServices], request: ProduceRequest, may_be_transactional: bool
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     if request.acks not in _ACKS:
-        return _refuse_all(request, Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed"))
+        refusal = Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed")
+        return ProduceResponse([_refused_append(ctx, topic, refusal) for topic in request.topic_data])
     if may_be_transactional and request.transactional_id is not None:
         return _verify_and_append(ctx, request, request.transactional_id)
     return _append_all(ctx, request, _NOTHING)
@@ -192,17 +194,17 @@ def _name_of(ctx: Context[PartitionServices], topic: TopicProduceData) -> str | 
     return None if found is None else found.name
 
 
-def _drop_repeated(request: ProduceRequest) -> None:
-    """Keep only the last entry of a partition that is named twice, as in Kafka (KafkaApis.handleProduceRequest)."""
-    topics = request.topic_data
-    if len(topics) == 1 and len({data.index for data in topics[0].partition_data}) == len(topics[0].partition_data):
-        return
-    last = {(topic.name, topic.topic_id, data.index): data for topic in topics for data in topic.partition_data}
-    if len(last) == sum(len(topic.partition_data) for topic in topics):
-        return
-    for topic in topics:
-        topic.partition_data = [data for data in topic.partition_data if last[topic.name, topic.topic_id, data.index] is data]
-    request.topic_data = [topic for topic in topics if topic.partition_data]
+def _merge_repeated(request: ProduceRequest) -> None:
+    """Keep only the last entry of a partition that is named twice, and merge the entries of a topic; a topic without partitions is dropped.
+    Kafka keeps the batches in a map from partitions (KafkaApis.handleProduceRequest).
+    """
+    merged: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            batches = merged.setdefault((topic.name, topic.topic_id), {})
+            batches.pop(data.index, None)
+            batches[data.index] = data
+    request.topic_data = [TopicProduceData(*topic, list(batches.values())) for topic, batches in merged.items()]
 
 
 def _append_all(
@@ -264,6 +266,25 @@ def _refused_topic(topic: TopicProduceData, refusal: Rejected) -> TopicProduceRe
     return TopicProduceResponse(topic.name, topic.topic_id, [_error(data.index, refusal) for data in topic.partition_data])
 
 
+def _refused_append(ctx: Context[PartitionServices], topic: TopicProduceData, refusal: Rejected) -> TopicProduceResponse:
+    """Return a response that rejects the appends to the topic's partitions with `refusal`. Unknown partitions and invalid batches keep the
+    error that they have without it: Kafka checks the settings of the append after them.
+    """
+    found = _find_topic(ctx, topic)
+
+    def error(data: PartitionProduceData) -> Rejected:
+        if found is None:
+            return ctx.services.partitions.missing(_key(ctx, topic), data.index)
+        try:
+            found.get(data.index)
+            _one_batch(data.records, ctx.version)
+        except Rejected as rejected:
+            return rejected
+        return refusal
+
+    return TopicProduceResponse(topic.name, topic.topic_id, [_error(data.index, error(data)) for data in topic.partition_data])
+
+
 def _has_transactional(request: ProduceRequest) -> bool:
     """Return whether the request has a partition with a transactional first batch. Raises `CorruptBatch` if an earlier partition's first
     batch has an impossible size or magic; in Kafka, too, that rejects the whole request (RequestUtils.hasTransactionalRecords).
@@ -317,11 +338,12 @@ def _transactional(ctx: Context[PartitionServices], request: ProduceRequest) -> 
         for data in topic.partition_data:
             try:
                 header = read_header(_one_batch(data.records, ctx.version))
-                if not header.is_transactional or header.producer_id < 0:
+                if found is None or not header.is_transactional or header.producer_id < 0:
                     continue
+                partition = found.get(data.index)
                 producers.add((header.producer_id, header.producer_epoch))
-                if found is not None and not found.is_internal:
-                    batches.append((found.get(data.index), header.base_sequence))
+                if not found.is_internal:
+                    batches.append((partition, header.base_sequence))
             except Rejected:
                 continue  # the append fails with the same error and reports it
     return batches, producers

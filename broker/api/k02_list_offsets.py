@@ -5,7 +5,8 @@ Promises:
   earliest; -3 the record with the maximum timestamp (version 7); -4 earliest local (8; here the earliest, because nothing is tiered); -5
   latest tiered (9) and -6 earliest pending upload (11), which do not exist here. Any other timestamp: the first record that is not older.
 * Records that the consumer cannot read yet are not found: offset -1, timestamp -1, no error.
-* A partition that is named twice gets one error response.
+* A partition that is named twice gets one error response; the entries of a topic are merged, as in Kafka's map from partitions.
+* An unknown isolation level is INVALID_REQUEST for all partitions.
 * Only the leader responds, except to a debugging client (replica id -2). Requests of replicas see the log up to its end.
 * While a new leader's high watermark is below the log end offset at its election, consumers get a retriable error instead of an offset
   that would go back (KIP-207): OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE.
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import Awaitable, Generator
 from typing import TypeVar
 
-from ottla.broker.api.access import denied
+from ottla.broker.api.access import denied, rejecting_response
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
@@ -56,6 +57,7 @@ NEVER = 1 << 15
 CONSUMER = -1
 DEBUGGING = -2
 READ_COMMITTED = 1
+_ISOLATIONS = frozenset({0, READ_COMMITTED})
 NOT_AVAILABLE_SINCE = 5
 
 
@@ -96,18 +98,23 @@ async def _on_thread(ctx: Context[PartitionServices], steps: Steps[ListOffsetsRe
 
 
 def _steps(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
+    if request.isolation_level not in _ISOLATIONS:
+        return rejecting_response(ctx.version, request, ListOffsetsResponse, ErrorCode.INVALID_REQUEST)
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for topic in request.topics])
     named = Counter((topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions)
+    merged: dict[str, dict[int, ListOffsetsPartition]] = {}
     response = ListOffsetsResponse()
     for topic in request.topics:
-        answer = ListOffsetsTopicResponse(topic.name)
-        response.topics.append(answer)
         if topic.name in hidden:
-            answer.partitions += [_denied(requested) for requested in topic.partitions]
+            response.topics.append(ListOffsetsTopicResponse(topic.name, [_denied(requested) for requested in topic.partitions]))
             continue
-        for requested in {requested.partition_index: requested for requested in topic.partitions}.values():
-            times = named[topic.name, requested.partition_index]
-            answer.partitions.append((yield from _answer(ctx, request, topic.name, requested, times)))
+        for requested in topic.partitions:
+            merged.setdefault(topic.name, {})[requested.partition_index] = requested
+    for name, partitions in merged.items():
+        answer = ListOffsetsTopicResponse(name)
+        response.topics.append(answer)
+        for index, requested in partitions.items():
+            answer.partitions.append((yield from _answer(ctx, request, name, requested, named[name, index])))
     return response
 
 

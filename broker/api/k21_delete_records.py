@@ -7,6 +7,7 @@ Promises:
 * Rejected are an offset above the high watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted (POLICY_VIOLATION), an
   internal topic (INVALID_TOPIC_EXCEPTION), and a partition that another broker leads (NOT_LEADER_OR_FOLLOWER). An error has a low
   watermark of -1.
+* If a partition is named twice, the last entry counts, as in Kafka's map from partitions to offsets.
 * If the followers do not finish in time (REQUEST_TIMED_OUT), the low watermark is the previous one, and the leader's records stay deleted.
 """
 
@@ -36,7 +37,7 @@ from ottla.protocol.messages.k21_delete_records import (
     DeleteRecordsTopicResult,
 )
 
-API = Api(DeleteRecordsRequest, splits=(Split("topics.partitions", "topics.partitions"),))
+API = Api(DeleteRecordsRequest, splits=(Split("topics.partitions", "topics.partitions", ("name", "partition_index")),))
 
 HIGH_WATERMARK = -1
 
@@ -60,9 +61,13 @@ def handle(ctx: Context[PartitionServices], request: DeleteRecordsRequest) -> De
     until the followers have deleted the records, too.
     """
     hidden = denied(ctx, Operation.DELETE, Resource.TOPIC, [topic.name for topic in request.topics])
+    last: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            last.setdefault(topic.name, {})[partition.partition_index] = partition
     done = [
-        (topic.name, [_delete(ctx, topic.name, partition, is_denied=topic.name in hidden) for partition in topic.partitions])
-        for topic in request.topics
+        (name, [_delete(ctx, name, partition, is_denied=name in hidden) for partition in partitions.values()])
+        for name, partitions in last.items()
     ]
     deletions = [deletion for _, of_topic in done for deletion in of_topic]
     try:

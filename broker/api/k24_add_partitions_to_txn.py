@@ -54,7 +54,8 @@ def _result(
     ctx: Context[CoordinationServices], transaction: AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResult | Awaitable[AddPartitionsToTxnResult]:
     def result(answer: Errors | ErrorCode) -> AddPartitionsToTxnResult:
-        return AddPartitionsToTxnResult(transaction.transactional_id, _by_topic(ctx, transaction.topics, answer))
+        topics = _merged(transaction.topics) if transaction.verify_only else transaction.topics
+        return AddPartitionsToTxnResult(transaction.transactional_id, _by_topic(ctx, topics, answer))
 
     partitions = frozenset((topic.name, index) for topic in transaction.topics for index in topic.partitions)
     hidden: Collection[str] = NOBODY
@@ -97,6 +98,15 @@ def _by_topic(
         )
         for topic in topics
     ]
+
+
+def _merged(topics: list[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
+    """Return the topics with each partition once, and without those that have no partitions, as Kafka's map of verified partitions."""
+    merged: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        for index in topic.partitions:
+            merged.setdefault(topic.name, {})[index] = None
+    return [AddPartitionsToTxnTopic(name, list(indexes)) for name, indexes in merged.items()]
 
 
 def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:

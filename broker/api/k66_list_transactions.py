@@ -54,7 +54,7 @@ def handle(
     def describe(some: Sequence[Transaction]) -> list[TransactionState]:
         return [TransactionState(txn.transactional_id, txn.producer_id, txn.state.wire_name) for txn in some if wanted(txn)]
 
-    unknown = [name for name in request.state_filters if name not in _STATES]
+    unknown = [name for name in dict.fromkeys(request.state_filters) if name not in _STATES]
     return respond_with_list(
         ctx, transactions, describe, lambda entries: ListTransactionsResponse(0, ErrorCode.NONE, unknown, entries), batch_size
     )

@@ -26,6 +26,7 @@ from tests.support.group_calls import find_coordinator, wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 from tests.support.transactions import Transactional, committed_values, latest, produce_as
+from tests.support.txn_calls import init
 
 
 def batch(*values: bytes, **fields: Any) -> bytes:
@@ -407,3 +408,36 @@ def test_records_without_a_key_are_listed_for_a_batch_that_is_checked_on_a_threa
     answer = produce(client, many_alike(100_000))
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert len(answer.record_errors) == limits.RECORD_ERRORS_MAX
+
+
+def test_entries_of_a_topic_are_merged_and_topics_without_partitions_are_left_out(client: Client) -> None:
+    create(client, "t", partitions=2)
+    named = [("none", []), ("t", [PartitionProduceData(1, batch())]), ("t", []), ("t", [PartitionProduceData(0, batch())])]
+    request = ProduceRequest(acks=1, topic_data=[TopicProduceData(topic, partition_data=data) for topic, data in named])
+    (topic,) = client.call(request, version=9).responses
+    assert (topic.name, [(each.index, each.error_code) for each in topic.partition_responses]) == ("t", [(1, 0), (0, 0)])
+    assert client.call(ProduceRequest(acks=1, topic_data=[TopicProduceData("t")]), version=9).responses == []
+
+
+def test_unknown_partitions_and_invalid_batches_keep_their_errors_in_a_request_with_invalid_acks(client: Client) -> None:
+    create(client, "t", partitions=2)
+    data = [PartitionProduceData(0, batch()), PartitionProduceData(1, b""), PartitionProduceData(9, batch())]
+    topics = [TopicProduceData("t", partition_data=data), TopicProduceData("none", partition_data=[PartitionProduceData(0, batch())])]
+    known, unknown = client.call(ProduceRequest(acks=5, topic_data=topics), version=9).responses
+    assert [each.error_code for each in known.partition_responses] == [
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert unknown.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_producer_of_an_unknown_partition_does_not_count_as_a_second_one(client: Client) -> None:
+    create(client, "t")
+    init(client)  # creates __transaction_state
+    one, other = (batch(producer_id=each, producer_epoch=0, base_sequence=0, transactional=True) for each in (5, 6))
+    for index, error in [(0, ErrorCode.INVALID_PRODUCER_ID_MAPPING), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]:
+        named = ("t", index, one), ("unknown", 0, other)
+        topics = [TopicProduceData(name, partition_data=[PartitionProduceData(*data)]) for name, *data in named]
+        answers = client.call(ProduceRequest("nobody", -1, 1_000, topics), version=9).responses
+        assert [topic.partition_responses[0].error_code for topic in answers] == [error, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

@@ -456,3 +456,17 @@ def test_a_batch_damaged_on_disk_is_an_error_of_its_partition_and_no_bytes(broke
     damaged, whole = fetch(client, request(part(0), part(1))).responses[0].partitions
     assert (damaged.error_code, bytes(damaged.records or b"")) == (ErrorCode.CORRUPT_MESSAGE, b"")
     assert (whole.error_code, bool(whole.records)) == (ErrorCode.NONE, True)
+
+
+def test_unknown_partitions_follow_those_that_were_read(client: Client) -> None:
+    topic_id = create(client, "t", 2).topic_id
+    topics = [FetchTopic("no", b"\x07" * 16, [part()]), FetchTopic("t", topic_id, [part(9), part(1), part(0, 5)])]
+    for version, order in ((12, [1, 0, 0, 9]), (13, [1, 0, 0, 9])):
+        response = fetch(client, FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics), version)
+        assert partitions_of(response) == order
+        assert [topic.topic or topic.topic_id for topic in response.responses] == (
+            ["t", "no", "t"] if version == 12 else [topic_id, b"\x07" * 16, topic_id]
+        )
+    topics.reverse()
+    assert partitions_of(fetch(client, FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics), 12)) == [1, 0, 9, 0]
+    assert partitions_of(fetch(client, FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics), 13)) == [1, 0, 0, 9]

@@ -110,3 +110,22 @@ def test_a_partition_named_twice_gets_one_error(filled: Client) -> None:
 def test_a_wrong_leader_epoch_and_an_unknown_topic_are_partition_errors(filled: Client) -> None:
     assert ask(filled, LATEST, current=9).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert ask(filled, LATEST, topic="absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_entries_of_a_topic_are_merged_and_topics_without_partitions_are_left_out(filled: Client) -> None:
+    def named(*indexes: int) -> list[ListOffsetsPartition]:
+        return [ListOffsetsPartition(index, -1, LATEST) for index in indexes]
+
+    topics = [ListOffsetsTopic("t", named(0, 1)), ListOffsetsTopic("no", []), ListOffsetsTopic("t", named(2, 1))]
+    (topic,) = filled.call(ListOffsetsRequest(-1, 0, topics)).topics
+    assert (topic.name, [(each.partition_index, each.error_code) for each in topic.partitions]) == (
+        "t",
+        [(0, ErrorCode.NONE), (1, ErrorCode.INVALID_REQUEST), (2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+    )
+
+
+@pytest.mark.parametrize("isolation", [-1, 2])
+def test_an_unknown_isolation_level_is_rejected(filled: Client, isolation: int) -> None:
+    for version in (2, 11):
+        assert ask(filled, LATEST, version=version, isolation=isolation).error_code == ErrorCode.INVALID_REQUEST
+    assert ask(filled, LATEST, version=11, topic="no", isolation=isolation).error_code == ErrorCode.INVALID_REQUEST

@@ -56,3 +56,13 @@ def test_deleted_records_stay_deleted_after_a_restart(broker: RunningBroker, kil
     broker.restart(kill=kill)
     with broker.client() as client:
         assert delete_before(client, "t", 0) == (0, 2)
+
+
+def test_the_last_entry_of_a_partition_named_twice_counts(client: Client) -> None:
+    create(client, "t", 2)
+    produce(client, "t", b"a", b"b", b"c")
+    entries = [("t", [(0, 3), (1, 0)]), ("none", []), ("t", [(0, 99), (0, 1)])]
+    topics = [DeleteRecordsTopic(name, [DeleteRecordsPartition(*each) for each in parts]) for name, parts in entries]
+    (topic,) = client.call(DeleteRecordsRequest(topics, 1_000)).topics
+    results = [(each.partition_index, each.error_code, each.low_watermark) for each in topic.partitions]
+    assert (topic.name, results) == ("t", [(0, 0, 1), (1, 0, 0)])

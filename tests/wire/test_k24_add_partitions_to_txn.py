@@ -92,7 +92,7 @@ def test_brokers_send_several_transactions_in_one_request(client: Client, versio
     )
     response = client.call(request, version=version)
     errors = {
-        result.transactional_id: [topic.results_by_partition[0].partition_error_code for topic in result.topic_results]
+        result.transactional_id: [each.partition_error_code for topic in result.topic_results for each in topic.results_by_partition]
         for result in response.results_by_transaction
     }
     assert errors == {
@@ -102,3 +102,15 @@ def test_brokers_send_several_transactions_in_one_request(client: Client, versio
     }
     assert added.describe().transaction_state == "Ongoing"
     assert verified.describe().topics[0].partitions == [0], "asking adds nothing"
+
+
+def test_verified_partitions_are_answered_once(client: Client) -> None:
+    create(client, "t", 2)
+    holder = init(client)
+    holder.add(("t", 0))
+    topics = [AddPartitionsToTxnTopic(name, indexes) for name, indexes in (("t", [0, 0]), ("no", []), ("t", [1, 0]))]
+    one = AddPartitionsToTxnTransaction("tx", holder.producer_id, holder.epoch, True, topics)
+    (result,) = client.call(AddPartitionsToTxnRequest([one]), version=5).results_by_transaction
+    (topic,) = result.topic_results
+    found = [(each.partition_index, each.partition_error_code) for each in topic.results_by_partition]
+    assert (topic.name, found) == ("t", [(0, ErrorCode.NONE), (1, ErrorCode.TRANSACTION_ABORTABLE)])

@@ -69,7 +69,7 @@ def test_a_duration_matches_transactions_that_lasted_longer(client: Client, ids:
 
 
 def test_unknown_states_are_returned_and_match_nothing(client: Client, ids: dict[str, int]) -> None:
-    response = client.call(ListTransactionsRequest(["Nonsense", "ongoing"]))
+    response = client.call(ListTransactionsRequest(["Nonsense", "ongoing", "Nonsense"]))
     assert (response.unknown_state_filters, response.transaction_states) == (["Nonsense", "ongoing"], [])
 
 

@@ -16,6 +16,7 @@ from client_compat.differential.scenarios import (
     group_changes,
     group_oddities,
     groups,
+    odd_requests,
     offsets,
     produce,
     quotas,
@@ -58,6 +59,7 @@ SCENARIOS: dict[str, Scenario] = scenarios_in(
         controlling,
         telemetry,
         too_large,
+        odd_requests,
     ],
     "probe",
 )
