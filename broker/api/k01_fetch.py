@@ -57,11 +57,13 @@ _ItemT = TypeVar("_ItemT")
 
 API = Api(FetchRequest, array_limits={"topics.partitions": 30_000, "forgotten_topics_data.partitions": 100_000})
 
-_UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-"""Errors of unreadable partitions. With them the list of aborted transactions is empty instead of null, as in Kafka."""
-
-_RESPONSE_ORDER = {ErrorCode.UNKNOWN_TOPIC_ID: 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2, ErrorCode.TOPIC_AUTHORIZATION_FAILED: 2}
-"""The order of a response's partitions: first those that were read (0), then those that were not (KAFKA KafkaApis.handleFetchRequest)."""
+_UNREAD: Final[dict[int, int]] = {
+    ErrorCode.UNKNOWN_TOPIC_ID: 1,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: 2,
+}
+"""The errors of partitions that are not read, each with its place in the response: those that were read are first (KAFKA
+KafkaApis.handleFetchRequest). The list of aborted transactions of an unread partition is empty instead of null, as in Kafka."""
 
 _ISOLATIONS = {0, 1}
 _SAME_LOG, _NOBODY, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
@@ -508,7 +510,7 @@ def _reported_error(ctx: Context[PartitionServices], cached: CachedPartition, re
 
 
 def _error(ctx: Context[PartitionServices], cached: CachedPartition, rejected: Rejected) -> PartitionData:
-    is_listed = rejected.code in _UNKNOWN and ctx.services.settings.release_behaviour.lists_no_aborted_transactions
+    is_listed = rejected.code in _UNREAD and ctx.services.settings.release_behaviour.lists_no_aborted_transactions
     aborted: list[AbortedTransaction] | None = [] if is_listed else None
     data = PartitionData(cached.requested.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
     if rejected.code in _REDIRECTING and ctx.version >= REDIRECTED_SINCE:
@@ -548,8 +550,8 @@ def _finish(
         session_id, send = fetch.finish(read.results, ctx.services.clock.mono_ms())
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code), []
-    if read.must_answer and any(data.error_code in _UNKNOWN for _, data in send):
-        send = sorted(send, key=lambda found: _RESPONSE_ORDER.get(found[1].error_code, 0))
+    if read.must_answer and any(data.error_code in _UNREAD for _, data in send):
+        send = sorted(send, key=lambda found: _UNREAD.get(found[1].error_code, 0))
     return FetchResponse(session_id=session_id), send
 
 

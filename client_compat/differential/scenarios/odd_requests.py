@@ -42,9 +42,14 @@ def repeated_and_empty(probe: Probe) -> None:
             listed = [ListOffsetsTopic(name, [ListOffsetsPartition(each, -1, TIME) for each in indexes]) for name, indexes in named]
             probe.ask(label, ListOffsetsRequest(-1, 0, listed, 5_000), version)
         for version in (3, 9, 13):
-            data = [[PartitionProduceData(each, batch(b"x")) for each in indexes] for _, indexes in named]
-            ids = [topic_id if name == "repeat" else UNKNOWN_ID for name, _ in named]
-            topics = [TopicProduceData(name, *rest) for (name, _), *rest in zip(named, ids, data, strict=True)]
+            topics = [
+                TopicProduceData(
+                    name,
+                    topic_id if name == "repeat" else UNKNOWN_ID,
+                    [PartitionProduceData(each, batch(b"x")) for each in indexes],
+                )
+                for name, indexes in named
+            ]
             probe.ask(label, ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=topics), version)
         added = [AddPartitionsToTxnTopic(*each) for each in named]
         for version in probe.range(ApiKey.ADD_PARTITIONS_TO_TXN):
