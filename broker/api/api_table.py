@@ -28,7 +28,7 @@ APIS: Final = (
     ServedApi(ApiKey.API_VERSIONS, 0, 5, 0, ListenerType.BROKER | ListenerType.CONTROLLER),
     ServedApi(ApiKey.CREATE_TOPICS, 2, 7, 2, ListenerType.BROKER | ListenerType.CONTROLLER, forwarded=Forwarded.ALWAYS, splits=(Split('topics', 'topics', ('name',)), ), array_limits={'topics.assignments': 10000, 'topics.configs': 1000}),
     ServedApi(ApiKey.DELETE_TOPICS, 1, 6, 1, ListenerType.BROKER | ListenerType.CONTROLLER, forwarded=Forwarded.ALWAYS, splits=(Split('topics', 'responses', ('name topic_id',)), Split('topic_names', 'responses', ('',)), )),
-    ServedApi(ApiKey.DELETE_RECORDS, 0, 2, 0, ListenerType.BROKER, splits=(Split('topics.partitions', 'topics.partitions'), )),
+    ServedApi(ApiKey.DELETE_RECORDS, 0, 2, 0, ListenerType.BROKER, splits=(Split('topics.partitions', 'topics.partitions', ('name', 'partition_index')), )),
     ServedApi(ApiKey.INIT_PRODUCER_ID, 0, 5, 0, ListenerType.BROKER),
     ServedApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 2, ListenerType.BROKER, splits=(Split('topics.partitions', 'topics.partitions'), )),
     ServedApi(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 0, ListenerType.BROKER, array_limits={'transactions.topics.partitions': 10000, 'v3_and_below_topics.partitions': 10000}),
