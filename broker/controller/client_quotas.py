@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
+from math import isfinite
 from typing import Final
 
 from ottla.broker.cluster.image import MetadataImage, QuotaTarget
@@ -104,6 +105,8 @@ def _allowed(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
 def _check_value(allowed: Mapping[str, int | None], op: OpData) -> None:
     if op.key not in allowed:
         raise _invalid(f"Invalid configuration key {op.key}")
+    if not isfinite(op.value):
+        raise _invalid(f"Quota {op.key} must be a finite number")
     if op.value <= 0:
         raise _invalid(f"Quota {op.key} must be greater than 0")
     highest = allowed[op.key]
@@ -116,7 +119,8 @@ def _check_value(allowed: Mapping[str, int | None], op: OpData) -> None:
 
 
 def _entity_text(entity: Mapping[str, str | None]) -> str:
-    named = ", ".join(f"{kind}={'null' if entity[kind] is None else entity[kind]}" for kind in _TYPES if kind in entity)
+    kinds = [kind for kind in _TYPES if kind in entity] + [kind for kind in entity if kind not in _TYPES]
+    named = ", ".join(f"{kind}={'null' if entity[kind] is None else entity[kind]}" for kind in kinds)
     return f"ClientQuotaEntity(entries={{{named}}})"
 
 

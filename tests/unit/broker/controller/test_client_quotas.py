@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, nan
+
 import pytest
 
 from ottla.broker.cluster.metadata_records import ClientQuotaRecord, QuotaEntity
@@ -64,6 +66,19 @@ def test_a_quota_is_removed(controller: LiveController) -> None:
     alter(controller, entry(ALICE, consumer_byte_rate=None))
     assert controller.log[-1] == ClientQuotaRecord([QuotaEntity(*ALICE)], "consumer_byte_rate", 0.0, remove=True)
     assert controller.state.image.client_quotas == {}
+
+
+@pytest.mark.parametrize("value", [nan, inf, -inf])
+@pytest.mark.parametrize("key", ["request_percentage", "consumer_byte_rate"])
+def test_a_quota_is_a_finite_number(key: str, value: float) -> None:
+    assert problem(ALICE, **{key: value}) == f"Quota {key} must be a finite number"
+
+
+def test_the_error_of_a_repeated_entity_names_it() -> None:
+    repeated = [entry(("group", "x"), consumer_byte_rate=1.0)] * 2
+    assert [error.message for error in alter(LiveController(), *repeated) if error] == [
+        "Ignoring duplicate entity ClientQuotaEntity(entries={group=x})"
+    ]
 
 
 @pytest.mark.parametrize(
