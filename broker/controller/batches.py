@@ -14,8 +14,10 @@ RECORDS_PER_REQUEST_MAX: Final = 10_000
 log may have 8 MiB.
 """
 
+TOO_LARGE: Final = "Unable to perform excessively large batch operation."
+
 
 def check_size(records: Sized) -> None:
     """Raise Rejected (POLICY_VIOLATION) if `records`, the metadata records of one request, are more than RECORDS_PER_REQUEST_MAX."""
     if len(records) > RECORDS_PER_REQUEST_MAX:
-        raise Rejected(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        raise Rejected(ErrorCode.POLICY_VIOLATION, TOO_LARGE)

@@ -20,6 +20,7 @@ from ottla.broker.cluster.metadata_records import ConfigRecord, MetadataRecord, 
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.configs.topic_config import check_topic_configs
+from ottla.broker.controller.batches import RECORDS_PER_REQUEST_MAX, TOO_LARGE, check_size
 from ottla.broker.controller.clear_elr import cleared_elr
 from ottla.broker.controller.placement import Placement, check_assignment
 from ottla.broker.controller.state import ControllerState
@@ -90,10 +91,10 @@ def create_topics(
     """Decide a CreateTopics request: return its records, and one result per distinct name, in the request's order.
 
     `charge` gets the partition count of each new topic, and raises Rejected if that exceeds the client's quota (KIP-599). `code_of_null` is
-    the error of a setting without a value. Raises `Rejected(POLICY_VIOLATION)` if the request has too many partitions.
+    the error of a setting without a value. Raises `Rejected(POLICY_VIOLATION)` if the request has too many partitions or records.
     """
-    _check_total(topics, placement)
     seen = Counter(topic.name for topic in topics)
+    _check_total([topic for topic in topics if form_error(topic.name, seen[topic.name]) is None], placement)
     records: list[MetadataRecord] = []
     results: dict[str, CreatedTopic] = {}
     for topic in topics:
@@ -109,6 +110,7 @@ def create_topics(
             results[topic.name] = CreatedTopic(topic.name, None, topic_id, len(replicas), len(replicas[0]), configs)
         except Rejected as error:
             results[topic.name] = CreatedTopic(topic.name, error.without_traceback())
+    check_size(records)
     return Effects(records, list(results.values()))
 
 
@@ -235,7 +237,9 @@ def create_partitions(
     catalog: Catalog, topics: Sequence[MorePartitions], placement: Placement, charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[tuple[str, Rejected | None]]]:
     """Decide a CreatePartitions request: return its records, and one (name, error or None) per distinct name. `charge` gets the number of
-    new partitions of each topic, and raises Rejected if that exceeds the client's quota (KIP-599)."""
+    new partitions of each topic, and raises Rejected if that exceeds the client's quota (KIP-599). Raises `Rejected(POLICY_VIOLATION)` if
+    the request has too many new partitions.
+    """
     seen = Counter(topic.name for topic in topics)
     records: list[MetadataRecord] = []
     results: dict[str, Rejected | None] = {}
@@ -243,21 +247,22 @@ def create_partitions(
         try:
             if (malformed := duplicate_error(seen[topic.name])) is not None:
                 raise malformed
-            added = _more_partitions(catalog, topic, placement, PARTITIONS_PER_REQUEST_MAX - len(records), charge)
-            records.extend(added)
+            records.extend(_more_partitions(catalog, topic, placement, RECORDS_PER_REQUEST_MAX - len(records), charge))
             results[topic.name] = None
         except Rejected as error:
+            if error.code is ErrorCode.POLICY_VIOLATION:
+                raise  # the limit of the whole request
             results[topic.name] = error.without_traceback()
     return Effects(records, list(results.items()))
 
 
 def _more_partitions(
-    catalog: Catalog, wanted: MorePartitions, placement: Placement, max_partitions: int, charge: Callable[[int], None]
+    catalog: Catalog, wanted: MorePartitions, placement: Placement, records_max: int, charge: Callable[[int], None]
 ) -> list[MetadataRecord]:
     topic = catalog.topic(wanted.name)
     if topic is None:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    _check_growth(topic, wanted, max_partitions)
+    _check_growth(topic, wanted)
     current = len(topic.partitions)
     added = wanted.count - current
     factor = topic.replication_factor
@@ -266,6 +271,8 @@ def _more_partitions(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} assignment(s) were specified.",
         )
+    if added > records_max:
+        raise Rejected(ErrorCode.POLICY_VIOLATION, TOO_LARGE)
     charge(added)
     if wanted.assignments is None:
         replicas: Sequence[Sequence[int]] = placement.place(added, factor)
@@ -277,7 +284,7 @@ def _more_partitions(
     return [placement.partition_record(topic.topic_id, index, brokers) for index, brokers in enumerate(replicas, current)]
 
 
-def _check_growth(topic: TopicImage, wanted: MorePartitions, max_partitions: int) -> None:
+def _check_growth(topic: TopicImage, wanted: MorePartitions) -> None:
     current = len(topic.partitions)
     if wanted.count == current:
         raise Rejected(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
@@ -286,8 +293,6 @@ def _check_growth(topic: TopicImage, wanted: MorePartitions, max_partitions: int
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {topic.name} currently has {current} partition(s); {wanted.count} would not be an increase.",
         )
-    if wanted.count - current > max_partitions:
-        raise Rejected(ErrorCode.POLICY_VIOLATION, f"More than {PARTITIONS_PER_REQUEST_MAX} partitions in one request.")
     if is_internal(topic.name):
         # A group or transaction belongs to hash(id) mod the partition count, so growth would orphan all of them.
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The number of partitions of the internal topic {topic.name} is fixed.")

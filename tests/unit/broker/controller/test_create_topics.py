@@ -114,7 +114,7 @@ def test_more_than_ten_thousand_partitions_refuse_the_request(live: LiveCatalog)
     with pytest.raises(Rejected) as refused:
         live.create(NewTopic("a", 6_000), NewTopic("b", 4_001))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
-    assert live.create(NewTopic("a", 6_000), NewTopic("b", 4_000))[1].error is None
+    assert live.create(NewTopic("a", 6_000), NewTopic("b", 3_998))[1].error is None
 
 
 def grow(live: LiveCatalog, *topics: MorePartitions) -> dict[str, ErrorCode]:
@@ -162,4 +162,20 @@ def test_partitions_of_unknown_repeated_and_internal_topics_are_refused(live: Li
 
 def test_more_than_ten_thousand_new_partitions_refuse_the_request(live: LiveCatalog) -> None:
     live.create(NewTopic("a", 1), NewTopic("b", 1))
-    assert grow(live, MorePartitions("a", 10_001), MorePartitions("b", 2)) == {"a": ErrorCode.NONE, "b": ErrorCode.POLICY_VIOLATION}
+    assert grow(live, MorePartitions("a", 5_001), MorePartitions("b", 5_001)) == {"a": ErrorCode.NONE, "b": ErrorCode.NONE}
+    for increases in ([("a", 15_001), ("b", 5_002)], [("nowhere", 2), ("a", 2**31 - 1), ("b", 5_002)]):
+        with pytest.raises(Rejected) as error:
+            grow(live, *(MorePartitions(*increase) for increase in increases))
+        assert error.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_a_topic_with_ten_thousand_records_is_the_largest(live: LiveCatalog) -> None:
+    assert codes(live, NewTopic("a", 9_998, configs=[("flush.ms", "1")])) == [ErrorCode.NONE]
+    with pytest.raises(Rejected) as error:
+        live.create(NewTopic("b", 9_999, configs=[("flush.ms", "1")]))
+    assert error.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_partitions_of_topics_that_are_rejected_by_name_do_not_count(live: LiveCatalog) -> None:
+    topics = [NewTopic("a", 10_001), NewTopic("a"), NewTopic("__cluster_metadata", 10_001), NewTopic("b")]
+    assert codes(live, *topics) == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
