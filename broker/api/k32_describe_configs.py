@@ -16,6 +16,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import NodeServices
 from ottla.broker.cluster.image import ResourceType
+from ottla.broker.configs.broker_config import ConfigSource
 from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -70,6 +71,7 @@ def _describe(ctx: Context[NodeServices], request: DescribeConfigsRequest, resou
 
 
 def _entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    is_documented = request.include_documentation or entry.source == ConfigSource.DYNAMIC_BROKER_LOGGER  # "" of a logger, as in Kafka
     synonyms = [DescribeConfigsSynonym(*synonym) for synonym in entry.synonyms] if request.include_synonyms else []
     return DescribeConfigsResourceResult(
         entry.name,
@@ -79,5 +81,5 @@ def _entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfi
         entry.sensitive,
         synonyms,
         entry.type,
-        entry.documentation if request.include_documentation else None,
+        entry.documentation if is_documented else None,
     )

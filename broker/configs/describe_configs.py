@@ -26,6 +26,8 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.topic_names import name_problem
 
 UNKNOWN_TYPE = 0
+_OF_AUTHORIZER = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+"""Settings of the authorizer. Kafka leaves them to its class and does not know their type, so that their values are hidden."""
 
 _UNIT_SYNONYMS: dict[str, tuple[str, ...]] = {
     synonym.name: tuple(each.name for each in key.synonyms) for key in TOPIC_KEYS.values() for synonym in key.synonyms
@@ -151,6 +153,8 @@ def _untyped_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
     key, base = broker_key(name, broker.settings.release_behaviour), base_name(name)
     chain = _chain(broker, _UNIT_SYNONYMS.get(name, (name,) if base is None else (name, base)))
+    if name in _OF_AUTHORIZER:
+        return _unknown_entry(name, [layer for layer in chain if layer[2] != ConfigSource.DEFAULT])
     if key is None:
         return _unknown_entry(name, _from_first_layer_of(name, chain))
     if name in BROKER_KEYS:
@@ -205,6 +209,6 @@ def _entry(key: ConfigKey, text: str | None, chain: Sequence[SourcedText], *, re
 def _logger_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
     source = ConfigSource.DYNAMIC_BROKER_LOGGER
     return [
-        ConfigEntry(name, level, source, UNKNOWN_TYPE, read_only=False, sensitive=False, synonyms=(), documentation=None)
+        ConfigEntry(name, level, source, UNKNOWN_TYPE, read_only=False, sensitive=False, synonyms=(), documentation="")
         for name, level in broker.loggers.levels().items()
     ]

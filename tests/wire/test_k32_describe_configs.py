@@ -7,7 +7,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResult
 from tests.support.topic_calls import create
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER = 2, 4, 8
 
 
 def ask(
@@ -36,6 +36,11 @@ def test_synonyms_and_documentation_are_returned_on_request(client: Client) -> N
         ("message.max.bytes", "1048588", 5),
     ]
     assert config.documentation
+
+
+def test_a_loggers_documentation_is_empty_unrequested_too(client: Client) -> None:
+    (logger,) = ask(client, DescribeConfigsResource(LOGGER, "1", ["root"])).configs
+    assert logger.documentation == ""
 
 
 def test_this_brokers_settings_are_described(client: Client) -> None:

@@ -107,6 +107,12 @@ def test_an_unknown_configs_value_is_hidden(described: Described, resource: str,
     assert entry.synonyms == (("no.such", None, source),)
 
 
+def test_the_authorizers_configs_are_hidden_like_unknown_ones() -> None:
+    given = Described(load({"super.users": "User:ann"}, {}, None).settings).entries(BROKER, "1")["super.users"]
+    assert (given.value, given.sensitive, given.type) == (None, True, 0)
+    assert given.synonyms == (("super.users", None, ConfigSource.STATIC_BROKER),)
+
+
 def test_a_listener_config_precedes_the_general_one(described: Described) -> None:
     described.put(BROKER, "1", "listener.name.external.max.connections", "5")
     entry = described.entries(BROKER, "1")["listener.name.external.max.connections"]
