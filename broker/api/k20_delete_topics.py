@@ -73,6 +73,8 @@ def _denials(ctx: Context[ControllerServices], refs: Sequence[TopicRef]) -> dict
     kept = denied(ctx, Operation.DELETE, Resource.TOPIC, requested)
     denials = {}
     for ref, count in Counter(refs).items():
+        if ref.problem is not None:
+            continue  # `delete_topics` rejects it, without revealing anything
         name = names[ref]
         if name is None or name in kept or (ref.name is not None and name in unseen):
             is_hidden = ref.name is None and name in unseen

@@ -8,7 +8,6 @@ Source: KAFKA ReplicaManager.alterReplicaLogDirs, for the order of the checks.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from ottla.broker.api.access import allowed_of_cluster
@@ -51,7 +50,7 @@ def handle(ctx: Context[PartitionServices], request: AlterReplicaLogDirsRequest)
 def _error(ctx: Context[PartitionServices], name: str, index: int, path: str) -> ErrorCode:
     if len(name) + len(str(index)) + _SUFFIX_BYTES > _NAME_BYTES_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if Path(path) != ctx.services.log_dir.path.resolve():
+    if path != str(ctx.services.log_dir.path.resolve()):  # the text counts: Kafka does not find the directory by another path, either
         return ErrorCode.LOG_DIR_NOT_FOUND
     try:
         ctx.services.partitions.get(name, index)

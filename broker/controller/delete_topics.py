@@ -28,6 +28,15 @@ class TopicRef:
     name: str | None = None
     topic_id: bytes = ZERO_ID
 
+    @property
+    def problem(self) -> str | None:
+        """The error text if the reference is malformed: it has neither name nor id, or both."""
+        if self.name is None and self.topic_id == ZERO_ID:
+            return "Neither topic name nor id were specified."
+        if self.name is not None and self.topic_id != ZERO_ID:
+            return "You may not specify both topic name and topic id."
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
@@ -41,8 +50,9 @@ class DeletedTopic:
 def delete_topics(
     catalog: Catalog, refs: Sequence[TopicRef], charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[DeletedTopic]]:
-    """Decide a DeleteTopics request: return its records, and one result per distinct reference, in the request's order. `charge` gets
-    the partition count of each topic, and raises Rejected if that exceeds the client's quota (KIP-599)."""
+    """Decide a DeleteTopics request: return its records, and one result per distinct reference, in the request's order; a malformed
+    reference has a result each time. `charge` gets the partition count of each topic, and raises Rejected if that exceeds the client's
+    quota (KIP-599)."""
     seen = Counter(refs)
     requested_ids = {ref.topic_id for ref in refs if ref.name is None}
     requested_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID and seen[ref] == 1}
@@ -64,19 +74,14 @@ def delete_topics(
             records.append(RemoveTopicRecord(topic_id=topic.topic_id))
             results.append(DeletedTopic(topic.name, topic.topic_id))
         except Rejected as error:
-            results.append(DeletedTopic(ref.name, ref.topic_id, error.without_traceback()))
+            results += [DeletedTopic(ref.name, ref.topic_id, error.without_traceback())] * (1 if ref.problem is None else seen[ref])
     return Effects(records, results)
 
 
 def form_error(ref: TopicRef, times: int) -> Rejected | None:
     """Return the error, if any, that Kafka returns before authorization for a topic that the request names `times` times."""
-    problem = None
-    if times > 1:
+    if (problem := ref.problem) is None and times > 1:
         problem = f"Duplicate topic {'name' if ref.name is not None else 'id'}."
-    elif ref.name is None and ref.topic_id == ZERO_ID:
-        problem = "Neither topic name nor id were specified."
-    elif ref.name is not None and ref.topic_id != ZERO_ID:
-        problem = "You may not specify both topic name and topic id."
     return None if problem is None else Rejected(ErrorCode.INVALID_REQUEST, problem)
 
 

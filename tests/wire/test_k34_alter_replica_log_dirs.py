@@ -25,4 +25,5 @@ def test_a_replica_stays_in_the_only_directory(broker: RunningBroker, client: Cl
 
     own = str(broker.broker.log_dir.path.resolve())
     assert laid(own) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert laid(f"{own}/") == [ErrorCode.LOG_DIR_NOT_FOUND] * 2
     assert laid("/elsewhere") == [ErrorCode.LOG_DIR_NOT_FOUND] * 2

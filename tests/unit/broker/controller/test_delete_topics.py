@@ -41,6 +41,11 @@ def test_both_or_neither_of_name_and_id_is_an_invalid_request(live: LiveCatalog)
     assert live.catalog.topic("a") is not None
 
 
+def test_a_malformed_reference_has_an_error_each_time(live: LiveCatalog) -> None:
+    both = TopicRef("a", id_of(live, "a"))
+    assert codes(live, TopicRef(), both, TopicRef(), both, TopicRef("b")) == [ErrorCode.INVALID_REQUEST] * 4 + [ErrorCode.NONE]
+
+
 def test_a_name_or_id_given_twice_is_refused_and_nothing_deleted(live: LiveCatalog) -> None:
     by_id = TopicRef(None, id_of(live, "b"))
     assert codes(live, TopicRef("a"), TopicRef("a"), by_id, by_id) == [ErrorCode.INVALID_REQUEST] * 2
