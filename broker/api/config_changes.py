@@ -80,7 +80,7 @@ async def forward_changes(
     if services.settings.release_behaviour.authorizes_broker_changes_first:
         authorized |= {index for index, change in enumerate(changes) if change.resource_type == ResourceType.BROKER}
     denials = {index: denial for index in sorted(authorized) if (denial := _denial(ctx, changes[index])) is not None}
-    of_brokers = errors_of_brokers(services.topics, changes, services.settings, _check_stores(ctx))
+    of_brokers = errors_of_brokers(services.topics, changes, services.broker_configs.as_started(), _check_stores(ctx))
     settled = _with_levels(ctx, request, changes, {**of_brokers, **denials, **form_errors(changes)})
     answers = {} if len(settled) == len(changes) else await _forwarded(ctx, request, settled)
     return [

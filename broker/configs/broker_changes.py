@@ -20,7 +20,7 @@ from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, 
 from ottla.broker.core.ignored_settings import IGNORED_SECRETS, is_defined, is_ignored
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.security_settings import start_problem
-from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, security_setting
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, security_setting, topic_defaults
 from ottla.broker.core.stored_settings import CLEANER_BUFFER, CLEANER_THREADS, CORDONED, THREADS
 from ottla.broker.releases.release_behaviour import ReleaseBehaviour
 from ottla.protocol.error_codes import ErrorCode
@@ -45,6 +45,8 @@ _ABOVE_ZERO: Final = frozenset({"max.connections", "max.connection.creation.rate
 _PER_IP: Final = "max.connections.per.ip"
 _PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
 _RETENTION_MS: Final = "log.retention.ms"
+_LOCAL_MS: Final = "log.local.retention.ms"
+_LOCAL_RETENTION: Final = frozenset({_RETENTION_MS, _LOCAL_MS, "log.retention.bytes", "log.local.retention.bytes"})
 _CLEANUP_POLICY: Final = "log.cleanup.policy"
 _ASSIGNMENT_INTERVAL: Final = re.compile(r"group\.(consumer|share|streams)\.assignment\.interval\.ms")
 _CLEANER_BYTES_MIN: Final = 1024 * 1024
@@ -139,7 +141,7 @@ def check_threads(now: Mapping[str, str], then: Mapping[str, str], settings: Bro
 def check_values(then: Mapping[str, str], named: Iterable[str], settings: BrokerSettings) -> None:
     """Raise `Rejected(INVALID_REQUEST)` if one of the settings `named` in a request has a forbidden value in `then`, the broker's dynamic
     settings after the change: one that Kafka accepts only in the properties file, or that contradicts another setting (ConnectionQuotas,
-    KafkaConfig.validateValues, GroupCoordinatorConfig.validate).
+    KafkaConfig.validateValues, GroupCoordinatorConfig.validate). `settings` has the values without dynamic changes.
     """
     for name in sorted(name for name in named if name in then and not settings.release_behaviour.lacks(name)):
         base, interval = base_name(name) or name, _ASSIGNMENT_INTERVAL.fullmatch(name)
@@ -161,6 +163,25 @@ def check_values(then: Mapping[str, str], named: Iterable[str], settings: Broker
                 _refuse(f"{name} must be greater than or equal to {low}")
             if _number(name, then, settings) > _number(high, {}, settings):
                 _refuse(f"{name} must be less than or equal to {high}")
+    if not _LOCAL_RETENTION.isdisjoint(named):
+        _check_local_retention(then, settings)
+
+
+def _check_local_retention(then: Mapping[str, str], settings: BrokerSettings) -> None:
+    """Reject a default of local retention (tiered storage) that exceeds the default of the retention, also after a deletion (Kafka's
+    `DynamicLogConfig`).
+    """
+    if settings.release_behaviour.lacks(_LOCAL_MS):
+        return
+    defaults = topic_defaults(settings)
+    for name, local in ((_RETENTION_MS, _LOCAL_MS), ("log.retention.bytes", "log.local.retention.bytes")):
+        whole = _number(name, then, settings) if name in then else defaults[name.removeprefix("log.")]
+        part = _number(local, then, settings)
+        assert isinstance(whole, int)
+        if whole >= 0 and part == -1:
+            _refuse(f"Invalid value -1 for configuration {local}: Value must not be -1 as {name} value is set as {whole}.")
+        if whole >= 0 and part > whole:
+            _refuse(f"Invalid value {part} for configuration {local}: Value must not be more than property: {name} value.")
 
 
 def _items(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from copy import copy
 from enum import IntEnum
 from typing import Final
 
@@ -54,6 +55,13 @@ class BrokerConfigs:
         self._catalog = catalog
         of_all = {name: settings.value(name) for name in (*BROKER_KEYS, *STORED_SETTINGS)}
         self._started: Final[dict[str, Value]] = of_all | dict(settings.listener_connections)
+
+    def as_started(self) -> BrokerSettings:
+        """Return a copy of the settings with the values that the broker had at its start, before all dynamic changes."""
+        settings = copy(self.settings)
+        for name in BROKER_KEYS:
+            setattr(settings, attribute_of(name), self._started[name])
+        return settings
 
     def cluster_wide(self) -> Mapping[str, str]:
         """Return the settings that were set dynamically for all brokers, by name, as text."""

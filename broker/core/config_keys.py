@@ -84,6 +84,7 @@ class ConfigKey(NamedTuple):
     * A `cluster_only` key has an effect only on a node of a cluster (with process.roles).
     * `in_cluster` is Kafka's default, which the broker of a cluster uses. `default` then differs, because a standalone node could not
       satisfy Kafka's default (such as three replicas). If `in_cluster` is None, `default` applies to both.
+    * A LIST of a key with `repeats` keeps equal items.
     * If `has_default` is false, Kafka defines no default. `default` is then the value that a broker without the setting uses, and
       DescribeConfigs does not return it.
     """
@@ -100,6 +101,7 @@ class ConfigKey(NamedTuple):
     in_cluster: Value = None
     synonyms: tuple[Synonym, ...] = ()
     has_effect: bool = True
+    repeats: bool = False
 
     @property
     def sensitive(self) -> bool:
@@ -128,7 +130,8 @@ class ConfigKey(NamedTuple):
                 raise self._invalid(text, "Not a number of type DOUBLE")
             return float(text.rstrip("dDfF"))
         if self.type is ConfigType.LIST:
-            return tuple(dict.fromkeys(item.strip(JAVA_TRIMS) for item in text.split(","))) if text else ()
+            items = [item.strip(JAVA_TRIMS) for item in text.split(",")] if text else []
+            return tuple(items if self.repeats else dict.fromkeys(items))
         return text
 
     def _whole(self, text: str, bits: int) -> int:

@@ -254,7 +254,7 @@ class BrokerSettings:
     )
     min_insync_replicas: int = _key(_INT, 1, "Default of min.insync.replicas.", _POSITIVE, dynamic=True)
     log_preallocate: bool = _key(_BOOLEAN, False, "Default of preallocate.", dynamic=True)
-    log_retention_bytes: int = _key(_LONG, -1, "Default of retention.bytes.", at_least(-1), dynamic=True)
+    log_retention_bytes: int = _key(_LONG, -1, "Default of retention.bytes.", dynamic=True)
     log_retention_ms: int | None = _key(_LONG, None, "Default of retention.ms.", at_least(-1), dynamic=True)
     log_retention_minutes: int | None = _key(_INT, None, "Default of retention.ms, in minutes.", at_least(-1))
     log_retention_hours: int = _key(_INT, 168, "Default of retention.ms, in hours.", at_least(-1))

@@ -62,7 +62,8 @@ def _key(
     has_effect: bool = True,
 ) -> ConfigKey:
     chain = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
-    return ConfigKey(name, kind, default, doc, validator, dynamic=True, synonyms=chain, has_effect=has_effect)
+    repeats = validator is _THROTTLED
+    return ConfigKey(name, kind, default, doc, validator, dynamic=True, synonyms=chain, has_effect=has_effect, repeats=repeats)
 
 
 _T = ConfigType
@@ -225,8 +226,8 @@ _KEYS = (
         "retention.bytes",
         _T.LONG,
         -1,
-        "Size above which a partition's oldest segments are deleted; -1 is no limit.",
-        at_least(-1),
+        "Size above which a partition's oldest segments are deleted; a negative number is no limit.",
+        None,
         "log.retention.bytes",
     ),
     _key(

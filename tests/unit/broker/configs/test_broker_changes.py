@@ -116,6 +116,29 @@ def test_addresses_with_an_override_may_be_the_only_ones_with_connections(live: 
     assert refusal(live, "max.connections.per.ip", "0") is None
 
 
+@pytest.mark.parametrize(
+    ("of_all", "local", "words"),
+    [
+        (("log.retention.ms", "3"), ("log.local.retention.ms", "5"), "Value must not be more than property: log.retention.ms value."),
+        (
+            ("log.retention.bytes", "3"),
+            ("log.local.retention.bytes", "-1"),
+            "Value must not be -1 as log.retention.bytes value is set as 3.",
+        ),
+    ],
+)
+def test_local_retention_is_limited_by_the_retention(
+    live: LiveCatalog, of_all: tuple[str, str], local: tuple[str, str], words: str
+) -> None:
+    assert refusal(live, *of_all) is None
+    refused = refusal(live, *local)
+    assert refused is not None
+    assert words in refused[1]
+    assert refusal(live, local[0], of_all[1]) is None
+    assert refusal(live, of_all[0], "2") is not None
+    assert refusal(live, of_all[0], "-1") is None
+
+
 def test_listener_configs_are_per_broker(live: LiveCatalog) -> None:
     name = "listener.name.external.num.io.threads"
     assert refusal(live, name, "5", name="") == (

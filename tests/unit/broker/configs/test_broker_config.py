@@ -108,3 +108,12 @@ def test_a_listeners_security_configs_are_described_without_passwords() -> None:
     entries = {entry.name: entry for entry in describe_configs(Catalog(), configs, ResourceType.BROKER, str(loaded.settings.node_id), None)}
     assert (entries[name].value, entries[name].sensitive, entries[name].source) == (None, True, ConfigSource.STATIC_BROKER)
     assert "hush!" not in str(entries)
+
+
+def test_the_settings_as_started_lack_what_was_set_dynamically() -> None:
+    catalog, settings = Catalog(), BrokerSettings(message_max_bytes=10)
+    configs = BrokerConfigs(settings, catalog)
+    put(catalog, "1", "30")
+    configs.refresh()
+    assert configs.as_started().message_max_bytes == 10
+    assert settings.message_max_bytes == 30

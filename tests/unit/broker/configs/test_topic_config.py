@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.configs.topic_config import check_topic_configs, effective_log_config, internal_topic_configs, internal_topic_partitions
+from ottla.broker.configs.topic_config import (
+    check_topic_configs,
+    effective_log_config,
+    effective_values,
+    internal_topic_configs,
+    internal_topic_partitions,
+)
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.protocol.error_codes import ErrorCode
@@ -64,3 +70,15 @@ def test_the_transaction_topic_is_compacted_and_its_configs_are_valid() -> None:
 
 def test_other_topics_have_no_internal_configs() -> None:
     assert internal_topic_configs("flights", BrokerSettings()) == {}
+
+
+def test_only_throttled_replicas_keep_repeated_items() -> None:
+    throttled = {"leader.replication.throttled.replicas": "1:1,1:1", "cleanup.policy": "delete,delete"}
+    values = effective_values(throttled, BrokerSettings())
+    assert values["leader.replication.throttled.replicas"] == ("1:1", "1:1")
+    assert values["cleanup.policy"] == ("delete",)
+
+
+def test_any_negative_retention_is_no_limit() -> None:
+    check_topic_configs({"retention.bytes": "-9"}, BrokerSettings())
+    assert effective_log_config({"retention.bytes": "-9"}, BrokerSettings()).retention_bytes == -9
