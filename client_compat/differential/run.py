@@ -15,7 +15,7 @@ from pathlib import Path
 from client_compat.differential.known import KNOWN, KNOWN_OF_OLDER, KNOWN_OF_ZOOKEEPER, KnownDifference
 from client_compat.differential.normalise import Plain, differences
 from client_compat.differential.probe import NotOffered, Probe, Seen, Versions
-from client_compat.differential.scenarios import BEFORE_COORDINATORS, SCENARIOS
+from client_compat.differential.scenarios import BEFORE_COORDINATORS, OF_NEWEST, SCENARIOS
 from client_compat.differential.scenarios.common import wait_until_coordinated
 from client_compat.kafka.compiled import compiled
 from client_compat.kafka.jars import KafkaMissing, default_version
@@ -165,7 +165,7 @@ def play_all(
     first. `older`: the brokers are, or behave like, a release that lacks some APIs of the scenarios."""
     kafka_port, own_port = ports
     for name, scenario in SCENARIOS.items():
-        if only and not any(word in name for word in only):
+        if (only and not any(word in name for word in only)) or (older and name in OF_NEWEST):
             continue
         if older and any(name.startswith(beginning) and key not in versions for beginning, key in NEEDED.items()):
             report.not_asked.append(name)

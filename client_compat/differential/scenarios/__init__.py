@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios import (
+    administration,
     beginning,
     configs,
     consumer_groups,
@@ -57,12 +58,16 @@ SCENARIOS: dict[str, Scenario] = scenarios_in(
         streams_groups,
         users,
         controlling,
+        administration,
         telemetry,
         too_large,
         odd_requests,
     ],
     "probe",
 )
+
+OF_NEWEST = frozenset(name for name in SCENARIOS if name.startswith("administration."))
+"""Scenarios about details that older releases decide in other ways. They are only compared with Ottla's own release."""
 
 BEFORE_COORDINATORS = frozenset(name for name in SCENARIOS if name.startswith("beginning."))
 """Scenarios that need a broker without `__consumer_offsets` and `__transaction_state`. All others start when both topics exist."""
