@@ -198,8 +198,11 @@ def _merge_repeated(request: ProduceRequest) -> None:
     """Keep only the last entry of a partition that is named twice, and merge the entries of a topic; a topic without partitions is dropped.
     Kafka keeps the batches in a map from partitions (KafkaApis.handleProduceRequest).
     """
+    topics = request.topic_data
+    if len(topics) == 1 and 0 < len({data.index for data in topics[0].partition_data}) == len(topics[0].partition_data):
+        return
     merged: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
-    for topic in request.topic_data:
+    for topic in topics:
         for data in topic.partition_data:
             batches = merged.setdefault((topic.name, topic.topic_id), {})
             batches.pop(data.index, None)
