@@ -2,6 +2,7 @@
 
 Promises:
 * A request without a list of topics gets all partitions for which the share group has state, of the topics that the client may describe.
+* A topic that is named twice has one entry, with all requested partitions, each once.
 * A partition without a start offset has the start offset -1. This is no error, even if the partition or its topic does not exist.
 * The lag is the number of records up to the high watermark that are neither acknowledged nor archived. It is -1 until the group has read
   from the partition.
@@ -81,9 +82,12 @@ async def _named(
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.topic_name for topic in topics])
     visible = [topic for topic in topics if topic.topic_name not in hidden]
     known = {topic.topic_name: found for topic in visible if (found := ctx.services.topics.topic(topic.topic_name)) is not None}
-    wanted = {known[topic.topic_name].topic_id: topic.partitions for topic in visible if topic.topic_name in known}
+    wanted: dict[bytes, dict[int, None]] = {}
+    for topic in visible:
+        if topic.topic_name in known:
+            wanted.setdefault(known[topic.topic_name].topic_id, {}).update(dict.fromkeys(topic.partitions))
     names = {found.topic_id: name for name, found in known.items()}
-    described = await _described(ctx, group_id, names, wanted)
+    described = await _described(ctx, group_id, names, {topic_id: list(partitions) for topic_id, partitions in wanted.items()})
     described += [_topic(topic.topic_name, topic.partitions, ErrorCode.NONE) for topic in visible if topic.topic_name not in known]
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return described + [_topic(topic.topic_name, topic.partitions, code) for topic in topics if topic.topic_name in hidden]

@@ -45,6 +45,12 @@ def test_a_topic_that_does_not_exist_has_no_offset_and_no_error(client: Client) 
     assert offsets(client, []).topics == []
 
 
+def test_a_topic_that_is_named_twice_has_one_entry_with_all_its_partitions(client: Client) -> None:
+    prepare(client)
+    (topic,) = offsets(client, [RequestedTopic("t", [0, 0]), RequestedTopic("t", [1, 0])]).topics
+    assert [part.partition_index for part in topic.partitions] == [0, 1]
+
+
 def test_named_topics_of_a_group_without_a_name_are_refused(client: Client) -> None:
     prepare(client)
     assert offsets(client, [RequestedTopic("t", [0])], group_id="").error_code == ErrorCode.INVALID_GROUP_ID

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import UNKNOWN_ID, create, versions
 from client_compat.differential.scenarios.groups import commit_request, join, join_request, word
+from client_compat.differential.scenarios.share_groups import new_topic as new_share_topic
 from client_compat.differential.scenarios.transactions import init, settled
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -31,6 +32,11 @@ from ottla.protocol.messages.k28_txn_offset_commit import (
 )
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from ottla.protocol.messages.k90_describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 
 LONG = "m" * 5_000
 """Metadata longer than `offset.metadata.max.bytes`."""
@@ -253,3 +259,20 @@ def static_members(probe: Probe) -> None:
         nameless = probe.ask("an instance without a name", join_request(group, group_instance_id=""), version)
         word(probe, nameless, f"nameless {version}")
         probe.ask("it leaves", LeaveGroupRequest(group, "", [MemberIdentity("", "")]), 4)
+
+
+def share_offsets(probe: Probe) -> None:
+    """Describe offsets of share groups, with topics, partitions and groups that are named twice."""
+    new_share_topic(probe, "odo", "odo-a", 2)
+    new_share_topic(probe, "odo", "odo-b", 1)
+    topic, of_group = DescribeShareGroupOffsetsRequestTopic, DescribeShareGroupOffsetsRequestGroup
+    for label, topics in {
+        "a topic twice": [topic("odo-a", [0]), topic("odo-b", [0]), topic("odo-a", [1, 0])],
+        "a partition twice": [topic("odo-a", [1, 1, 0])],
+        "an unknown topic twice": [topic(UNKNOWN, [0]), topic(UNKNOWN, [0, 1])],
+        "no topics": [],
+    }.items():
+        probe.ask(label, DescribeShareGroupOffsetsRequest([of_group("odo", topics)]))
+    some = [topic("odo-a", [0])]
+    groups = [of_group("", some), of_group("odo", some), of_group("odo-x", some), of_group("odo", [topic("odo-a", [1])])]
+    probe.ask("several groups", DescribeShareGroupOffsetsRequest(groups), sort=False)
