@@ -61,8 +61,12 @@ class Transaction(NamedTuple):
         return self.producer_id, self.producer_epoch
 
     def _moved(self, state: TxnState, now_ms: int, **changes: object) -> Transaction:
+        """Return the next state. Each move forgets a producer id that an earlier rotation replaced (KAFKA TransactionMetadata
+        prepareTransitionTo): a late request of the old id must not abort a transaction of the new one.
+        """
         assert state in VALID_TRANSITIONS[self.state], f"{self.transactional_id}: {self.state.name} -> {state.name} is no legal move"
-        return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]  # the callers below name real fields
+        moved = self._replace(state=state, last_update_ms=now_ms, prev_producer_id=self.producer_id)
+        return moved._replace(**changes)  # type: ignore[arg-type]  # the callers below name real fields
 
     def initialised(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
         """Return the state after InitProducerId: the same producer id with `epoch`, and no open transaction. `last_epoch` is the epoch that
@@ -73,7 +77,6 @@ class Transaction(NamedTuple):
             now_ms,
             producer_epoch=epoch,
             last_producer_epoch=last_epoch,
-            prev_producer_id=self.producer_id,
             timeout_ms=timeout_ms,
             partitions=frozenset(),
             start_ms=NO_TIMESTAMP,
@@ -126,7 +129,6 @@ class Transaction(NamedTuple):
             now_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
-            prev_producer_id=self.producer_id if self.bumps_epochs else self.prev_producer_id,
             next_producer_id=NO_PRODUCER_ID,
             partitions=frozenset(),
         )

@@ -105,6 +105,16 @@ def test_a_rotated_producers_retry_is_recognised() -> None:
     assert init(rotated, (PID, LAST - 1)).error is FENCED
 
 
+def test_a_rotated_producers_late_init_does_not_abort_the_new_producers_transaction() -> None:
+    ended = end(txn(TxnState.ONGOING, LAST, version=2), 2, True, (PID, LAST)).write
+    assert ended is not None
+    done = ended.completed(NOW)
+    assert (done.producer_id, init(done, (PID, LAST)).error) == (NEW_PID, OK)
+    begun = done.with_partitions(frozenset({A}), 2, NOW)
+    assert init(begun, (PID, LAST)) == Decision(FENCED)
+    assert end(begun, 2, True, (PID, LAST)).error is NO_MAPPING
+
+
 def test_only_the_current_producer_rotates_at_the_last_epoch() -> None:
     stored = txn(epoch=LAST, last_producer_epoch=LAST - 1)
     assert init(stored, (PID, 3)) == Decision(FENCED)
