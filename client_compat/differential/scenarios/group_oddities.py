@@ -223,7 +223,7 @@ def _lives(probe: Probe, label: str, group: str, generation: int, member: str) -
 
 def static_members(probe: Probe) -> None:
     """Let static members join and return before and after the sync, and use wrong combinations of member, instance and generation."""
-    create(probe, "committed", 1)
+    create(probe, "static-committed", 1)
     for version in versions(probe, ApiKey.JOIN_GROUP, first=5):
         group = f"ods-{version}"
         first = join(probe, group, version, "first", group_instance_id="me")
@@ -250,7 +250,7 @@ def static_members(probe: Probe) -> None:
             for generation in (third.generation_id, -1):
                 for member in (third.member_id, ""):
                     for instance in ("me", "you", "", None):
-                        commit = commit_request(group, 1, generation, member, group_instance_id=instance)
+                        commit = commit_request(group, 1, generation, member, topic="static-committed", group_instance_id=instance)
                         probe.ask(f"{label}: commit by {bool(member)} {instance} in {generation}", commit, 8)
         wrong = [MemberIdentity("nobody", "me"), MemberIdentity("nobody", "you")]
         probe.ask("leave under another id", LeaveGroupRequest(group, "", wrong), 4)

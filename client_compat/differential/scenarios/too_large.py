@@ -40,7 +40,7 @@ TOO_LARGE: Final = bytes(25_000)
 
 
 @contextmanager
-def small_batches(probe: Probe) -> Iterator[None]:
+def _small_batches(probe: Probe) -> Iterator[None]:
     """Lower max.message.bytes of the group coordinator's topic to MAX_BYTES, and wait until the coordinator respects it. Needs the topic
     "wide"."""
     _alter(probe, AlterableConfig("max.message.bytes", 0, str(MAX_BYTES)))
@@ -65,7 +65,7 @@ def commit(group: str, partitions: int) -> OffsetCommitRequest:
 def of_groups(probe: Probe) -> None:
     """Commit offsets, and let members of classic groups join and synchronize, with records that do not fit into a batch."""
     create(probe, "wide", PARTITIONS)
-    with small_batches(probe):
+    with _small_batches(probe):
         _commits(probe)
         _members(probe)
 
