@@ -23,6 +23,7 @@ from typing import TypeVar
 from ottla.broker.api.access import denied, rejecting_response
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.repeated_partitions import last_entries
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import PartitionServices
 from ottla.broker.core.acl import Operation, Resource
@@ -102,14 +103,12 @@ def _steps(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> Step
         return rejecting_response(ctx.version, request, ListOffsetsResponse, ErrorCode.INVALID_REQUEST)
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for topic in request.topics])
     named = Counter((topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions)
-    merged: dict[str, dict[int, ListOffsetsPartition]] = {}
     response = ListOffsetsResponse()
     for topic in request.topics:
         if topic.name in hidden:
             response.topics.append(ListOffsetsTopicResponse(topic.name, [_denied(requested) for requested in topic.partitions]))
-            continue
-        for requested in topic.partitions:
-            merged.setdefault(topic.name, {})[requested.partition_index] = requested
+    shown = [topic for topic in request.topics if topic.name not in hidden]
+    merged = last_entries((topic.name, requested.partition_index, requested) for topic in shown for requested in topic.partitions)
     for name, partitions in merged.items():
         answer = ListOffsetsTopicResponse(name)
         response.topics.append(answer)

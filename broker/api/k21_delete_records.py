@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.repeated_partitions import last_entries
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import PartitionServices
 from ottla.broker.cluster.topic_names import is_internal
@@ -61,10 +62,7 @@ def handle(ctx: Context[PartitionServices], request: DeleteRecordsRequest) -> De
     until the followers have deleted the records, too.
     """
     hidden = denied(ctx, Operation.DELETE, Resource.TOPIC, [topic.name for topic in request.topics])
-    last: dict[str, dict[int, DeleteRecordsPartition]] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            last.setdefault(topic.name, {})[partition.partition_index] = partition
+    last = last_entries((topic.name, partition.partition_index, partition) for topic in request.topics for partition in topic.partitions)
     done = [
         (name, [_delete(ctx, name, partition, is_denied=name in hidden) for partition in partitions.values()])
         for name, partitions in last.items()

@@ -16,6 +16,7 @@ from ottla.broker.api.access import NOBODY, allowed, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import respond_when_all_ready, respond_when_ready
+from ottla.broker.api.repeated_partitions import last_entries
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.txn_errors import fenced_for
 from ottla.broker.cluster.topic_names import is_internal
@@ -102,10 +103,7 @@ def _by_topic(
 
 def _merged(topics: list[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
     """Return the topics with each partition once, and without those that have no partitions, as Kafka's map of verified partitions."""
-    merged: dict[str, dict[int, None]] = {}
-    for topic in topics:
-        for index in topic.partitions:
-            merged.setdefault(topic.name, {})[index] = None
+    merged = last_entries((topic.name, index, None) for topic in topics for index in topic.partitions)
     return [AddPartitionsToTxnTopic(name, list(indexes)) for name, indexes in merged.items()]
 
 

@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from client_compat.bench.loads.topics import connect
 from client_compat.bench.model import LoadFailed, Site, Values
 from client_compat.bench.peers.clusters import ClusterProcesses
+from client_compat.bench.peers.shipped import CLUSTER_SETTINGS
 from client_compat.kafka.cluster import METADATA_VERSION, Node
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -26,8 +27,8 @@ PARTITIONS_A_TOPIC = 500
 RECORD_BYTES = 100
 WRITE_TIMEOUT_S, STOP_TIMEOUT_S, START_TIMEOUT_S = 120.0, 300.0, 900.0
 POLL_S = 0.1
-SESSION_S = 11.0
-"""The session of a stopped broker: `broker.session.timeout.ms` (default: 9 s), and an eighth of it until the controller's next check."""
+SESSION_S = int(CLUSTER_SETTINGS["broker.session.timeout.ms"]) / 1000 * 9 / 8 + 1
+"""The time after which the session of a stopped broker is over: its timeout, an eighth of it until the controller's next check, and 1 s."""
 
 
 def with_data(site: Site, *, partitions: int) -> Values:
