@@ -17,8 +17,8 @@ _NO_REPLICA: Final = -1
 
 
 class EndOffsets:
-    """Looks up end offsets at the partitions' leaders: this broker (`node_id`), or another broker, which `peers` connects to. A standalone
-    node has no `peers`."""
+    """Looks up end offsets of partitions at their leaders. A partition that this broker (`node_id`) leads is looked up here; otherwise the
+    leader gets a ListOffsets request over `peers`. A standalone node has no `peers`."""
 
     def __init__(self, partitions: Partitions, catalog: Catalog, node_id: int, peers: Peers | None = None) -> None:
         self._partitions = partitions

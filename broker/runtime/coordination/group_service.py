@@ -188,8 +188,8 @@ class GroupService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Start to load all groups, and wait for the loading at most LOAD_BEFORE_SERVING_MS; it then continues while clients are served.
-        Also start the periodic expiry of offsets.
+        """Start to load all groups. Return when they are loaded, or after LOAD_BEFORE_SERVING_MS; the loading then continues while clients
+        are served. Also start the periodic expiry of offsets.
         """
         self.shards.sweep_every("expiry of offsets", self._settings.offsets_retention_check_interval_ms, self._expire_offsets)
         await self.shards.load()
@@ -247,7 +247,8 @@ class GroupService:
 
     def join(self, group_id: str, request: JoinRequest) -> JoinGroupResult | asyncio.Future[JoinGroupResult]:
         """Handle JoinGroup. Return the response, or a future of the response if the client has to wait for the join phase. Raises Rejected
-        if this broker does not coordinate the group."""
+        if the group id is empty (INVALID_GROUP_ID), or if this broker does not coordinate the group or has not loaded it yet; any other
+        error is in the response."""
         shard = self._shard_of_members(group_id)
         future: asyncio.Future[JoinGroupResult] = asyncio.get_running_loop().create_future()
         self.append_and_deliver(shard, group_id, shard.machine.join(group_id, request, future, self.now()))
@@ -255,14 +256,17 @@ class GroupService:
 
     def sync(self, group_id: str, request: SyncRequest) -> SyncGroupResult | asyncio.Future[SyncGroupResult]:
         """Handle SyncGroup. Return the response, or a future of the response if the client has to wait for the leader's assignment. Raises
-        Rejected if this broker does not coordinate the group."""
+        Rejected if the group id is empty (INVALID_GROUP_ID), or if this broker does not coordinate the group or has not loaded it yet; any
+        other error is in the response."""
         shard = self._shard_of_members(group_id)
         future: asyncio.Future[SyncGroupResult] = asyncio.get_running_loop().create_future()
         self.append_and_deliver(shard, group_id, shard.machine.sync(group_id, request, future, self.now()))
         return future.result() if future.done() else future
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Handle the heartbeat of a classic group's member and return the response's error code; NONE while the group is being loaded."""
+        """Handle the heartbeat of a classic group's member. Return the error code of the response; nothing is raised. While the group is
+        being loaded the heartbeat succeeds (NONE), as in Kafka.
+        """
         try:
             shard = self._shard_of_members(group_id)
         except Rejected as refused:
@@ -274,7 +278,8 @@ class GroupService:
 
     def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
         """Handle ConsumerGroupHeartbeat: let a member join, stay in or leave a consumer group. Return the response, or a future of the
-        response that completes when the group's changed records are committed. Raises Rejected if the heartbeat is rejected.
+        response that completes when the records that the heartbeat has written are committed. Raises Rejected with the response's error
+        code, such as FENCED_MEMBER_EPOCH.
         """
         try:
             shard = self.shards.of(beat.group_id)
@@ -298,7 +303,8 @@ class GroupService:
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> StreamsHeartbeatResult | asyncio.Future[StreamsHeartbeatResult]:
         """Handle StreamsGroupHeartbeat: let a member join, stay in or leave a streams group. Return the response, or a future of the
-        response that completes when the group's changed records are committed. Raises Rejected if the heartbeat is rejected.
+        response that completes when the records that the heartbeat has written are committed. Raises Rejected with the response's error
+        code, such as FENCED_MEMBER_EPOCH.
         """
         from ottla.broker.groups.streams_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
@@ -308,7 +314,9 @@ class GroupService:
         return self.append_and_respond(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
 
     def leave(self, group_id: str, leaving: list[LeavingMember]) -> list[ErrorCode]:
-        """Handle LeaveGroup. Return one error per member, in order. Raises Rejected if the whole request is rejected."""
+        """Handle LeaveGroup: remove members from a group. Return one error code per member, in the order of `leaving`. Raises Rejected for
+        an error of the whole request, such as NOT_COORDINATOR.
+        """
         shard = self._shard_of_members(group_id)
         errors, effects = shard.machine.leave(group_id, leaving, self.now())
         self.append_and_deliver(shard, group_id, effects)
@@ -317,8 +325,9 @@ class GroupService:
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """Commit a group's offsets. Return one error per offset, in order, or a future of them. Raises Rejected if the whole request is
-        rejected.
+        """Handle OffsetCommit: write a group's offsets. Return one error code per offset, in order, or a future of the codes that completes
+        when the records of the offsets are below the high watermark. Raises Rejected for an error of the whole request, such as
+        NOT_COORDINATOR.
         """
         shard = self.shards.of(commit.group_id)
         return shard.run(shard.machine.commit(commit, self.now()))
@@ -336,10 +345,11 @@ class GroupService:
     def commit_transactional(
         self, commit: Commit, producer_id: int, producer_epoch: int, guard: VerificationGuard | None
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """Write offsets in a transaction; they become visible when it commits. Return one error per offset, in order, or a future of them.
+        """Handle TxnOffsetCommit: write offsets that the group gets when the producer's transaction commits. Return one error code per
+        offset, in order, or a future of the codes. Raises Rejected for an error of the whole request, such as NOT_COORDINATOR.
 
-        The caller has verified that the offsets partition belongs to the transaction; `guard` is the result of that verification, None if
-        the transaction is open there already. Raises Rejected for the whole request.
+        The caller has verified with the transaction coordinator that the offsets partition belongs to the transaction. `guard` is the proof
+        of that verification; it is None if the transaction is already open in the partition.
         """
         shard = self.shards.of(commit.group_id)
         effects = shard.machine.commit(commit, self.now())
@@ -349,8 +359,10 @@ class GroupService:
 
     def write_marker(self, index: int, marker: TxnMarker) -> Committed:
         """Write a transaction marker to partition `index` of the offsets topic: the producer's offsets become visible, or are dropped.
+        Return None if the marker is committed already, otherwise a future that is done when it is.
 
-        Raises Rejected: NOT_LEADER_OR_FOLLOWER while the partition is not loaded, UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
+        Raises Rejected: NOT_LEADER_OR_FOLLOWER if this broker does not lead the partition or has not loaded it, UNKNOWN_TOPIC_OR_PARTITION
+        if the partition does not exist.
         """
         shard = self.shards.at(index)
         if shard.state is not ShardState.SERVING:
@@ -367,12 +379,12 @@ class GroupService:
         member_epoch: int = -1,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Fetched | asyncio.Future[Fetched]:
-        """Return a group's committed offsets by topic, in the order of `topics`, or a future of the offsets. If `topics` is None, return
-        all committed offsets. Raises Rejected if no offset of the group can be fetched.
+        """Handle OffsetFetch: return a group's committed offsets by topic, in the order of `topics`, or a future of the offsets. If
+        `topics` is None, return all committed offsets. Raises Rejected for an error of the whole request, such as STALE_MEMBER_EPOCH if
+        `member_epoch` is not the current epoch of `member_id`.
 
-        With `require_stable`, an offset with a pending transactional commit has an error. The group checks `member_id` and `member_epoch`,
-        if given. An offset that was committed for another topic id than that in `topic_ids` is ignored, because the topic was deleted and
-        created again.
+        With `require_stable`, an offset with a pending transactional commit gets the error UNSTABLE_OFFSET_COMMIT. An offset that was
+        committed for another topic id than that in `topic_ids` is ignored, because the topic was deleted and created again.
         """
         shard = self.shards.of(group_id)
         wanted = shard.machine.fetch(
@@ -381,8 +393,9 @@ class GroupService:
         return shard.run(wanted)
 
     def delete_offsets(self, group_id: str, topics: Topics) -> list[tuple[str, ErrorCode]] | asyncio.Future[list[tuple[str, ErrorCode]]]:
-        """Delete offsets that a group has committed. Return the topics in order, each with an error code, or a future of them. Raises
-        Rejected if the whole request is rejected.
+        """Handle OffsetDelete. Return the topics in order, each with an error code (GROUP_SUBSCRIBED_TO_TOPIC if a member subscribes to the
+        topic), or a future of this list that completes when the deletion is committed. Raises Rejected for an error of the whole request,
+        such as GROUP_ID_NOT_FOUND.
         """
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_offsets(group_id, topics))
@@ -418,7 +431,7 @@ class GroupService:
 
     def append_and_respond(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, T]) -> T | asyncio.Future[T]:
         """Append and apply the records of `effects`, the state machine's decision on a member's request, and schedule the group's next
-        deadline. Return the decision's response, or a future of it until the records are committed.
+        deadline. Return the decision's response, or a future of the response that completes when the records are committed.
 
         Raises Rejected if the append fails.
         """
@@ -434,7 +447,7 @@ class GroupService:
         """Append and apply the records of `effects`, the state machine's decision about a group. Complete the waiting JoinGroup and
         SyncGroup requests that the decision answers, and schedule the group's next deadline.
 
-        If the append fails, these requests get its error.
+        If the append fails, these requests get the error of the append; nothing is raised.
         """
         replies, committed = effects.response, None
         try:

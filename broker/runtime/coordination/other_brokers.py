@@ -34,8 +34,8 @@ class OtherBrokers:
         return RemoteMarkers(local, self._catalog, self._node_id, self._peers(), self._nursery).send
 
     def txns(self, local: TxnPartitions) -> TxnPartitions:
-        """Return an object that adds partitions to transactions, and verifies them, at the transactions' coordinators. `local` does so for
-        the transactions that this broker coordinates."""
+        """Return an object that asks transaction coordinators to add partitions to transactions, or to verify that partitions belong to
+        them. For transactions that this broker coordinates, the object calls `local` instead."""
         return RemoteTxns(local, self._catalog, self._node_id, self._peers(), self._nursery)
 
     def share_peers(self) -> Peers:

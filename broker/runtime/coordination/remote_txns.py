@@ -48,8 +48,8 @@ class _TxnOperation:
 
 
 class RemoteTxns:
-    """A `TxnPartitions` that adds and verifies partitions of transactions at the broker that coordinates the transaction. `local` handles
-    the transactional ids that this broker, `node_id`, coordinates.
+    """Asks the coordinator of a transaction to add partitions to the transaction, or to verify that partitions belong to it
+    (AddPartitionsToTxn; the interface is `TxnPartitions`). `local` handles the transactional ids that this broker, `node_id`, coordinates.
     """
 
     def __init__(self, local: TxnPartitions, catalog: Catalog, node_id: int, peers: Peers, nursery: Nursery) -> None:
@@ -63,9 +63,9 @@ class RemoteTxns:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> VerificationResult:
-        """Open the transaction or add partitions to it. Return the error codes or, if another broker coordinates the transaction, a future
-        of them. A remote coordinator ignores `client_version` and assumes transaction version 2, because only producers of that version let
-        brokers add partitions.
+        """Begin the transaction or add partitions to it. Return the error codes or, if another broker coordinates the transaction, a future
+        of them; COORDINATOR_NOT_AVAILABLE if no coordinator can be contacted. A remote coordinator does not receive `client_version` and
+        assumes transaction version 2, because only producers of that version let brokers add partitions.
         """
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.add_partitions(transactional_id, producer_id, epoch, partitions, client_version)
@@ -124,8 +124,8 @@ def _wire_transaction(operation: _TxnOperation) -> AddPartitionsToTxnTransaction
 
 
 def _settle_each(now: Mapping[str, PendingOperation[_TxnOperation, Errors]], response: AddPartitionsToTxnResponse) -> None:
-    """Complete the operations that were sent in one request, `now`, by transactional id. Each one gets its result in the response, or
-    NETWORK_EXCEPTION if the response has no result for the id.
+    """Complete the operations that were sent in one request. `now` has them by transactional id. Each one gets its result from the
+    response, or NETWORK_EXCEPTION if the response has no result for the id. An error of the whole response applies to all operations.
     """
     if response.error_code:
         not_for_clients = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -177,11 +177,12 @@ class Shard(Generic[RecordT, MachineT]):
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> ResponseT | asyncio.Future[ResponseT]:
-        """Append the records as one batch of an open transaction. They take effect with its marker (`append_marker`). Return the response,
-        or a future of it until the records are committed. Raises Rejected if the append fails; then nothing has changed.
+        """Append the records of `effects`, a decision of the state machine, as one batch of a producer's transaction. They become visible
+        when the transaction commits (`append_marker`). Return the decision's response, or a future of the response that completes when the
+        records are committed. Raises Rejected if the append fails; then nothing has changed.
 
-        A transaction's first batch needs `guard`, the proof that its coordinator has verified this partition
-        (`Partition.start_verification`).
+        `now_ms` is the timestamp of the records. A transaction's first batch needs `guard`, the proof that the transaction's coordinator
+        has verified this partition (`Partition.start_verification`).
         """
         pairs = [self._encode(record) for record in effects.records]
         batch = build_batch(
@@ -246,13 +247,15 @@ class Shard(Generic[RecordT, MachineT]):
         return result
 
     def _check_epoch(self) -> None:
-        """Raise Rejected if the leader epoch has changed: a decision of one epoch must not be written in another."""
+        """Raise Rejected(NOT_LEADER_OR_FOLLOWER) if the leader epoch of this shard has ended: a decision of one epoch must not be written
+        in another.
+        """
         if self.state is ShardState.CLOSED or self.epoch != self.partition.leader_epoch:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"leader epoch {self.epoch} is over")
 
     async def load(self, chunk_bytes: int) -> None:
         """Read the partition's whole log in chunks of `chunk_bytes` and apply its records; other work runs after each chunk. Raises
-        Rejected for a corrupt log.
+        Rejected(CORRUPT_MESSAGE) for a corrupt log.
 
         Responses wait until all records that were read are committed. Loading stops if another broker becomes leader meanwhile.
         """
@@ -270,8 +273,8 @@ class Shard(Generic[RecordT, MachineT]):
             self._last_write = self.partition.when_all_committed()
 
     async def _load_chunk(self, chunk: bytes) -> int:
-        """Apply the batches in `chunk` in several turns of the event loop. Return the offset that follows the last batch, or the one during
-        which the shard was closed."""
+        """Apply the batches in `chunk`, over several turns of the event loop. Return the offset that follows the last batch in `chunk`. If
+        the shard was closed meanwhile, stop, and return the offset that follows the batch in which the loading has stopped."""
         next_offset = 0
         for count, next_offset in enumerate(self._apply_batches(chunk), 1):  # noqa: B007 # it is returned
             if count % limits.LOADED_AT_ONCE_STEPS == 0:

@@ -3,8 +3,8 @@ one such partition is a shard.
 
 Invariants:
 
-* The partition of a key is its hash modulo the topic's partition count. Offline partitions count, so that a failure does not move keys to
-  other partitions.
+* A key belongs to the partition whose index is the key's hash modulo the topic's partition count. Offline partitions count, so that a
+  failure does not move keys to other partitions.
 * A shard exists for one leader epoch. Metadata updates start and end it (`follow`), and a shard of an older epoch is never used.
 * A shard answers COORDINATOR_LOAD_IN_PROGRESS while it loads and NOT_COORDINATOR if it cannot be loaded. An empty partition is served at
   once.
@@ -51,8 +51,8 @@ class Shards(Generic[ShardT]):
     """The shards of one internal topic: the state machines of the partitions that this broker leads. `make` builds a shard; `loaded` is
     called with each shard after it was loaded (not if its partition was empty), `closed` with each shard that has ended.
 
-    `partition_count` returns the topic's partition count, 0 while the topic does not exist. `create_topic` creates it with Kafka's
-    settings; it raises Rejected if it cannot.
+    `partition_count` returns the topic's partition count, 0 while the topic does not exist. `create_topic` creates the topic with Kafka's
+    settings, or raises Rejected. A log is loaded in chunks of `chunk_bytes`, at most LOAD_CHUNK_BYTES.
     """
 
     def __init__(
@@ -128,7 +128,9 @@ class Shards(Generic[ShardT]):
         self._nursery.every(name, interval_ms, sweep_all)
 
     def stop(self) -> None:
-        """End the state machines (shards) of all partitions."""
+        """End the state machines (shards) of all partitions, because the broker is shutting down. Requests for their keys then get
+        NOT_COORDINATOR.
+        """
         for shard in self._shards.values():
             self._close(shard)
 
@@ -168,7 +170,7 @@ class Shards(Generic[ShardT]):
         return shard
 
     def serving(self) -> list[ShardT]:
-        """Return the shards that are loaded and serve requests."""
+        """Return the shards (state machines of partitions) that are loaded and serve requests."""
         return [shard for shard in self._shards.values() if shard.state is ShardState.SERVING and not shard.partition.removed]
 
     def all(self) -> list[ShardT]:

@@ -41,15 +41,16 @@ takes about 50 microseconds."""
 
 T = TypeVar("T")
 TopicIdPartition = tuple[bytes, int]
-"""A topic id and a partition."""
+"""A topic id and a partition index."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedOffset:
-    """The start offset of a share partition; -1 if it has none or its state cannot be read. `lag` is -1 if it is unknown. If the end offset
-    cannot be read, `error` is set and `start_offset` is 0.
+    """The start offset of a share partition; -1 if there is none or the share state cannot be read. `lag` is the number of records up to
+    the end offset whose delivery is not complete; -1 if it is unknown. If the end offset cannot be read, `error` is set and `start_offset`
+    is 0.
     """
 
     partition: int
@@ -74,7 +75,8 @@ class ShareGroupService:
 
     def heartbeat(self, beat: ShareHeartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
         """Handle ShareGroupHeartbeat: let a member join, stay in or leave a share group. Return the response, or a future of the response
-        that completes when the group's changed records are committed. Raises Rejected if the heartbeat is rejected.
+        that completes when the records that the heartbeat has written are committed. Raises Rejected with the response's error code, such
+        as FENCED_MEMBER_EPOCH.
         """
         from ottla.broker.groups.share_heartbeat import check  # noqa: PLC0415 # a start does not need it
 
@@ -90,7 +92,7 @@ class ShareGroupService:
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, Rejected]:
         """Set the start offsets of share partitions, by topic id and partition. Return an error for each share partition that failed.
-        Raises Rejected if the whole request fails.
+        Raises Rejected for an error of the whole request, such as NON_EMPTY_GROUP if the group has members.
         """
         initialization = await self._write(group_id, lambda shares: shares.alter_offsets(group_id, offsets, self._groups.now()))
         failures = await self._initialize(group_id, initialization)
@@ -99,8 +101,9 @@ class ShareGroupService:
         return failures
 
     async def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[Mapping[bytes, Rejected | None], Sequence[str]]:
-        """Delete the group's state for whole topics. Return a map from the ids of topics with state to an error (None: the state was
-        deleted), and the names of topics without state. Raises Rejected if the whole request fails.
+        """Delete the group's share state for whole topics. Return a map from the ids of topics with state to an error (None: the state was
+        deleted), and the names of topics without state. Raises Rejected for an error of the whole request, such as NON_EMPTY_GROUP if the
+        group has members.
         """
         deletion = await self._write(group_id, lambda shares: shares.delete_offsets(group_id, topics, self._groups.now()))
         failures = await self._delete(group_id, deletion.topics)
@@ -111,7 +114,9 @@ class ShareGroupService:
         return results, deletion.unknown
 
     def has(self, group_id: str) -> bool:
-        """Return whether a share group with this id exists. Raises Rejected if this broker does not coordinate the id."""
+        """Return whether a share group with this id exists. Raises Rejected if this broker does not coordinate the group id or has not
+        loaded it yet.
+        """
         group = self._groups.get(group_id)
         return group is not None and group.protocol_type == "share"
 
@@ -132,7 +137,7 @@ class ShareGroupService:
 
     async def describe_offsets(self, group_id: str, topics: Mapping[bytes, Sequence[int]]) -> dict[bytes, list[DescribedOffset]]:
         """Return the start offset and lag of each of the group's share partitions in `topics` (topic ids and partitions), by topic id, in
-        the requested order."""
+        the requested order. Nothing is raised: `DescribedOffset` says what could not be read."""
         tps = [(topic_id, partition) for topic_id, partitions in topics.items() for partition in partitions]
         found = await self._each(tps, lambda tp: self._persister.summary(SharePartitionKey(group_id, *tp)))
         described: dict[bytes, list[DescribedOffset]] = {topic_id: [] for topic_id in topics}
@@ -141,8 +146,8 @@ class ShareGroupService:
         return described
 
     def initialized_partitions(self, group_id: str) -> Mapping[bytes, Sequence[int]]:
-        """Return the partitions whose share state is initialized for the group, by topic id. Raises Rejected if this broker does not
-        coordinate the group.
+        """Return the partitions whose share state is initialized for the group, by topic id; none if there is no such share group. Raises
+        Rejected if this broker does not coordinate the group or has not loaded it yet.
         """
         group = self._groups.get(group_id)
         partitions = getattr(group, "partitions", None)
@@ -164,8 +169,8 @@ class ShareGroupService:
         return DescribedOffset(partition, start_offset, summary.leader_epoch, lag)
 
     async def _initialize_after(self, response: object, group_id: str, initialization: Initialization) -> None:
-        """Wait for a heartbeat's response, initialize the share partitions, and record the result in the group. Do nothing if the response
-        failed.
+        """Wait for `response`, the response to a heartbeat. Then initialize the share partitions in `initialization`, and write to the
+        group whether all were initialized. Do nothing if the heartbeat failed.
         """
         if isinstance(response, asyncio.Future):
             await asyncio.wait([response])

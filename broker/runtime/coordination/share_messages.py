@@ -52,7 +52,9 @@ def request_for(operations: Sequence[StateOperation[Any]]) -> Message:
 
 
 def parts_of(group_id: str, response: Any) -> dict[SharePartitionKey, Any]:
-    """Return the results in a response of the share coordinator, by share partition of the group `group_id`."""
+    """Return the entries of a share coordinator's response by share partition of the group `group_id`. An entry has an error code or an
+    operation's result (`result_of`).
+    """
     return {SharePartitionKey(group_id, topic.topic_id, part.partition): part for topic in response.results for part in topic.partitions}
 
 

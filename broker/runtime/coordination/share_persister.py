@@ -62,6 +62,8 @@ ResultT = TypeVar("ResultT")
 class SharePersister:
     """A `Persister` of share state that finds each share partition's coordinator in the cluster. `local` is the share coordinator on this
     broker, `node_id`. `peers` are the connections to other brokers; a standalone node has none.
+
+    If an operation fails, its method raises Rejected, or the returned future fails with Rejected.
     """
 
     def __init__(
@@ -91,11 +93,16 @@ class SharePersister:
         return self._begin(InitializeOperation(key, state_epoch, start_offset))
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
-        """Return a share partition's state and store `leader_epoch`: writes with a lower leader epoch are then rejected."""
+        """Return a share partition's state, or a future of the state, and store `leader_epoch`, so that writes with a lower leader epoch
+        are rejected. Raises Rejected, or the future fails with it, for example FENCED_LEADER_EPOCH if a higher epoch is stored.
+        """
         return self._begin(ReadOperation(key, leader_epoch))
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
-        """Write changes of a share partition's state. Return a future that is done when they are durable, None if they are already."""
+        """Write changes of a share partition's state. Return a future that is done when the changes are durable, or None if they are
+        durable already. Raises Rejected, or the future fails with it, for example FENCED_STATE_EPOCH for a lower state epoch than the
+        stored one.
+        """
         return self._begin(WriteOperation(key, state))
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
@@ -104,7 +111,7 @@ class SharePersister:
         return self._begin(DeleteOperation(key))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
-        """Return a share partition's start offset, state epoch and leader epoch, without its delivery states."""
+        """Return a share partition's start offset, state epoch and leader epoch, without its delivery states; or a future of them."""
         return self._begin(SummaryOperation(key))
 
     def _end(self) -> None:
@@ -117,7 +124,7 @@ class SharePersister:
 
     def _begin(self, operation: StateOperation[ResultT]) -> ResultT | asyncio.Future[ResultT]:
         """Perform the operation at once if this broker is the share coordinator. Start a task if another broker is, or if the operation has
-        to be retried. Return the result, or a future of the result.
+        to be retried. Return the result, or a future of the result. Raises Rejected for an error that is not retriable.
         """
         begun: asyncio.Future[ResultT] | None = None
         if self._coordinator_of(operation.key) == self._node_id:

@@ -73,9 +73,9 @@ class ShareStateService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Start to load the share state that this broker coordinates, and wait for the loading at most LOAD_BEFORE_SERVING_MS; it then
-        continues while clients are served. Also start two periodic jobs: the deletion of records that are not needed any more, and
-        snapshots of idle share partitions.
+        """Start to load the share state that this broker coordinates. Return when it is loaded, or after LOAD_BEFORE_SERVING_MS; the
+        loading then continues while clients are served. Also start two periodic jobs: the deletion of records that are not needed any more,
+        and snapshots of idle share partitions.
         """
         settings = self._settings
         self.shards.sweep_every("pruning of share state", settings.share_coordinator_state_topic_prune_interval_ms, self._prune)
@@ -84,7 +84,7 @@ class ShareStateService:
         await self.shards.load()
 
     def stop(self) -> None:
-        """Stop the share coordinator: end all its shards."""
+        """Stop the share coordinator, because the broker is shutting down. Its requests then get NOT_COORDINATOR."""
         self.shards.stop()
 
     def find(self, key: SharePartitionKey) -> ShareState | None:
@@ -104,18 +104,24 @@ class ShareStateService:
         return shard.run(shard.machine.initialize(key, state_epoch, start_offset, self._clock.now_ms()))
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
-        """Return a share partition's state and store `leader_epoch`: writes with a lower leader epoch are then rejected."""
+        """Return a share partition's state, or a future of the state, and store `leader_epoch`, so that writes with a lower leader epoch
+        are rejected. Raises Rejected, for example FENCED_LEADER_EPOCH if a higher epoch is stored.
+        """
         shard = self._shard(key)
         return shard.run(shard.machine.read(key, leader_epoch, self._clock.now_ms()))
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
-        """Write changes of a share partition's state. Return a future that is done when they are durable, None if they are already."""
+        """Write changes of a share partition's state. Return a future that is done when the changes are durable, or None if they are
+        durable already. Raises Rejected, for example FENCED_STATE_EPOCH for a lower state epoch than the stored one.
+        """
         shard = self._shard(key)
         self.writes += 1
         return shard.run(shard.machine.write(key, state, self._clock.now_ms()))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
-        """Return a share partition's start offset, state epoch and leader epoch, without its delivery states."""
+        """Return a share partition's start offset, state epoch and leader epoch, without its delivery states; or a future of them that
+        waits for earlier writes.
+        """
         shard = self._shard(key)
         return shard.run(Effects((), shard.machine.summary(key)))
 
@@ -126,7 +132,7 @@ class ShareStateService:
         return shard.run(shard.machine.delete(key))
 
     def forget_topic(self, topic_id: bytes) -> None:
-        """Delete the state of a deleted topic's share partitions."""
+        """Delete the share state of a deleted topic in all loaded partitions of `__share_group_state`. A failure is only logged."""
         for shard in self.shards.serving():
             self._append(shard, shard.machine.of_deleted_topic(topic_id), "delete the share state of a deleted topic")
 

@@ -113,9 +113,9 @@ class TxnService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Start to load the transactional ids that this broker coordinates, and wait for the loading at most LOAD_BEFORE_SERVING_MS; it
-        then continues while clients are served. Also start the periodic abort of timed-out transactions and the expiry of transactional
-        ids.
+        """Start to load the transactional ids that this broker coordinates. Return when they are loaded, or after LOAD_BEFORE_SERVING_MS;
+        the loading then continues while clients are served. Also start the periodic abort of timed-out transactions and the expiry of
+        transactional ids.
         """
         settings = self._settings
         interval_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -172,8 +172,8 @@ class TxnService:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
-        """Open the transaction or add partitions to it. Return the error code, or a future of the error code that completes when the change
-        is committed. `client_version` is the producer's transaction version.
+        """Handle AddPartitionsToTxn: begin the transaction or add partitions to it. Return the error code, or a future of the error code
+        that completes when the change is committed. `client_version` is the producer's transaction version.
         """
         now_ms = self._clock.now_ms()
         return self._run(
@@ -203,9 +203,9 @@ class TxnService:
     def end_txn(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
     ) -> TxnResult | asyncio.Future[TxnResult]:
-        """Commit or abort the transaction. Return the producer id and epoch of the next transaction, or an error; or a future of that
-        result, which completes when the Prepare record is committed. The result does not wait for the markers. `client_version` is the
-        producer's transaction version.
+        """Handle EndTxn: commit or abort the transaction. Return the producer id and epoch of the next transaction, or an error; or a
+        future of that result, which completes when the Prepare record is committed. The result does not wait for the markers.
+        `client_version` is the producer's transaction version.
         """
         return self._run(
             transactional_id,
@@ -252,8 +252,8 @@ class TxnService:
         return await result if isinstance(result, asyncio.Future) else result
 
     def _write(self, shard: _Shard, txn: Transaction) -> Committed:
-        """Append the new state of the transaction `txn`. If it is PrepareCommit or PrepareAbort, start to send the
-        transaction's markers.
+        """Append the new state of the transaction `txn`. If the new state is PrepareCommit or PrepareAbort, the transaction's markers are
+        sent once that state is committed.
         """
         committed = shard.write(txn)
         if txn.state in PREPARED:
@@ -268,8 +268,9 @@ class TxnService:
             await pause(self._timers, self._clock, 1)
 
     def _abort_some(self) -> bool:
-        """Abort at most TIMED_OUT_TRANSACTIONS_PER_TURN timed-out transactions. Return True if no more of them have to be tried. After a
-        failed append, the other transactions of that partition are tried again at the next periodic check.
+        """Abort at most TIMED_OUT_TRANSACTIONS_PER_TURN timed-out transactions. Return False if there are more, which the caller aborts in
+        a later turn of the event loop. After a failed append, the partition's other transactions are tried again at the next periodic
+        check.
         """
         now_ms = self._clock.now_ms()
         left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN

@@ -43,8 +43,8 @@ producer did."""
 
 
 class TxnPartitions(Protocol):
-    """Adds and verifies partitions of transactions: the coordinator on this broker, or a client of coordinators on other brokers
-    (`remote_txns`)."""
+    """Adds partitions to transactions, and verifies that partitions belong to transactions (KIP-890). This broker's transaction coordinator
+    implements the interface, and so does a client of the coordinators on other brokers (`remote_txns`)."""
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
@@ -57,8 +57,8 @@ class TxnPartitions(Protocol):
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
     ) -> VerificationResult:
-        """Return the error code of each partition: NONE if it belongs to the open transaction. Nothing is changed. A returned future fails
-        with Rejected if the coordinator cannot be reached.
+        """Return the error codes, one for all partitions or one for each: NONE if the partition belongs to the open transaction. Nothing is
+        changed. A returned future fails with Rejected if the coordinator cannot be reached.
         """
         ...
 
@@ -89,8 +89,8 @@ class TxnVerification:
         self._coordinator_is_local = coordinator_is_local
 
     def verify(self, producer: TransactionalProducer, batches: Batches) -> Verdicts | Awaitable[Verdicts]:
-        """Return for each partition the guard with which its batch must be appended (the proof of this verification), or the error. A
-        partition in which the transaction is already open needs no guard and has no entry.
+        """Return for each partition the guard with which its batch must be appended (the proof of this verification), or the error that
+        rejects the batch. A partition in which the transaction is already open needs no guard and has no entry.
 
         An awaitable is returned if a remote coordinator must answer, or the request must be retried. The errors are the coordinator's, but
         PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH, its equivalent for Produce.

@@ -1,8 +1,8 @@
 """Replicates the cluster's metadata log and publishes its committed records to the broker.
 
 Invariants:
-- One task fetches from the quorum and writes the local copy of the log. Another one reads the committed part of that copy and passes it to
-  the broker. A broker that applies it slowly, or waits for the quorum meanwhile, therefore does not block replication.
+- One task fetches from the quorum and writes the local copy of the log. Another task reads the committed part of that copy and passes
+  metadata images to the broker. So replication continues while the broker applies an image slowly, or waits for the quorum.
 - Metadata images are passed to the broker in log order, one at a time.
 - A record or response that cannot be applied ends the broker; none is skipped.
 - The copy is synced once a minute. Nothing depends on its durability: after a power loss the missing records are fetched again.

@@ -1,7 +1,7 @@
 """One partition of this broker: its replica state machine, its log, and the requests that wait for either.
 
 Invariants:
-* The replica (`ottla.broker.replication`) decides what an append, a sync or a leader change requires. This module carries it out.
+* The replica (`ottla.broker.replication`) decides what an append, a sync or a leader change requires. This module performs it.
 * The append, sync or metadata change that satisfies a waiting request completes it. No request polls.
 * Every change that could alter a response to a consumer or follower calls the watchers, because fetch sessions (fetch_sessions) skip
   partitions without a change.
