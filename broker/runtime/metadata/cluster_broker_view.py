@@ -42,9 +42,10 @@ class ClusterBrokerView(ClusterView):
         return _node(broker, at.listener) if broker is not None and _is_alive(broker, at.listener) else None
 
     def partition(self, topic: TopicImage, index: int, at: ClientListener) -> ReportedPartition:
-        """Return the leader and replicas of a partition as reported to clients.
+        """Return the leader and replicas of a partition as reported to clients. No leader is reported if the leader's broker is
+        unregistered (LEADER_NOT_AVAILABLE) or lacks the client's listener (LISTENER_NOT_FOUND).
 
-        A leader is reported even if it is fenced, because the metadata change that fences it also elects another leader.
+        A leader is reported even if it is fenced, because the metadata change that fences a broker also elects other leaders.
         """
         state = topic.partitions[index]
         registered = self.catalog.image.brokers

@@ -24,7 +24,7 @@ UNKNOWN_EPOCH = -1
 
 
 class ClientListener(NamedTuple):
-    """The listener of a client's connection, and this broker's advertised address on that listener."""
+    """The name of the listener through which a client is connected, and this broker's advertised address on that listener."""
 
     listener: str
     host: str
@@ -99,8 +99,8 @@ class ClusterView:
         return ReportedPartition(state, state.leader, offline=offline)
 
     def coordinator(self, topic: TopicImage, index: int, at: ClientListener) -> BrokerNode | None:  # subclasses use `at`
-        """Return the broker that leads a partition of an internal topic, and so coordinates the group or transactional ids in it; None if
-        there is none now.
+        """Return the broker that leads partition `index` of the internal topic `topic`, and so coordinates the groups or transactional ids
+        of that partition; None if it has no live leader now.
         """
         return self.alive_broker(self._node_id, at)
 
@@ -130,15 +130,15 @@ class ClusterView:
         return self.catalog.creations
 
     def partition_count(self, topic: str) -> int:
-        """Return a topic's partition count, available or not; 0 if the topic does not exist."""
+        """Return a topic's partition count, including unavailable partitions; 0 if the topic does not exist."""
         return self.catalog.partition_count(topic)
 
     def by_name(self, name: str) -> TopicInfo | None:
-        """Return the topic with that name, or None if there is none."""
+        """Return a topic's id, partition count and racks, by its name; None if there is no such topic."""
         return self._info(self.catalog.topic(name))
 
     def by_id(self, topic_id: bytes) -> TopicInfo | None:
-        """Return the topic with that id, or None if there is none."""
+        """Return a topic's name, partition count and racks, by its id; None if there is no such topic."""
         return self._info(self.catalog.topic_by_id(topic_id))
 
     def names(self) -> Iterable[str]:
@@ -149,5 +149,7 @@ class ClusterView:
         return None if topic is None else TopicInfo(topic.name, topic.topic_id, len(topic.partitions), self._racks(topic))
 
     def _racks(self, topic: TopicImage) -> tuple[tuple[str, ...], ...]:
-        """Return the racks of each partition's replicas, sorted; empty if this broker has no rack."""
+        """Return for each partition, in index order, the racks of the brokers with its replicas: on a standalone node, the node's own rack.
+        Return nothing if the node has no broker.rack.
+        """
         return () if self._rack is None else ((self._rack,),) * len(topic.partitions)

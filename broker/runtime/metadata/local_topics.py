@@ -19,8 +19,9 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class LocalTopics:
-    """A `TopicMaker` that calls the controller in this process. When `create`, `auto_create` or `ensure` returns, the broker serves the
-    created topics. `published` waits until the broker has applied all committed metadata.
+    """Creates topics and allocates producer ids by calls to the controller in this process (the interface is `TopicMaker`). When `create`,
+    `auto_create` or `ensure` returns, the broker serves the created topics. `published` waits until the broker has applied all committed
+    metadata.
     """
 
     def __init__(
@@ -38,20 +39,22 @@ class LocalTopics:
         self._auto_creation = AutoCreation(nursery)
 
     async def allocate_producer_ids(self) -> range:
-        """Return a block of producer ids that was never returned before. Raises Rejected if none are left."""
+        """Return a block of producer ids that was never returned before. Raises Rejected if all ids are used up."""
         decide = partial(allocate_block_to, broker_id=self._settings.node_id, broker_epoch=self._broker_epoch)
         return await self._active.run(decide)
 
     async def auto_create(self, names: Iterable[str], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Create missing topics with the broker's default settings; an internal topic gets the settings of its kind. Return, by name, None
-        if the topic exists now, or the error. The controller authorizes `requester`, a client (None: this broker itself). Raises Rejected
-        if the whole request is rejected.
+        """Create missing topics with the broker's default settings; an internal topic, such as `__consumer_offsets`, gets its own settings
+        and one replica. Return, by name, None if the topic exists now, or the error. The new partitions count against the quota of the
+        client `requester` (None: no quota). Raises Rejected if the whole request fails, for example with POLICY_VIOLATION for too many
+        partitions.
         """
         return await self.create([self._defaults_for(name) for name in names], requester)
 
     async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Create topics as requested. Return, by name, None if the topic exists now, or the error. The controller authorizes `requester`, a
-        client, and charges its quota (None: this broker itself). Raises Rejected if the whole request is rejected.
+        """Create topics as requested. Return, by name, None if the topic exists now, or the error. The new partitions count against the
+        quota of the client `requester` (None: no quota). Raises Rejected if the whole request fails, for example with POLICY_VIOLATION for
+        too many partitions.
         """
         charge = _no_charge if requester is None else requester.charge
         created = await self._active.run(partial(create_cluster_topics, topics=topics, charge=charge))
@@ -64,7 +67,9 @@ class LocalTopics:
         self._auto_creation.begin(names, partial(self.auto_create, requester=requester))
 
     async def ensure(self, name: str) -> TopicImage:
-        """Return the topic; create it as `auto_create` does if it does not exist. Raises Rejected if it cannot be created."""
+        """Return the topic; create it as `auto_create` does if it does not exist. Raises Rejected if it cannot be created, or was deleted
+        meanwhile (UNKNOWN_TOPIC_OR_PARTITION).
+        """
         if self._catalog.topic(name) is None:
             error = (await self.auto_create([name]))[name]
             if error is not None:

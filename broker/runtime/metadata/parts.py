@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class MetadataParts(NamedTuple):
-    """The broker's components that handle metadata. `forwarding` and `other_brokers` are None on a standalone node.
+    """The broker's components that handle metadata. `forwarding` sends clients' requests to the controller, and `other_brokers` sends
+    requests to other brokers; both are None on a standalone node.
 
-    `features` returns the cluster's current features.
+    `features` returns the supported and finalized features.
     """
 
     catalog: Catalog

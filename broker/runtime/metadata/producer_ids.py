@@ -60,7 +60,7 @@ class ProducerIds:
         self._prefetch_from = block.stop - int(len(block) * _PREFETCH_FRACTION)
 
     async def wait(self) -> None:
-        """Wait until a producer id is available. Raises Rejected if the allocation of a block fails. If `local` is false, raises
+        """Wait until a producer id is available. Raises Rejected if the controller allocates no block of ids. If `local` is false, raises
         NoProducerId instead of waiting."""
         while self._next == self._end and self._next_block is None:
             if not self._local:

@@ -51,7 +51,7 @@ _TOPIC_DEFAULTS = frozenset(synonym.name for key in TOPIC_KEYS.values() for syno
 
 
 _OF_PRODUCERS = frozenset({"producer.id.expiration.ms", "transaction.partition.verification.enable"})
-"""Broker settings of which each open log has a copy; a change of such a setting is copied to every log."""
+"""Broker settings about producers that each open log keeps a copy of; a change of such a setting is copied to every log."""
 
 
 class FetcherManager(Protocol):
@@ -184,8 +184,8 @@ class Publisher:
                     self._call_hooks(self.on_subscriptions, name)
 
     def _step(self, name: str, *args: object) -> GuardedStep:
-        """Return a context manager for one step of applying metadata. It logs an exception instead of raising it, so that the later steps
-        are taken (as Kafka's BrokerMetadataPublisher does). Rejected and a failed fsync are raised.
+        """Return a context manager for one step of applying metadata. An exception in the step is logged, not raised, so that the later
+        steps are taken (as in Kafka's BrokerMetadataPublisher); only Rejected and a failed fsync are raised.
         """
         return self._nursery.step(name, *args, passing=Rejected)
 

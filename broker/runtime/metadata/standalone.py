@@ -113,8 +113,8 @@ class StandaloneMetadata:
         await self._local.up_to_date()
 
     async def _stop(self) -> None:
-        """Wait until all decisions of the controller up to now are committed, and the broker has applied them. Then reset the log levels
-        that clients have set.
+        """Wait until all decisions that the controller has made are committed, and the broker has applied them. Then undo the changes of
+        logger levels that clients have made.
         """
         await self.controller.voter.commit()
         await self.published()
@@ -122,7 +122,9 @@ class StandaloneMetadata:
 
 
 def _check_levels(levels: Mapping[str, int], settings: BrokerSettings) -> None:
-    """Raise Rejected if one of these feature levels is too high for the Kafka release that this node imitates (`release_behaviour`)."""
+    """Raise Rejected(INVALID_UPDATE_VERSION) if one of these feature levels is higher than the levels of the Kafka release that this node
+    imitates (`release_behaviour`).
+    """
     problems = list(settings.release_behaviour.above(levels))
     if problems:
         advice = "be like a later release (--like), or use another directory"

@@ -28,7 +28,7 @@ class _Failure(NamedTuple):
 
 
 class StreamsTopics:
-    """Creates internal topics for the streams groups of one broker."""
+    """Creates the internal topics of streams groups in the background, and stores for a limited time why a topic could not be created."""
 
     def __init__(self, maker: TopicMaker, nursery: Nursery) -> None:
         self._maker = maker
@@ -37,8 +37,8 @@ class StreamsTopics:
         self._failures: dict[str, _Failure] = {}
 
     def begin_create(self, topics: Mapping[str, InternalTopic], requester: Requester, failure_kept_ms: int) -> None:
-        """Start to create topics, except those that are being created or have failed recently. The controller checks the authorization of
-        `requester` and charges its quota. A failure is remembered for `failure_kept_ms` and returned by `failures`."""
+        """Start to create topics on behalf of the client `requester`, whose quota the new partitions count against. Topics that are being
+        created or have failed recently are left out. `failures` returns the reason of a failure for `failure_kept_ms`."""
         failures = self.failures(topics)
         wanted = [name for name in topics if name not in failures]
         self._creation.begin(wanted, partial(self._create, topics, requester, failure_kept_ms))

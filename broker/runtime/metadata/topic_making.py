@@ -39,8 +39,8 @@ class Requester(NamedTuple):
 
 
 class TopicMaker(Protocol):
-    """Creates topics and allocates producer ids for a broker. `LocalTopics` calls a controller in this process; `RemoteTopics`
-    (`ottla.broker.runtime.nodes.remote_topics`) sends requests to the controller."""
+    """Creates topics and allocates producer ids for a broker. It is implemented by `LocalTopics`, which calls a controller in this process,
+    and by `RemoteTopics` (`ottla.broker.runtime.nodes.remote_topics`), which sends requests to the controller."""
 
     async def allocate_producer_ids(self) -> range:
         """Return a block of producer ids that no other request got. Raises Rejected if none can be allocated."""
@@ -49,33 +49,37 @@ class TopicMaker(Protocol):
     async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
         """Create topics as requested. Return, by name, None if the topic exists now, or the error.
 
-        The controller checks the authorization of `requester` and charges its quota; None means this broker itself. Raises Rejected if the
-        controller did not answer.
+        `requester` is the client whose quota the new partitions count against; None means this broker itself. A controller in another
+        process also authorizes the client. Raises Rejected if the whole request fails, for example without a response (REQUEST_TIMED_OUT).
         """
         ...
 
     async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
-        """Create missing topics with the broker's default settings; an internal topic gets the settings of its kind. Return, by name, None
-        if the topic exists now, or the error. Raises Rejected if the controller did not answer.
+        """Create missing topics with the broker's default settings; an internal topic, such as `__consumer_offsets`, gets settings of its
+        own. Return, by name, None if the topic exists now, or the error. Raises Rejected if the whole request fails, for example without a
+        response of the controller (REQUEST_TIMED_OUT).
         """
         ...
 
     def begin_auto_create(self, names: Iterable[str], requester: Requester | None = None) -> None:
         """Start to create missing topics as `auto_create` does, and return at once. A topic that is already being created is not requested
-        again. The controller checks the authorization of `requester` and charges its quota; None means that the broker itself needs the
-        topics.
+        again. `requester` is the client whose quota the new partitions count against (a controller in another process also authorizes the
+        client); None means that the broker itself needs the topics.
 
         A failure is only logged; the caller checks later whether the topic exists.
         """
         ...
 
     async def ensure(self, name: str) -> TopicImage:
-        """Return the topic; create it if it does not exist. Raises Rejected if the creation fails, or is not finished yet."""
+        """Return the topic. Create it if it does not exist. Raises Rejected if the creation fails or is not finished yet; after an
+        unfinished creation the caller may try again.
+        """
         ...
 
 
 Creation = Callable[[Sequence[str]], Awaitable[dict[str, Rejected | None]]]
-"""A function that creates topics, given their names. It returns an error or None for each topic, or raises Rejected."""
+"""A function that creates the topics with the given names. It returns, by name, None if the topic exists now, or the error. It raises
+Rejected if the whole request fails."""
 
 
 class AutoCreation:

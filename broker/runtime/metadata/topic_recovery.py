@@ -76,8 +76,8 @@ def _adopt(name: str, logs: list[PartitionLog], settings: BrokerSettings, random
 
 
 def settle_directories(log_dir: LogDir, voter: SoleVoter) -> None:
-    """Write `partition.metadata` where it is missing, and delete the directories of topics that the metadata log removed. Raises
-    Rejected.
+    """Write `partition.metadata` where it is missing, and delete the directories of topics that the metadata log has removed. Raises
+    Rejected after a disk error, or if the metadata log is damaged.
     """
     image, removed = voter.image, None
     for (name, index), log in list(log_dir.logs.items()):

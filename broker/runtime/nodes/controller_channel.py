@@ -34,15 +34,17 @@ class ControllerUnreachable(Exception):
 
 
 class ControllerAuthenticationFailed(ControllerUnreachable):
-    """Authentication with the controller failed on either side. The next call connects again."""
+    """The controller has rejected this broker's credentials, or the controller's own identity could not be verified. The next call connects
+    again.
+    """
 
 
 class ControllerChannel:
-    """A broker's connection to the active controller, with a queue of requests. `find_controller` returns the active controller, or None
-    while this node does not know it.
+    """A broker's connection to the active controller, with a queue of requests. `find_controller` returns the active controller's address,
+    or None while this node does not know it.
 
-    A call fails if no controller has answered `retry_timeout_ms` after the call was made (None: no limit), including the wait for earlier
-    calls. If one response takes longer than `socket_timeout_ms`, the request is sent again.
+    A call fails with ControllerUnreachable if no controller has answered within `retry_timeout_ms` (None: no limit); this time includes the
+    wait for earlier calls. If one response takes longer than `socket_timeout_ms`, the request is sent again.
     """
 
     def __init__(
@@ -77,7 +79,8 @@ class ControllerChannel:
     async def call(self, request: Message) -> Any:
         """Send `request` to the active controller and return the response.
 
-        Raises ControllerUnreachable, and UnsupportedByPeer if the controller does not serve the API.
+        Raises ControllerUnreachable if no controller answers in time, if authentication fails, and if the channel is closed. Raises
+        UnsupportedByPeer if the controller does not serve the API.
         """
         self._check_open()
         wait_ms = self._retry_timeout_ms
@@ -151,7 +154,9 @@ class ControllerChannel:
             self._link.close()
 
     async def _carry_out(self, request: Message, deadline_ms: int | None) -> Any:
-        """Send the request until a controller answers it. Raises ControllerUnreachable, UnsupportedByPeer."""
+        """Send the request until a controller answers it. Raises ControllerUnreachable when monotonic time reaches `deadline_ms`, if
+        authentication fails, and if the channel is closed; UnsupportedByPeer if the controller does not serve the API.
+        """
         while True:
             self._check_open()
             if deadline_ms is not None and self._clock.mono_ms() >= deadline_ms:
@@ -175,7 +180,9 @@ class ControllerChannel:
             return response
 
     async def _wait_to_look_again(self, deadline_ms: int | None) -> None:
-        """Wait until `look_again` is called, for at most CONTROLLER_DISCOVERY_MS and not beyond the deadline."""
+        """Wait until `look_again` is called, for at most CONTROLLER_DISCOVERY_MS and not beyond `deadline_ms` (monotonic time; None: no
+        deadline).
+        """
         left_ms = limits.CONTROLLER_DISCOVERY_MS if deadline_ms is None else deadline_ms - self._clock.mono_ms()
         self._looked_again = asyncio.get_running_loop().create_future()
         await wait_at_most(self._timers, self._clock, min(limits.CONTROLLER_DISCOVERY_MS, left_ms), [self._looked_again])

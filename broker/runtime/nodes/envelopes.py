@@ -38,8 +38,9 @@ class EnvelopeForwarding:
         """Forward the request of `client` and return the controller's response. The request has the client's request version, `version`,
         and its client id.
 
-        Raises VersionNotKnown if the controller does not support `version`; Rejected(REQUEST_TIMED_OUT) without a response in time; and
-        Rejected(UNKNOWN_SERVER_ERROR) if the envelope itself was rejected, which is no fault of the client.
+        Raises VersionNotKnown if the controller does not support `version`, and Rejected(REQUEST_TIMED_OUT) without a response in time.
+        Raises Rejected(UNKNOWN_SERVER_ERROR) if the controller rejects the envelope or this broker's credentials, which is no fault of the
+        client.
         """
         written = b"".join(encode_request(request.API_KEY, version, _CORRELATION_ID, client_id, request))
         envelope = EnvelopeRequest(written[PREFIX_BYTES:], _principal_of(client), _address_bytes(client.host))

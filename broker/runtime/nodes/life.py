@@ -35,8 +35,8 @@ CONTROLLED_SHUTDOWN_MS = 300_000
 
 
 class StartupAborted(Exception):
-    """Raised when the broker stops during its start: before it has applied the cluster's metadata or before the controller has unfenced it.
-    The text gives the reason.
+    """Raised when the broker stops during its start: before it has applied the cluster's metadata, or before the controller has unfenced
+    it. The exception's text gives the reason.
     """
 
 
@@ -220,7 +220,9 @@ def incarnation_of(
 
 
 def timeouts_of(settings: BrokerSettings) -> LifecycleTimeouts:
-    """Return the broker life cycle's intervals and timeouts, which are settings."""
+    """Return the interval of heartbeats and the timeouts of the registration and of the report of a failed log directory, from the
+    settings.
+    """
     return LifecycleTimeouts(
         settings.broker_heartbeat_interval_ms, settings.initial_broker_registration_timeout_ms, settings.log_dir_failure_timeout_ms
     )

@@ -84,7 +84,7 @@ class MetadataObserver:
     `log` is partition 0 of `__cluster_metadata`; its directory also holds the snapshots and `quorum-state`. `me` is the identity of this
     node, and `bootstrap` the nodes to contact first: controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters.
     `on_published` is awaited for each metadata image in turn; of the first image, all contents count as changes. Raises LogDirRefused for a
-    directory without a complete log, and OSError.
+    directory without a complete log, and OSError if the files cannot be read.
     """
 
     def __init__(

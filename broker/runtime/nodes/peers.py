@@ -93,7 +93,8 @@ class PendingOperation(Generic[OperationT, ResultT]):
 class OperationBatcher(Generic[OperationT, ResultT]):
     """Sends all pending operations for a broker together in one request. `name` is the name of the operations in log lines.
 
-    `send(node, batch)` sends one request. It must settle or fail at least one operation of `batch`; the others go into the next request.
+    `send(node, batch)` sends one request to broker `node`. It must settle or fail (`PendingOperation`) at least one operation of `batch`;
+    the others go into the next request.
     """
 
     def __init__(
@@ -107,7 +108,9 @@ class OperationBatcher(Generic[OperationT, ResultT]):
         self._workers: dict[int, Job] = {}
 
     def put(self, node: int, operation: OperationT) -> asyncio.Future[ResultT]:
-        """Queue an operation for broker `node`. Return the future of its result, which fails with Rejected if the operation fails."""
+        """Queue an operation for broker `node`. Return the future of the operation's result; the future fails with Rejected if the
+        operation fails.
+        """
         pending: PendingOperation[OperationT, ResultT] = PendingOperation(operation, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(node, []).append(pending)
         if node not in self._workers:

@@ -65,13 +65,15 @@ class RemoteTopics:
 
     async def auto_create(self, names: Iterable[str], requester: Requester | None = None) -> dict[str, Rejected | None]:
         """Ask the controller to create the topics with default settings, on behalf of the client `requester` (None: this broker itself).
-        Return, by name, None if the topic exists now, or the error. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        Return, by name, None if the topic exists now, or the error. Raises Rejected if the controller does not answer (REQUEST_TIMED_OUT)
+        or does not support the request (UNSUPPORTED_VERSION).
         """
         return await self._create([self._wanted(name) for name in names], requester)
 
     async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
         """Ask the controller to create the topics as requested, on behalf of the client `requester` (None: this broker itself). Return, by
-        name, None if the topic exists now, or the error. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        name, None if the topic exists now, or the error. Raises Rejected if the controller does not answer (REQUEST_TIMED_OUT) or does not
+        support the request (UNSUPPORTED_VERSION).
         """
         return await self._create(
             [
@@ -109,8 +111,9 @@ class RemoteTopics:
     async def allocate_producer_ids(self) -> range:
         """Return a new block of producer ids from the controller.
 
-        Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), on which every client retries. If the controller has rejected the request, the error
-        is raised after a pause of REFUSED_MS, so that this broker does not repeat the request at once.
+        Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), on which every client retries, if the controller does not return a block. If the
+        controller has rejected the request, the error is raised after a pause of REFUSED_MS, so that this broker does not repeat the
+        request at once.
         """
         request = AllocateProducerIdsRequest(self._settings.node_id, self._broker_epoch())
         try:

@@ -34,8 +34,8 @@ class SnapshotPolicy(NamedTuple):
 
 
 class SnapshotGenerator:
-    """Writes snapshots of the metadata log. After each metadata image that this node has published to its broker or controller, it decides
-    whether a snapshot of that image is due.
+    """Writes snapshots of the metadata log. It is called after each metadata image that this node has published to its broker or
+    controller, and decides whether a snapshot of that image is due.
     """
 
     def __init__(self, log: RaftLog, feed: ImageFeed, flusher: Flusher, clock: Clock, policy: SnapshotPolicy) -> None:

@@ -37,7 +37,7 @@ from ottla.protocol.uuids import random_uuid
 
 _PLAINTEXT_ID: Final = 0
 _SCANS: Final = 8
-"""How often the controller checks for expired broker sessions during one broker session timeout."""
+"""How many times the controller checks for expired broker sessions during one broker.session.timeout.ms."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,9 @@ class ControllerRole(QuorumController):
     # --- life --------------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Become the quorum's leader and begin to run decisions. Raises LogDirRefused, ProtocolError, OSError."""
+        """Become the quorum's leader and begin to run decisions. Raises LogDirRefused if the metadata log names other voters than this node
+        or its records contradict each other, ProtocolError if it is damaged, and OSError if it cannot be read or written.
+        """
         self.open(bootstrap_records(self._files, self._log_dir.path) or DEFAULT_BOOTSTRAP)
         self.broker_configs.refresh()
         await self._register()

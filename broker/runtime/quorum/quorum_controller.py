@@ -98,8 +98,9 @@ class QuorumController:
     def open(self, bootstrap: Sequence[MetadataRecord]) -> None:
         """Become the quorum's leader and activate the controller; `bootstrap` are the first records of an empty metadata log.
 
-        The records written here are not committed before the caller syncs the log. Blocks the event loop. Raises LogDirRefused,
-        ProtocolError, OSError.
+        The records written here are not committed before the caller syncs the log. Blocks the event loop. Raises LogDirRefused if the
+        metadata log names other voters than this node or its records contradict each other, ProtocolError if it is damaged, and OSError if
+        it cannot be read or written.
         """
         voter, state = self.voter, self.state
         self._nursery.at_close(voter.end, voter.end)

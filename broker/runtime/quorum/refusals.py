@@ -68,8 +68,8 @@ def _endpoints(voter: SoleVoter) -> list[NodeEndpoint]:
 
 
 def _checked(voter: SoleVoter, request: Any) -> tuple[ErrorCode, Any]:
-    """Check a request of the quorum's nodes. Return the error that rejects the whole request (NONE if the request is valid), and the
-    request's entry for partition 0 of the metadata log (None with an error).
+    """Check the cluster id and the partition of a Vote, BeginQuorumEpoch or EndQuorumEpoch request. Return the error that rejects the whole
+    request (NONE if there is none), and the request's entry for partition 0 of the metadata log (None with an error).
     """
     if request.cluster_id not in {None, voter.me.cluster_id}:
         return ErrorCode.INCONSISTENT_CLUSTER_ID, None

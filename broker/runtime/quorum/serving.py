@@ -77,7 +77,7 @@ class QuorumServing:
 
     def fetch(self, request: k01.FetchRequest) -> k01.FetchResponse | Awaitable[k01.FetchResponse]:
         """Return the response to a Fetch of the metadata log, or an awaitable of the response that waits for new records, at most for the
-        request's max wait time."""
+        request's max wait time. Errors are in the response; nothing is raised."""
         if request.cluster_id not in {None, self._voter.me.cluster_id}:
             return k01.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         fetch_partition = _only_partition(request)
@@ -160,7 +160,7 @@ class QuorumServing:
     # --- FetchSnapshot -----------------------------------------------------------------------------------------------------------
 
     def fetch_snapshot(self, request: k59.FetchSnapshotRequest) -> k59.FetchSnapshotResponse:
-        """Return the response to FetchSnapshot: the requested part of a metadata snapshot, or an error."""
+        """Return the response to FetchSnapshot: the requested part of a metadata snapshot, or an error such as SNAPSHOT_NOT_FOUND."""
         if request.cluster_id not in {None, self._voter.me.cluster_id}:
             return k59.FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         places = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
@@ -246,5 +246,7 @@ def _only_partition(request: k01.FetchRequest) -> k01.FetchPartition | None:
 
 
 def _is_empty(data: k01.PartitionData) -> bool:
-    """Return whether the response to a Fetch may be held back: it has no error, records, divergence or snapshot."""
+    """Return whether the response to a Fetch may be held back until there are new records: it has no error, records, divergence or
+    snapshot.
+    """
     return not (data.error_code or data.records or data.diverging_epoch.epoch >= 0 or data.snapshot_id.end_offset >= 0)

@@ -72,7 +72,8 @@ class ReadMetadata(NamedTuple):
 def read_metadata(log: RaftLog, feed: ImageFeed) -> ReadMetadata:
     """Read the whole metadata log of a quorum's only voter into `feed`. All records of the log are committed. Blocks the calling thread.
 
-    Raises LogDirRefused if the log's records contradict each other, ProtocolError or Rejected for a damaged log, OSError.
+    Raises LogDirRefused if the log's records contradict each other, ProtocolError or Rejected if the log is damaged, and OSError if it
+    cannot be read.
     """
     if log.log.recovery_point < log.end_offset:
         log.log.flush()
@@ -167,8 +168,8 @@ class SoleVoter:
         """Read the log and begin a new leader epoch. The records of the new epoch are committed only by the next sync. Blocks the event
         loop.
 
-        Raises LogDirRefused if this node is not the quorum's only voter or the log's records contradict each other, ProtocolError for a
-        damaged log, OSError.
+        Raises LogDirRefused if this node is not the quorum's only voter or the log's records contradict each other, ProtocolError or
+        Rejected if the log is damaged, and OSError if it cannot be read or written.
         """
         self._notify((self._read_ahead or read_metadata(self.raft_log, self._feed)).published)
         if not self.is_standalone:
@@ -234,7 +235,9 @@ class SoleVoter:
         return base_offset
 
     def sync(self) -> None:
-        """Sync the metadata log, which commits all records in it. Blocks, so use it only during startup. Raises FsyncFailed, OSError."""
+        """Sync the metadata log, which commits all records in it. Blocks, so use it only during startup. Raises FsyncFailed if the sync
+        fails, and another OSError if it cannot begin.
+        """
         self.raft_log.log.flush()
         self._on_disk(self.end_offset)
 
@@ -254,8 +257,8 @@ class SoleVoter:
         self._ended = True
 
     def when_high_watermark_moves(self) -> asyncio.Future[None]:
-        """Return a future that is done when the metadata log's high watermark increases. The caller cancels the future if it does not wait
-        any more."""
+        """Return a future that is done when the metadata log's high watermark increases. A caller that stops waiting must cancel the
+        future."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._high_watermark_waiters[waiting] = None
         waiting.add_done_callback(lambda _: self._high_watermark_waiters.pop(waiting, None))

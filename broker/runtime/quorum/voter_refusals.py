@@ -24,8 +24,8 @@ class VoterIds(NamedTuple):
 
 
 def reject_add_raft_voter(me: VoterIds, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Return a response that rejects AddRaftVoter: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST without a valid voter or listener,
-    DUPLICATE_VOTER for this node's id; otherwise UNSUPPORTED_VERSION.
+    """Return a response that rejects AddRaftVoter. The error is INCONSISTENT_CLUSTER_ID for another cluster id, INVALID_REQUEST if the
+    request has no valid voter or no listener, and DUPLICATE_VOTER if it names this node's id; otherwise UNSUPPORTED_VERSION.
     """
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
@@ -40,8 +40,8 @@ def reject_add_raft_voter(me: VoterIds, request: AddRaftVoterRequest) -> AddRaft
 
 
 def reject_remove_raft_voter(me: VoterIds, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Return a response that rejects RemoveRaftVoter: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST without a valid voter, VOTER_NOT_FOUND for
-    another voter than this node; otherwise UNSUPPORTED_VERSION.
+    """Return a response that rejects RemoveRaftVoter. The error is INCONSISTENT_CLUSTER_ID for another cluster id, INVALID_REQUEST if the
+    request has no valid voter, and VOTER_NOT_FOUND if it names another voter than this node; otherwise UNSUPPORTED_VERSION.
     """
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
