@@ -1,4 +1,4 @@
-"""Sends the ISR changes of this broker's leaders to the controller (KIP-497; KAFKA DefaultAlterPartitionManager).
+"""Sends the ISR changes of this broker's leaders to the controller (KIP-497; Kafka's DefaultAlterPartitionManager).
 
 Invariants:
 * One AlterPartition request is in flight at a time. It contains every pending proposal; later ones go into the next request.
@@ -40,8 +40,8 @@ RETRY_MS: Final = 50
 
 
 class Channel(Protocol):
-    """Sends requests to the active controller. The part of `ottla.broker.runtime.nodes.controller_channel.ControllerChannel` that
-    `AlterPartitionManager` needs.
+    """Sends requests to the active controller: the part of `ottla.broker.runtime.nodes.controller_channel.ControllerChannel` that ISR
+    changes and directory assignments need.
     """
 
     async def call(self, request: Message) -> Any: ...

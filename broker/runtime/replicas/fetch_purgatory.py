@@ -40,8 +40,9 @@ class FetchPurgatory:
     def wait(self, session: FetchSession, missing_bytes: int, deadline_mono_ms: int) -> Waiting:
         """Return a future that completes when the fetch must respond or read again. Cancelling the future ends the wait.
 
-        The result is True when `missing_bytes` more bytes are readable in the session's partitions, or when a partition changes in another
-        way (for example, has another leader). The result is False at the deadline, or when another request uses the session.
+        The result is True (read again) when `missing_bytes` more bytes are readable in the session's partitions, or when a partition
+        changes in another way (for example, has another leader). The result is False (respond) at `deadline_mono_ms` (monotonic time), or
+        when another request uses the session.
         """
         future: Waiting = asyncio.get_running_loop().create_future()
         waiter = PendingFetch(future, session, missing_bytes)
@@ -70,8 +71,8 @@ class PendingFetch:
         self._joined: list[Partition] = []
 
     def join(self, partition: Partition) -> None:
-        """Watch the partition for the rest of this wait. Call this after the partition's first change: until then the fetch session watches
-        it."""
+        """Watch the partition until the end of this wait. Call this after the partition's first change: until then the fetch session
+        watches the partition for this fetch."""
         self._joined.append(partition)
         (partition.log_end_watchers if self._reads_to_log_end else partition.watchers)[self] = self.appended
 

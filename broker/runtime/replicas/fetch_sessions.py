@@ -1,22 +1,21 @@
-"""The broker side of incremental fetch sessions (KIP-227; KAFKA FetchSession, FetchSessionCache).
+"""The broker side of incremental fetch sessions (KIP-227; Kafka's FetchSession, FetchSessionCache).
 
 Invariants:
 * The next request of a session must carry the next session epoch (2147483647 wraps to 1). Otherwise it fails and the session is unchanged.
 * An incremental response omits unchanged partitions: no records, no error, and the same high watermark and log start offset.
 * A partition that returned records moves to the end of the order, so that a larger partition starves no other.
-* A full cache accepts a new session only if it can evict another (KAFKA FetchSessionCacheShard). It evicts the least recently used session
-  if that was unused for two minutes. Otherwise it evicts the smallest session that was still in use at an age of more than two minutes, if
-  it is smaller than the new one. A follower's session may evict any consumer's. If nothing can be evicted, the client receives session id 0
-  and keeps sending full requests.
+* A full cache accepts a new session only if it can evict another (Kafka's FetchSessionCacheShard). It evicts the session that was used
+  least recently, if its last use is two minutes ago. Otherwise it evicts the smallest session that was still in use at an age of more than
+  two minutes, if this session is smaller than the new one. A follower's session may evict any consumer's. If nothing can be evicted, the
+  client receives session id 0 and keeps sending full requests.
 * Kafka splits the cache into eight shards. This cache has one, so that no shard is full while others have room.
 
 The cost of a request is proportional to the number of changed partitions. Kafka reads every partition of the session for each request. This
 implementation reads only those in `FetchSession.dirty`:
 * A partition becomes dirty when a request lists it, or when something changes that a reader could observe: an append, the high watermark,
   the log start offset, the leader, the ISR, an error, or the partition's removal. A partition whose last response is an error stays dirty.
-* A partition becomes clean when a response has carried its whole current state. A clean partition has its
-  `CachedPartition` as a watcher, which the first change calls and removes. Further changes of a partition that is dirty already cost the
-  session nothing.
+* A partition becomes clean when a response has carried its whole current state. A clean partition has its `CachedPartition` as a watcher,
+  which the first change calls and removes. Further changes of a partition that is dirty already cost the session nothing.
 * If another input of the response (for instance ACLs, isolation level or rack) differs from the previous request, all partitions are dirty.
 * The responses equal those of a session that reads every partition; tests/property/test_dirty_sessions.py verifies that.
 """
@@ -59,7 +58,7 @@ class Waiter(Protocol):
 @dataclass(slots=True, eq=False)
 class CachedPartition:
     """A partition of a fetch session, or of a Fetch request without a session: the requested position, and the offsets that the last
-    response carried (KAFKA CachedPartition).
+    response carried (Kafka's CachedPartition).
     """
 
     topic: TopicKey
@@ -77,10 +76,9 @@ class CachedPartition:
     quiet: bool = False
     """Whether the last read reached the end of the readable records, so that only a change can produce a new response."""
     idle_progress: Progress | None = None
-    """The leader's record of the follower's fetch position, set in a follower's session while the partition does not change: each request
-    of the session then counts as a fetch at this partition's log end (`Progress.follow_session`). None for consumers, and while the
-    partition is dirty.
-    """
+    """The leader's record of the follower's fetch position. It is set in a follower's session while the partition is clean: each request of
+    the session then counts as a fetch at this partition's log end, although the partition is not read (`Progress.follow_session`). None for
+    consumers, and while the partition is dirty."""
 
     @property
     def key(self) -> tuple[TopicKey, int]:
@@ -141,7 +139,7 @@ class FetchSession:
     follower: int = -1
     """The node id of the follower, or -1 for a consumer."""
     privileged: bool = False
-    """Whether a follower created the session. No consumer's session may evict it while it is in use."""
+    """Whether a follower created the session. No consumer's session may evict a follower's session while that is in use."""
     epoch: int = 1
     is_new: bool = True
     """Whether no incremental request has used the session yet. The epoch does not show this, because it wraps to 1 (KAFKA
@@ -163,7 +161,7 @@ class FetchSession:
 
     @property
     def eviction_key(self) -> tuple[bool, int, int]:
-        """The key by which sessions are ordered for eviction (KAFKA EvictableKey). The session with the lowest key is evicted first."""
+        """The key by which sessions are ordered for eviction (Kafka's EvictableKey). The session with the lowest key is evicted first."""
         return self.privileged, len(self.partitions), self.session_id
 
     def add(self, cached: CachedPartition) -> None:
@@ -221,8 +219,8 @@ def _order(cached: CachedPartition) -> int:
 
 
 class IncrementalFetchContext:
-    """An incremental Fetch request. `partitions` are the changed (dirty) partitions of the session, which the request has to read; `finish`
-    selects the results to send.
+    """An incremental Fetch request. `partitions` are the changed (dirty) partitions of the session, which the request has to read. `finish`
+    selects the results that the response must include.
     """
 
     def __init__(self, sessions: FetchSessions, session: FetchSession) -> None:
@@ -330,7 +328,9 @@ FetchContext = IncrementalFetchContext | FullFetchContext
 
 
 def _changed(cached: CachedPartition, data: PartitionData) -> bool:
-    """Return whether an incremental response must include the partition, and store the offsets that the client receives."""
+    """Return whether an incremental response must include the partition: it has records, an error, or offsets that the client does not
+    know. Also store the offsets in `data` as those that the client receives.
+    """
     special = data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
     changed = bool(data.records) or special or data.preferred_read_replica >= 0
     changed = changed or data.high_watermark != cached.sent_high_watermark or data.log_start_offset != cached.sent_log_start_offset
@@ -341,7 +341,9 @@ def _changed(cached: CachedPartition, data: PartitionData) -> bool:
 
 
 class FetchSessions:
-    """The cache of the broker's fetch sessions, at most `slots`. `new_id` returns a random positive int32."""
+    """The cache of the broker's fetch sessions, which holds at most `slots` sessions. `new_id` returns a random positive int32 for a new
+    session's id.
+    """
 
     def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
         self._slots = slots
@@ -374,7 +376,7 @@ class FetchSessions:
         result_inputs: Hashable = None,
     ) -> FetchContext:
         """Return the context of a Fetch request (full or incremental), which has the partitions to read. Raises Rejected with the top-level
-        error of the response.
+        error of the response: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
 
         `forgotten` are the keys of partitions to remove from the session; `by_id` is true if topics are given by id. `follower` is the node
         id of the follower, or -1 for a consumer. `result_inputs` are all other inputs that the response depends on, such as the isolation

@@ -9,7 +9,7 @@ Invariants:
 * With flush.messages set, a fetcher sends the next request only when the fetched records are on disk, because the leader treats the fetch
   offset as the follower's log end.
 
-Source: KAFKA AbstractFetcherManager, AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint, UnifiedLog.append.
+Source: Kafka's AbstractFetcherManager, AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint, UnifiedLog.append.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _LIST_OFFSETS_SINCE_LEVEL: Final = ((29, 11), (25, 10), (21, 9), (9, 8))
 
 
 def fetch_version(level: int) -> int:
-    """Return the Fetch version that followers send at this metadata.version feature level (KAFKA MetadataVersion.fetchRequestVersion)."""
+    """Return the Fetch version that followers send at this metadata.version feature level (Kafka's MetadataVersion.fetchRequestVersion)."""
     return next((version for since, version in _FETCH_SINCE_LEVEL if level >= since), 13)
 
 
 def list_offsets_version(level: int) -> int:
-    """Return the ListOffsets version for this metadata.version feature level (KAFKA MetadataVersion.listOffsetRequestVersion)."""
+    """Return the ListOffsets version for this metadata.version feature level (Kafka's MetadataVersion.listOffsetRequestVersion)."""
     return next((version for since, version in _LIST_OFFSETS_SINCE_LEVEL if level >= since), 7)
 
 
@@ -119,7 +119,7 @@ class Fetchers:
             self._fetchers = {fetcher_id: other for fetcher_id, other in self._fetchers.items() if other is not fetcher}
 
     def is_fetched(self, partition: Partition) -> bool:
-        """Return whether the partition is being fetched and has not failed in this leader epoch."""
+        """Return whether the partition is being fetched and its fetching has not failed in this leader epoch."""
         fetcher = self._by_partition.get(partition)
         return fetcher is not None and fetcher.fetches(partition)
 
@@ -129,7 +129,7 @@ def _key(partition: Partition) -> PartitionKey:
 
 
 class _Fetcher:
-    """One connection to one leader, over which the partitions that hash to it are fetched."""
+    """Fetches from one leader, over one connection, the partitions that are assigned to this fetcher by their hash."""
 
     def __init__(self, leader: int, parameters: FetcherParameters, lines: StateLines) -> None:
         self._leader = leader
@@ -286,9 +286,10 @@ class _Fetcher:
             await self._ask_offsets(key, sent)
 
     async def _until_synced(self) -> int:
-        """Wait until no fetched partition needs an fsync (flush.messages), and return the monotonic time in milliseconds.
+        """Wait until every fsync that flush.messages requires for a fetched partition is complete. Return the monotonic time in
+        milliseconds.
 
-        Partitions in back-off are skipped, and their syncs are retried afterwards.
+        A partition in back-off, for example after a failed fsync, is skipped, and its fsync is retried after the back-off.
         """
         while True:
             now_ms = self._now_ms
@@ -312,7 +313,9 @@ class _Fetcher:
         return True
 
     def _carry_out(self, key: PartitionKey, action: Action, data: PartitionData | None = None) -> None:
-        """Apply an action of `replication.fetch_plan` to the partition's log. `data` is required for an action that appends."""
+        """Apply an action of `replication.fetch_plan` (append, truncate or restart) to the partition's log. `data` is required for an
+        action that appends. If the action fails, the partition is backed off or no longer fetched; nothing is raised.
+        """
         partition = self.partitions.get(key)
         if partition is None or partition.removed or partition.leads:
             self._plan.forget(key)

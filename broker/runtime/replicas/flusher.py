@@ -41,8 +41,8 @@ class Flusher:
         on disk.
 
         The returned future is done when the sync has ended. The caller may wait for it, but need not check its result, because an error
-        stops the process. The caller ensures that a log has one flush at a time. Raises OSError if the sync cannot begin, for instance
-        because no file descriptor is free; nothing has changed then.
+        stops the process. The caller ensures that each log has at most one flush at a time. Raises OSError if the sync cannot begin, for
+        instance because no file descriptor is free; nothing has changed then.
         """
         end_offset = log.log_end_offset
         caller = log.flush_begin()
@@ -64,14 +64,14 @@ class Flusher:
         return sync
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work`, which blocks on files (for example, writes a checkpoint), on the threads that sync logs. Return a future of the
+        """Run `work`, which blocks on files (for example, writes a checkpoint), on the thread pool that syncs logs. Return a future of the
         result or exception of `work`.
         """
         return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def compute(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work`, which needs much CPU time, on a thread of its own, one computation after the other. Return a future of the result or
-        exception of `work`.
+        """Run `work`, which needs much CPU time, on the computation thread: a single thread, so one computation runs after the other.
+        Return a future of the result or exception of `work`.
         """
         if self._computing is None:
             self._computing = self._threads(1, "compute")

@@ -42,7 +42,8 @@ retries = logging.getLogger("ottla.broker.retries")
 
 Woken = Callable[[int], None]
 READ_LATER: Final = -1
-"""The size that watchers get for a change that the next response must carry but that completes no wait, such as a new log start offset."""
+"""The value that watchers get in place of a number of bytes, for a change that the next response must carry but that completes no wait,
+such as a new log start offset."""
 
 _FAR_FUTURE_MS = 2**62
 _CLIENT: Final = Origin.CLIENT
@@ -167,14 +168,13 @@ class Partition:
         acks_all: bool = False,
         checked: Checked | None = None,
     ) -> AppendInfo:
-        """Append one batch, written by a client or coordinator (`origin`). Return its offsets. If it raises Rejected, nothing was written.
+        """Append one batch of a client or coordinator (`origin`) and return its offsets. If this raises Rejected, nothing was written.
 
         Before it acknowledges the append, the caller must wait for the future that `when` returns. Raises TooLongForEventLoop for a client
         batch whose check would block the event loop; the caller then awaits `check`, on a thread, and passes its result as `checked`.
 
         The first batch of a transaction needs the guard that `start_verification` returned. With `acks_all`, and always for coordinators,
-        the batch is rejected if the ISR is below min.insync.replicas.
-        """
+        the batch is rejected with NOT_ENOUGH_REPLICAS if the ISR is below min.insync.replicas."""
         log, replica = self.log, self.replica
         if replica.has_followers or not replica.leads:
             self._check_may_append(acks_all=acks_all or origin is not Origin.CLIENT)
@@ -203,7 +203,7 @@ class Partition:
         return self._flusher.compute(lambda: check_produce_batch(batch, config=config, now_ms=now_ms))
 
     def append_records(self, records: Sequence[SimpleRecord]) -> AppendInfo:
-        """Append a coordinator's records as one batch. Those without a timestamp get the current time. Raises Rejected (see `append`)."""
+        """Append a coordinator's records as one batch; records without a timestamp get the current time. Raises Rejected like `append`."""
         now_ms = self._clock.now_ms()
         stamped = [SimpleRecord(r.key, r.value, now_ms if r.timestamp < 0 else r.timestamp, r.headers) for r in records]
         return self.append(build_batch(stamped), Origin.COORDINATOR)
@@ -211,9 +211,8 @@ class Partition:
     def append_marker(self, marker: TxnMarker) -> AppendInfo:
         """Append a transaction marker, whether or not the producer has an open transaction here.
 
-        Raises Rejected for a fenced producer or coordinator. Every waiting fetch reads again, because the marker may make far more data
-        readable than its own bytes.
-        """
+        Raises Rejected for an outdated epoch of the producer or coordinator, and like `append`. Every waiting fetch reads again, because
+        the marker may make far more data readable than its own bytes."""
         self._check_may_append(acks_all=True)
         now_ms = self._clock.now_ms()
         made = marker_batch(marker.commit, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, now_ms)
@@ -262,8 +261,7 @@ class Partition:
     def lead(self, registration: Registration) -> None:
         """Become or stay leader, as the metadata (`registration`) says. Metadata older than the applied one is ignored.
 
-        Raises Rejected if the log cannot begin the leader epoch; the replica's state is then unchanged.
-        """
+        Raises Rejected if the log cannot begin the leader epoch, for example after a disk error; the replica's state is then unchanged."""
         replica = self.replica
         if replica.is_stale(registration):
             return
@@ -278,10 +276,9 @@ class Partition:
         self._wake(0)
 
     def follow(self, registration: Registration) -> bool:
-        """Become or stay follower, as the metadata (`registration`) says, and fail pending requests. Older metadata is ignored.
+        """Become or stay follower, as the metadata (`registration`) says, and fail pending requests. Ignore outdated metadata.
 
-        Returns whether a new leader epoch has begun. The caller then restarts the fetch, even from the same broker.
-        """
+        Returns whether a new leader epoch has begun. The caller then restarts the fetch, even from the same broker."""
         if self.replica.is_stale(registration):
             return False
         effects = self.replica.follow(registration)
@@ -295,7 +292,7 @@ class Partition:
         self._apply_and_wake(self.replica.min_in_sync_changed(config.min_insync_replicas, self._clock.mono_ms()))
 
     def remove(self) -> None:
-        """Stop serving the partition, and fail its pending requests (KAFKA DelayedProduce.tryComplete).
+        """Stop serving the partition, and fail its pending requests (Kafka's DelayedProduce.tryComplete).
 
         The error is NOT_LEADER_OR_FOLLOWER if the cluster still has the partition, otherwise UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -322,7 +319,7 @@ class Partition:
     def is_throttled(self, follower: int) -> bool:
         """Return whether the follower gets no records now, because it is not in the ISR and the leader's replication quota is exceeded.
 
-        Source: KAFKA ReplicaManager.shouldLeaderThrottle.
+        Source: Kafka's ReplicaManager.shouldLeaderThrottle.
         """
         throttle = None if self._context is None else self._context.throttle
         if throttle is None or not throttle.covers(self.topic, self.index) or follower in self.replica.leadership.in_sync.committed:
@@ -373,7 +370,7 @@ class Partition:
         return self.replica.has_followers and self._context is not None and self._context.rack_of is not None
 
     def preferred_replica(self, rack: str, offset: int) -> int | None:
-        """Return the follower from which a consumer in `rack` should read `offset`, or None for this broker."""
+        """Return the follower from which a consumer in `rack` should read `offset`; None if it should read from this broker."""
         context = self._context
         if context is None or context.rack_of is None or not self.replica.leads:
             return None
@@ -405,7 +402,7 @@ class Partition:
             log.delete_records_before(log_start)
 
     def truncate(self, offset: int) -> None:
-        """Delete all records at `offset` and above from this follower's log, because the leader lacks them. Raises OSError."""
+        """Delete the records from `offset` on in this follower's log: the leader lacks them. Raises OSError after a disk error."""
         mark = self.replica.high_watermark
         if offset < mark:
             known = self.replica.leadership.registration
@@ -417,7 +414,7 @@ class Partition:
         self._cut()
 
     def restart(self, offset: int) -> None:
-        """Delete all records and start an empty log at `offset`, because the leader has deleted all before it. Raises OSError."""
+        """Delete all records and begin the log again at `offset`: the leader has none before it. Raises OSError after a disk error."""
         self.log.restart_at(offset, self._clock.now_ms())
         self._cut()
 
@@ -445,7 +442,7 @@ class Partition:
         return state.start_verification(producer_id, epoch, sequence, supports_epoch_bump=supports_epoch_bump, now_ms=self._clock.now_ms())
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Return whether this producer has an open transaction with this epoch in the partition."""
+        """Return whether this producer has an open transaction with the producer epoch `epoch` in the partition."""
         return self.log.producer_state.has_open_transaction(producer_id, epoch)
 
     def coordinator_epoch_seen(self, producer_id: int) -> int:
@@ -525,7 +522,8 @@ class Partition:
                 self._wake_readers(0)
 
     def _apply(self, effects: int) -> None:
-        """Perform the effects (bit flags) that the replica state machine returned: sync, high watermark, ISR proposal, completed waits."""
+        """Perform the effects (bit flags) that the replica state machine returned: start a sync, advance the high watermark, propose an ISR
+        change. Then complete the waits whose condition holds."""
         if effects & SYNC:
             self.flush()
         if effects & COMMITTED:

@@ -67,7 +67,9 @@ class TopicPartitions:
         )
 
     def get(self, index: int) -> Partition:
-        """Return the partition with this index. Raises Rejected if it is offline or not on this broker."""
+        """Return the partition with this index. Raises Rejected: KAFKA_STORAGE_ERROR if it is offline, or the error of `missing` if it is
+        not on this broker.
+        """
         partition = self.partitions.get(index)
         if partition is None:
             if index in self.offline:
@@ -98,8 +100,8 @@ class Partitions:
         """The records and bytes that this broker has appended to topics that were removed since."""
 
     def compute(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work`, which needs much CPU time, on the thread that checks large batches. Return a future of the result or exception of
-        `work`.
+        """Run `work`, which needs much CPU time, on the thread that checks large batches (`Flusher.compute`). Return a future of the result
+        or exception of `work`.
         """
         return self._flusher.compute(work)
 
@@ -147,16 +149,19 @@ class Partitions:
         return partition
 
     def get(self, topic: TopicKey, index: int) -> Partition:
-        """Return the partition by topic name or id and index. Raises Rejected if it is offline or not on this broker (see `missing`)."""
+        """Return the partition by topic name or id and index. Raises Rejected: KAFKA_STORAGE_ERROR if it is offline, or the error of
+        `missing` if it is not on this broker.
+        """
         found = self._by_name.get(topic) if isinstance(topic, str) else self._by_id.get(topic)
         if found is None:
             raise self.missing(topic, index)
         return found.get(index)
 
     def missing(self, topic: TopicKey, index: int) -> Rejected:
-        """Return the error for a partition that is not on this broker (KAFKA ReplicaManager.getPartitionOrError).
+        """Return the error for a partition that is not on this broker (Kafka's ReplicaManager.getPartitionOrError).
 
-        The error is NOT_LEADER_OR_FOLLOWER if the cluster has the partition. Otherwise the topic name, topic id or index is unknown.
+        The error is NOT_LEADER_OR_FOLLOWER if the cluster has the partition. Otherwise it is UNKNOWN_TOPIC_ID for an unknown topic id, and
+        UNKNOWN_TOPIC_OR_PARTITION for an unknown topic name or index.
         """
         context = self.cluster_context
         if context is not None and context.has(topic, index):

@@ -97,8 +97,8 @@ class DeadLetterQueues:
             nursery.at_close(peers.close, peers.close)
 
     async def write(self, group_id: str, source: Partition, letters: DeadLetters) -> None:
-        """Write dead letters for records of the partition `source` to the group's queue. Raises Rejected if the group has no usable queue,
-        or an append fails.
+        """Write dead letters for records of the partition `source` to the group's queue. Raises Rejected if the group has no usable queue
+        (INVALID_CONFIG), or an append fails.
         """
         async with self._in_order.setdefault(group_id, asyncio.Lock()):
             offset = letters.first_offset
@@ -139,8 +139,8 @@ class DeadLetterQueues:
         return end
 
     async def _queue(self, group_id: str, name: str) -> TopicImage:
-        """Return the topic `name`, the group's dead letter queue. Create the topic if it does not exist and may be created. Raises Rejected
-        if it cannot be used."""
+        """Return the topic `name`, the group's dead letter queue. Create the topic if it does not exist and may be created. Raises
+        Rejected: INVALID_CONFIG if the topic must not be used as a queue, otherwise the error of the creation."""
         settings, topic = self._broker_configs.settings, self._catalog.topic(name)
         prefix = settings.errors_deadletterqueue_topic_name_prefix
         if not name:

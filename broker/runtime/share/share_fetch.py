@@ -1,4 +1,4 @@
-"""Share fetches: read, acquire, and wait for records (KAFKA DelayedShareFetch, ShareFetchUtils).
+"""Share fetches: read, acquire, and wait for records (Kafka's DelayedShareFetch, ShareFetchUtils).
 
 Rules:
 * A fetch waits until the partitions from which it may acquire have `min_bytes`, counted from the next offset to fetch of each partition; at
@@ -85,7 +85,9 @@ class _Chunk:
 
 
 class _Attempt:
-    """The data that a share fetch has read in one pass over all of its partitions."""
+    """The data that a share fetch has read in one pass over its partitions. One fetch may need several attempts, because it waits for more
+    data.
+    """
 
     __slots__ = ("bytes", "chunks", "is_enough")
 

@@ -1,4 +1,4 @@
-"""The share partitions of the partitions that this broker leads (KAFKA SharePartitionManager, SharePartitionCache).
+"""The share partitions of the partitions that this broker leads (Kafka's SharePartitionManager, SharePartitionCache).
 
 Invariants:
 * A share partition is loaded by the first fetch that names it, and dropped when this broker no longer leads the partition, when the group
@@ -54,7 +54,7 @@ _OF_COORDINATOR: Final = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""Maps an error of the share coordinator to the error that clients get (KAFKA SharePartition.fetchPersisterError). For any other error
+"""Maps an error of the share coordinator to the error that clients get (Kafka's SharePartition.fetchPersisterError). For any other error
 clients get UNKNOWN_SERVER_ERROR."""
 
 _FENCING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -134,7 +134,7 @@ class SharePartitionManager:
 
     def get(self, key: SharePartitionKey) -> SharePartitionInUse:
         """Return the share partition, which may still be loading. Begin to load it if it is not in use yet. Raises Rejected if this broker
-        cannot serve it."""
+        cannot serve it, for example because it does not lead the partition (NOT_LEADER_OR_FOLLOWER)."""
         found = self._in_use.get(key)
         if found is not None:
             return found
@@ -254,7 +254,7 @@ class SharePartitionManager:
 
     def acknowledge(self, key: SharePartitionKey, member_id: str, batches: Sequence[AcknowledgementBatch]) -> Committed:
         """Apply a member's acknowledgements (`batches` of offsets). Return a future that completes when they are persisted, or None if they
-        are persisted already. If they fail, either this call or the future raises Rejected.
+        are persisted already. If they are not allowed or cannot be persisted, either this call or the future raises Rejected.
         """
         shared = self._in_use.get(key)
         if shared is None:
@@ -335,8 +335,8 @@ class SharePartitionManager:
         self.watch_locks(shared)
 
     def _persist_ended(self, shared: SharePartitionInUse, ended: list[StateBatch]) -> None:
-        """Persist state changes that took effect without a request: expired locks and written dead letters. A failure is only logged; the
-        next successful write for these records corrects the persisted state.
+        """Persist state changes that took effect without a request (`ended`): records whose lock has expired, and records that are in the
+        dead letter queue now. A failure is only logged; the next successful write for these records corrects the persisted state.
         """
 
         def write_ended(failure: Rejected | None) -> None:

@@ -33,7 +33,9 @@ class ShareServices:
     dead_letters: DeadLetterQueues
 
     async def load(self) -> None:
-        """Start to load the share state that this broker coordinates, and wait for it a short time (`ShareStateService.load`)."""
+        """Start to load the share state that this broker coordinates. Return when it is loaded, or after a short time; the loading then
+        continues (`ShareStateService.load`).
+        """
         await self.state.load()
 
     def stop(self) -> None:

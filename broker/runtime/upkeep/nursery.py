@@ -56,13 +56,17 @@ class Nursery:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, name: str, work: Work, on_failure: OnFailure = OnFailure.RETRY) -> Job:
-        """Start `work` now as background work with this name, and return its job. `on_failure` is the policy after an exception."""
+        """Start `work` now as background work with this name, and return its job. `on_failure` is what happens after an exception of
+        `work`: a retry, the end of the work, or the end of the node.
+        """
         job = Job(self, name, work, on_failure)
         job.wake()
         return job
 
     def run(self, name: str, work: Work) -> asyncio.Future[Any]:
-        """Start `work` once, without retries, and return the future of its result. The future is cancelled when the node stops."""
+        """Start `work` once, without retries, and return the future of its result or exception. The future is cancelled when the node
+        stops.
+        """
         job = self.start(name, work, OnFailure.GIVE_UP)
         if job.task is not None:
             return job.task
