@@ -83,7 +83,7 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
 
 
 def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> ConsumerConfig:
-    """Return the settings of one consumer group: the broker's, overridden by the group's own."""
+    """Return the settings of one consumer group: the broker's, overridden by the group's dynamic settings, `overrides`."""
     from ottla.broker.groups.consumer_group_update import ConsumerConfig  # noqa: PLC0415 # a start does not need it
 
     policy = settings.group_consumer_migration_policy.lower()
@@ -107,7 +107,7 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
 
 
 def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> ShareConfig:
-    """Return the settings of one share group: the broker's, overridden by the group's own."""
+    """Return the settings of one share group: the broker's, overridden by the group's dynamic settings, `overrides`."""
     from ottla.broker.groups.share_group_update import ShareConfig  # noqa: PLC0415 # a start does not need it
 
     values = effective_group_values("share", overrides, settings)
@@ -123,7 +123,7 @@ def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> Shar
 
 
 def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> StreamsConfig:
-    """Return the settings of one streams group: the broker's, overridden by the group's own."""
+    """Return the settings of one streams group: the broker's, overridden by the group's dynamic settings, `overrides`."""
     from ottla.broker.groups.streams_group_update import StreamsConfig  # noqa: PLC0415 # a start does not need it
 
     values = effective_group_values("streams", overrides, settings)
@@ -333,7 +333,8 @@ class GroupService:
         return shard.run(shard.machine.commit(commit, self.now()))
 
     def offsets_partition(self, group_id: str) -> Partition:
-        """Return the partition that the group's offsets are written to. Raises Rejected if this broker does not lead it.
+        """Return the partition that the group's offsets are written to. Raises Rejected: NOT_COORDINATOR if this broker does not lead the
+        partition, COORDINATOR_LOAD_IN_PROGRESS while the partition is being loaded.
 
         Without an offsets topic the error is COORDINATOR_NOT_AVAILABLE, as for a transactional append to a missing partition (Kafka's
         CoordinatorOperationExceptionHelper); all other group requests get NOT_COORDINATOR then.

@@ -1,5 +1,5 @@
-"""Asks transaction coordinators on other brokers to add or verify partitions of transactions, for the leaders of these partitions (Kafka's
-AddPartitionsToTxnManager).
+"""Asks transaction coordinators on other brokers, for partition leaders, to add partitions to transactions or to verify that partitions
+belong to them (Kafka's AddPartitionsToTxnManager).
 
 Invariants:
 

@@ -30,10 +30,11 @@ from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
 
 LOAD_CHUNK_BYTES = 128 * 1024
-"""The bytes of a log that are loaded in one turn of the event loop: about 1,000 records, 10 ms."""
+"""The most bytes of a log that are read at a time while a shard is loaded: about 1,000 records."""
 
 LOAD_BEFORE_SERVING_MS = 200
-"""How long a broker's start waits for a coordinator's partitions to be loaded: about 20,000 records, more than most compacted logs hold."""
+"""How many milliseconds a broker's start waits for a coordinator's partitions to be loaded: about 20,000 records, more than most compacted
+logs hold."""
 
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 

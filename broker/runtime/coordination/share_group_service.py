@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ottla.broker.groups.share_heartbeat import ShareHeartbeat
 
 CALLS_PER_TURN = 100
-"""The most calls of share coordinators in one turn of the event loop; then other work runs. A call of the share coordinator on this broker
+"""The most calls to share coordinators in one turn of the event loop; then other work runs. A call to the share coordinator on this broker
 takes about 50 microseconds."""
 
 T = TypeVar("T")

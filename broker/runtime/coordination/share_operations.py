@@ -20,8 +20,8 @@ class StateOperation(ABC, Generic[ResultT]):
 
     @abstractmethod
     def run(self, persister: Persister) -> ResultT | asyncio.Future[ResultT]:
-        """Perform the operation by calling the persister's method for it. Return its result, or a future of it. Raises Rejected if the
-        operation fails.
+        """Perform the operation by calling the persister's method for it. Return the operation's result, or a future of the result. If the
+        operation fails, raises Rejected, or the future fails with Rejected.
         """
 
 
@@ -38,7 +38,9 @@ class InitializeOperation(StateOperation[None]):
 
 @dataclass(frozen=True, slots=True)
 class ReadOperation(StateOperation[ReadState]):
-    """Reads a share partition's state and stores the partition's leader epoch (ReadShareGroupState)."""
+    """Reads a share partition's state and stores the partition's leader epoch, so that writes with a lower leader epoch are rejected
+    (ReadShareGroupState).
+    """
 
     leader_epoch: int
 

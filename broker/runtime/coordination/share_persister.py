@@ -41,8 +41,8 @@ from ottla.protocol.error_codes import ErrorCode
 
 FIRST_PAUSE_MS: Final = 100
 ATTEMPTS: Final = 9
-"""How often an operation on share state is tried before it fails. The pauses in between double from FIRST_PAUSE_MS on: 25 seconds in all.
-"""
+"""How many times an operation on share state is tried before it fails. The pauses in between double from FIRST_PAUSE_MS on: 25 seconds in
+all."""
 
 _RETRIABLE: Final = frozenset(
     {
@@ -88,7 +88,8 @@ class SharePersister:
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
         """Initialize a share partition's state with a state epoch, a start offset and no delivery states. Return a future that is done when
-        the state is durable, None if it is durable already.
+        the state is durable, None if it is durable already. Raises Rejected, or the future fails with it, for example FENCED_STATE_EPOCH if
+        a higher state epoch is stored.
         """
         return self._begin(InitializeOperation(key, state_epoch, start_offset))
 

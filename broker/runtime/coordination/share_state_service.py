@@ -98,7 +98,8 @@ class ShareStateService:
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
         """Initialize a share partition's state with a state epoch, a start offset and no delivery states. Return a future that is done when
-        the state is durable, None if it is durable already.
+        the state is durable, None if it is durable already. Raises Rejected, for example FENCED_STATE_EPOCH if a higher state epoch is
+        stored.
         """
         shard = self._shard(key)
         return shard.run(shard.machine.initialize(key, state_epoch, start_offset, self._clock.now_ms()))

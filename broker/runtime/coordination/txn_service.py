@@ -148,8 +148,8 @@ class TxnService:
         self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None
     ) -> TxnResult | asyncio.Future[TxnResult]:
         """Handle InitProducerId: return the transactional id's producer id with its next epoch, or an error; or a future of that result.
-        Older epochs are fenced, and their open transaction is aborted. `expected` are the producer id and epoch that the client has sent
-        (None: none).
+        Older epochs are fenced, and their open transaction is aborted. `timeout_ms` is the transaction timeout. `expected` are the producer
+        id and epoch that the client has sent (None: none).
         """
         if transactional_id and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             # Kafka checks the timeout before it looks for the coordinator.

@@ -1,8 +1,8 @@
 """Ensures that a transactional batch is written only to partitions that belong to its transaction (KIP-890).
 
 Before the leader appends a transaction's first batch, it sends a request to the transaction coordinator. From transaction version 2 on, the
-request adds the partition to the transaction; before, it asks whether the producer has added the partition. Otherwise a batch that arrives
-after the end of its transaction would open a transaction that is never ended.
+request adds the partition to the transaction; before, it asks whether the producer has added the partition. Without this, a batch that
+arrives after the end of its transaction would open a transaction that is never ended.
 
 Invariants:
 

@@ -348,8 +348,8 @@ class Publisher:
             self._log_dir.removal_checkpoint()()
 
     def _log_config_at_start(self, name: str, known: dict[frozenset[tuple[str, str]], LogConfig]) -> LogConfig:
-        """Return a topic's log configuration. `known` has the configurations that were made before, by the topic's overrides, so that
-        topics with the same overrides (most have none) share one object."""
+        """Return a topic's log configuration, and warn of overrides that are not valid. `known` maps the overrides of a topic to their
+        configuration, and is filled here, so that topics with the same overrides (most have none) share one object."""
         overrides = self._catalog.configs(ResourceType.TOPIC, name)
         for key in overrides.keys() - usable_overrides(overrides, self._settings).keys():
             logger.warning("topic %s: %s=%s is not a valid setting and is ignored", name, key, overrides[key])

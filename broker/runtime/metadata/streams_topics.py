@@ -44,7 +44,7 @@ class StreamsTopics:
         self._creation.begin(wanted, partial(self._create, topics, requester, failure_kept_ms))
 
     def failures(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the reason of failure for each of the topics whose creation has failed recently."""
+        """Return by name why the creation of a topic has failed, for those of `names` whose failure is still stored."""
         now = self._clock.mono_ms()
         failed = {name: self._failures[name] for name in names if name in self._failures}
         return {name: failure.reason for name, failure in failed.items() if failure.until_ms > now}

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class ControllerUnreachable(Exception):
-    """No controller answered in time. The request may or may not have been applied."""
+    """No controller answered in time, or the channel was closed. The request may or may not have been applied."""
 
 
 class ControllerAuthenticationFailed(ControllerUnreachable):

@@ -23,14 +23,11 @@ class UnsupportedByPeer(Exception):
 
 
 class Link(Protocol):
-    """A connection to one address of another node. A call connects first if the connection is not open, or has broken. Responses arrive in
-    the order of the calls.
-    """
+    """A connection to one address of another node. A call connects first if necessary. Responses arrive in the order of the calls."""
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
-        """Send a request in the highest version that both nodes know, at most `version`; return the response. A response that takes longer
-        than `timeout_ms` closes the connection and fails all pending calls with LinkBroken. Raises LinkBroken if the connection fails,
-        UnsupportedByPeer if the nodes have no version of the API in common."""
+        """Send a request in the highest common version, at most `version`; return the response. Raises UnsupportedByPeer without a common
+        version, and LinkBroken if the connection fails. Without a response in `timeout_ms`, all pending calls fail with LinkBroken."""
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
         """Return the lowest and highest version of an API at the peer; None if the peer lacks the API or was not connected yet."""

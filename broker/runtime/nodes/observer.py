@@ -120,7 +120,7 @@ class MetadataObserver:
         self.on_controller: Callable[[], object] = lambda: None
         """Called when the property `controller` has changed, because another node leads the quorum now."""
         self.applied_offset = -1
-        """The offset up to which the broker has applied all records of the metadata log; -1 before the first image."""
+        """The offset of the last record of the metadata log that the broker has applied; -1 before the first image."""
 
     @property
     def controller(self) -> Node | None:

@@ -43,8 +43,8 @@ class Peers:
         return self._address_of(node) is not None
 
     async def call(self, node: int, request: Message) -> Any:
-        """Send `request` to broker `node` and return the response. Raises LinkBroken (also if the broker is unregistered or fenced) and
-        UnsupportedByPeer.
+        """Send `request` to broker `node` and return the response. Raises LinkBroken if the connection fails or the broker is unregistered
+        or fenced, UnsupportedByPeer if the two brokers have no version of the API in common.
         """
         address = self._address_of(node)
         if address is None:

@@ -48,8 +48,8 @@ class ActiveController:
         return effects.response
 
     async def run(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]], *, validate_only: bool = False) -> T:
-        """Run a decision and return its response when the decision's records are on disk; with `validate_only` no records are written. If
-        `decide` raises an exception, it is passed on and nothing has changed.
+        """Run a decision and return its response when the decision's records are on disk; with `validate_only` no records are written. An
+        exception of `decide` is raised, and nothing has changed then.
         """
         effects = decide(self.state)
         if not validate_only:

@@ -43,8 +43,8 @@ logger = logging.getLogger(__name__)
 
 
 class ControllerRole(QuorumController):
-    """The controller of a single-voter quorum that other nodes use. Beyond a `QuorumController` it registers itself, fences silent brokers,
-    and elects and rebalances leaders. `endpoints` are the controller listeners with their actual ports.
+    """The controller of a single-voter quorum that other nodes use. In addition to the work of a `QuorumController`, it registers itself,
+    fences silent brokers, and elects and rebalances leaders. `endpoints` are the controller listeners with their actual ports.
     """
 
     def __init__(

@@ -23,7 +23,8 @@ class LocalMetadata:
     """Passes the metadata images of `controller`, which must have been opened, to `on_published`, which applies them to the broker.
 
     `applied_offset` is the last offset of the metadata log that the broker has applied already, -1 for none. If the controller has later
-    records, all contents of the first image count as changes. If `on_published` raises, the process must end.
+    records, all contents of the first image count as changes. An exception of `on_published` ends the process, because a later image must
+    not be applied without the failed one.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class LocalMetadata:
         self._enqueued = asyncio.Event()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.applied_offset = applied_offset
-        """The offset up to which the broker has applied all records of the metadata log; -1 before the first image."""
+        """The offset of the last record of the metadata log that the broker has applied; -1 before the first image."""
 
     @property
     def controller(self) -> Node:

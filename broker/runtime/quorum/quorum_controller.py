@@ -139,8 +139,8 @@ class QuorumController:
             )
 
     def _repeat(self, name: str, interval_ms: int, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:
-        """Run a decision of the controller at each interval. While its response is True, more work is left, and the decision is run again
-        at once.
+        """Run a decision of the controller every `interval_ms`. While the decision's response is True, more work is left, and the decision
+        is run again at once.
         """
         self._nursery.every(name, interval_ms, partial(self._while_there_is_more, decide))
 

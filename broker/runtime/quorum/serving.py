@@ -51,10 +51,12 @@ class ObserverProgress:
     fetched_ms: int = -1
     caught_up_ms: int = -1
     leader_end_offset: int = -1
-    """The leader's log end offset at the time of the observer's last fetch."""
+    """The end of the records that the leader could serve (its high watermark) at the observer's last fetch."""
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Record a fetch from `offset`, which proves that the observer has every record before that offset."""
+        """Record a fetch from `offset`, which proves that the observer has every record before that offset. The observer has caught up if
+        `offset` has reached `leader_end_offset`.
+        """
         if offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.leader_end_offset >= 0:

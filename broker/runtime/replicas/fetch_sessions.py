@@ -69,7 +69,7 @@ class CachedPartition:
     """The partition's position in the session. A session's partitions are read in ascending order."""
     session: FetchSession | None = None
     name: str | None = None
-    """The name of the topic, once it has been found by the topic id. A session keeps the name when the topic is deleted (KAFKA
+    """The name of the topic, once it has been found by the topic id. A session keeps the name when the topic is deleted (Kafka's
     CachedPartition)."""
     watched: Partition | None = None
     """This broker's replica of the partition, while the session watches it for its first change since the last read; None otherwise."""
@@ -142,7 +142,7 @@ class FetchSession:
     """Whether a follower created the session. No consumer's session may evict a follower's session while that is in use."""
     epoch: int = 1
     is_new: bool = True
-    """Whether no incremental request has used the session yet. The epoch does not show this, because it wraps to 1 (KAFKA
+    """Whether no incremental request has used the session yet. The epoch does not show this, because it wraps to 1 (Kafka's
     FetchMetadata.nextEpoch)."""
     evictable_by_larger: bool = False
     """Whether the session was used at an age of more than `FETCH_SESSION_IDLE_MS`. A session with more partitions may then evict it."""

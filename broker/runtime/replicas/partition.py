@@ -203,7 +203,8 @@ class Partition:
         return self._flusher.compute(lambda: check_produce_batch(batch, config=config, now_ms=now_ms))
 
     def append_records(self, records: Sequence[SimpleRecord]) -> AppendInfo:
-        """Append a coordinator's records as one batch; records without a timestamp get the current time. Raises Rejected like `append`."""
+        """Append a coordinator's records as one batch; records without a timestamp get the current time. Raises Rejected, and nothing was
+        written then, for example if this broker does not lead the partition (NOT_LEADER_OR_FOLLOWER)."""
         now_ms = self._clock.now_ms()
         stamped = [SimpleRecord(r.key, r.value, now_ms if r.timestamp < 0 else r.timestamp, r.headers) for r in records]
         return self.append(build_batch(stamped), Origin.COORDINATOR)
@@ -472,9 +473,8 @@ class Partition:
     def flush(self) -> asyncio.Future[None] | None:
         """Start a sync unless one is running, and return the future of the running sync.
 
-        Returns None if every record is synced, or if a sync cannot begin now (OSError). In that case the next append or checkpoint tries
-        again, and no record counts as synced until then.
-        """
+        Returns None if every record is synced. Also returns None if a sync cannot begin now (OSError): the next append or checkpoint then
+        tries again, and no record counts as synced until a sync succeeds."""
         if not self.replica.sync_may_begin:
             return self._sync
         try:

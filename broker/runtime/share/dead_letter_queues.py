@@ -49,8 +49,8 @@ _READ_BYTES: Final = limits.MIB
 _ACKS_ALL: Final = -1
 FIRST_PAUSE_MS: Final = 1_000
 ATTEMPTS: Final = 5
-"""How often an append to a dead letter queue is tried before it fails (Kafka's MAX_REQUEST_ATTEMPTS). The pauses in between double from
-FIRST_PAUSE_MS on (Kafka's REQUEST_BACKOFF_MS): 15 seconds in all."""
+"""How many times an append to a dead letter queue is tried before it fails (Kafka's MAX_REQUEST_ATTEMPTS). The pauses in between double
+from FIRST_PAUSE_MS on (Kafka's REQUEST_BACKOFF_MS): 15 seconds in all."""
 _RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -22,7 +22,7 @@ from ottla.broker.runtime.upkeep.turns import Turns
 @dataclass(frozen=True, slots=True)
 class ShareServices:
     """The components of share groups on a broker. `state` is the share coordinator, `groups` are the share groups that this broker
-    coordinates, `partitions` the share partitions that it leads.
+    coordinates, and `partitions` are the share partitions of partitions that this broker leads.
     """
 
     state: ShareStateService

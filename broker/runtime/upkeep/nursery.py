@@ -41,8 +41,8 @@ class OnFailure(Enum):
 
 
 class Nursery:
-    """The owner of a node's background tasks and of the functions that close its components. `on_lost` is called with the error that must
-    end the process.
+    """The owner of a node's background tasks and of the functions that close its components. `on_lost` is called with an error after which
+    the process must end.
     """
 
     def __init__(self, timers: Timers, clock: Clock, on_lost: Callable[[BaseException], object]) -> None:
