@@ -42,7 +42,7 @@ logger = logging.getLogger(AUDIT)
 
 
 class Known(Protocol):
-    """The client, with the properties by which the authorizer decides."""
+    """The client of a request: its host and principal, by which the authorizer selects the ACLs that apply to it."""
 
     @property
     def host(self) -> str: ...
@@ -166,7 +166,8 @@ class Authorizer:
 
 
 class ReadOnlyAuthorizer(Authorizer):
-    """An authorizer that denies every operation that is not a read, even if ACLs allow it, and also to super users."""
+    """An authorizer for a read-only node. It denies every operation that is not in `READS`, even if an ACL allows the operation or the
+    client is a super user."""
 
     def is_super_user(self, peer: Known) -> bool:
         """Return False: on a read-only node nobody is authorized for everything."""

@@ -1,4 +1,5 @@
-"""Gives scripted faults (fault rules) and observers of requests access to a broker. This module is imported only while there are any."""
+"""Gives scripted faults (delays and errors that a test injects into requests) and request observers access to a broker's parts. This module
+is imported only while a fault or an observer is active."""
 
 from __future__ import annotations
 

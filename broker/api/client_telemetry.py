@@ -20,8 +20,8 @@ _UNKNOWN: Final = "unknown"
 
 
 def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None]]) -> ClientTelemetry:
-    """Return a new `ClientTelemetry` with the current subscriptions. Also add a callback to `on_subscriptions`; the caller of the callback
-    passes the name of a changed subscription, which is then updated in the `ClientTelemetry`.
+    """Return a new `ClientTelemetry` with the current subscriptions of client metrics. Also append a function to `on_subscriptions`: when
+    metadata changes a subscription, the caller must call this function with the subscription's name, to update the `ClientTelemetry`.
     """
     settings = services.settings
     made = ClientTelemetry(
@@ -45,7 +45,7 @@ def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None
 
 
 def telemetry_and_pusher(ctx: Context[ClusterServices]) -> tuple[ClientTelemetry, Pusher]:
-    """Return the broker's client metrics, and a description of the client that sent the request (`Pusher`). When that client's connection
+    """Return the broker's client metrics, and a `Pusher`, which describes the client that sent the request. When that client's connection
     closes, its client instance (KIP-714) is removed.
     """
     telemetry, peer = ctx.services.telemetry, ctx.peer

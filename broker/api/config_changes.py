@@ -44,9 +44,9 @@ async def decide_changes(
 ) -> list[AlterConfigsResourceResponse]:
     """Apply the changes of settings in `request`, on a controller. Return the results, in order, once the changes are durable.
 
-    There is one result for each resource, and one for each change of loggers. A resource that is named twice is rejected with one result
-    (KAFKA ControllerApis). Every change is authorized; but if a change is malformed, such as one of an unknown resource type, the result is
-    the error about its form, because Kafka checks the form first.
+    There is one result for each resource; only a logger resource that is named twice has two. Any other resource that is named twice is
+    rejected (KAFKA ControllerApis). Every change is authorized. The form of a change (for example, its resource type) is checked before the
+    client's authorization, as in Kafka, so the result of a malformed change is the error about its form.
     """
     denials = {index: denial for index, change in enumerate(changes) if (denial := _denial(ctx, change)) is not None}
     settled = _with_levels(ctx, request, changes, {**denials, **cluster_configs.form_errors(changes)})

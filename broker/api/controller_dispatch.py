@@ -24,8 +24,8 @@ class ControllerDispatcher(Dispatcher):
         super().__init__(services, Faults(), controller_routes(), compute)
 
     def may_exceed_request_limit(self, frame: Buffer) -> bool:
-        """Return whether the frame may exceed STRUCTURED_REQUEST_BYTES. Only an Envelope may, by at most ENVELOPE_BYTES, because it wraps a
-        client's request that can itself have STRUCTURED_REQUEST_BYTES.
+        """Return whether the frame may be larger than STRUCTURED_REQUEST_BYTES, the size limit of an ordinary request. Only an Envelope
+        may, by at most ENVELOPE_BYTES, because it contains a forwarded client request, which can itself have STRUCTURED_REQUEST_BYTES.
         """
         return bytes(frame[:2]) == _ENVELOPE and len(frame) <= limits.STRUCTURED_REQUEST_BYTES + limits.ENVELOPE_BYTES
 

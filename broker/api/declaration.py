@@ -46,7 +46,8 @@ reason. For an unauthorized client, Kafka calls `toGlobalErrorResponse`, which s
 
 
 class Api(Generic[RequestT]):
-    """One API and its handlers. `request` is the API's request class; the other parameters are fields of `ServedApi`."""
+    """One API and its handlers. `request` is the API's request class. The other parameters say, for example, whether a broker forwards the
+    request to the controller (`forwarded`), and whether client quotas apply (`throttled`); they are fields of `ServedApi`."""
 
     def __init__(
         self,

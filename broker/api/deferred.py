@@ -18,8 +18,8 @@ def respond_when_ready(
     """Call `ask` and return the response that `respond` makes from its result. If `ask` returns a future, return an awaitable of the
     response.
 
-    If `ask` or its future raises Rejected, the response is made by `refuse`. The future does so, for example, if a write was pending when
-    another broker became the leader.
+    If `ask` or its future raises Rejected, `refuse` makes the response instead. For example, the future raises it if another broker becomes
+    the leader while a write is pending.
     """
     try:
         result = ask()
@@ -37,7 +37,7 @@ async def _later(result: asyncio.Future[T], respond: Callable[[T], R], refuse: C
 
 
 def transform(result: T | Awaitable[T], change: Callable[[T], R]) -> R | Awaitable[R]:
-    """Return `change` of `result` or, if `result` is an awaitable, an awaitable that applies `change` to its result."""
+    """Return `change(result)`. If `result` is an awaitable, return an awaitable that waits for it and applies `change` to its result."""
     return _changed(result, change) if isinstance(result, Awaitable) else change(result)
 
 

@@ -5,8 +5,8 @@ Rules:
 * Invalid bytes raise ProtocolError, and the session closes that connection.
 * An unexpected exception of a handler is logged once with its traceback. The response is UNKNOWN_SERVER_ERROR if it has a field for it;
   otherwise the connection is closed.
-* Observers and scripted faults wrap the handler (`api/pipeline`) and change none of this. While there are any, the fast path
-  (`try_fast_path`) is off.
+* Observers and scripted faults wrap the handler (`api/pipeline`) and change none of this. While an observer or fault is active, the fast
+  path (`try_fast_path`) is off.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 def _dismiss(coroutine: object) -> None:
-    """If `coroutine` has not started, close the coroutines among its arguments, and those among their arguments. Otherwise Python warns
-    that they were never awaited.
+    """Close the coroutines that `coroutine` received as arguments, and their own arguments, if `coroutine` was never started. Otherwise
+    Python warns that they were never awaited.
     """
     if not isinstance(coroutine, CoroutineType) or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
         return
@@ -63,8 +63,8 @@ def _dismiss(coroutine: object) -> None:
 
 
 class Dispatcher:
-    """Decodes requests, calls handlers and encodes responses; one for all connections. `compute` runs long computations on a
-    thread; without it everything runs on the loop.
+    """Decodes the requests of all connections of a node, calls their handlers and encodes the responses. `compute` runs long computations
+    on a thread; without it, they run on the event loop.
     """
 
     def __init__(
@@ -166,7 +166,8 @@ class Dispatcher:
         raise error
 
     def _answer(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
-        """Return the handler's response, or an awaitable of it. `size` is the request frame's size."""
+        """Call the request's handler, and return the response or an awaitable of it. Client quotas, observers and fault rules are applied
+        if there are any. `size` is the request frame's size in bytes."""
         if self._faults.active or self.throttling is not None:
             return self._intercepted(context, request, route, size)
         if size <= limits.SPLIT_REQUEST_BYTES:  # `_handled` does the same; nearly every request saves this call
@@ -184,7 +185,7 @@ class Dispatcher:
         return route.handle(context, request.body)
 
     def _is_large(self, frame: Buffer) -> bool:
-        """Return whether decoding the frame takes so long that it is done on a thread."""
+        """Return whether decoding the frame would block the event loop for so long that a thread must decode it."""
         return self._compute is not None and (bytes(frame[:2]) != _PRODUCE_KEY or len(frame) > limits.PRODUCE_DECODED_AT_ONCE_BYTES)
 
     async def _handle_large(self, frame: Buffer, header: RequestHeader, context: Context[NodeServices], route: Route) -> Reply:
@@ -212,7 +213,8 @@ class Dispatcher:
         return LargeRequests(self._services.clock, self._services.turns, self._compute, self.budget)
 
     def may_exceed_request_limit(self, frame: Buffer) -> bool:
-        """Return whether the frame may exceed STRUCTURED_REQUEST_BYTES, the limit of all requests but Produce."""
+        """Return whether the frame may be larger than STRUCTURED_REQUEST_BYTES. Only a Produce request may, because its size is mostly
+        records."""
         return bytes(frame[:2]) == _PRODUCE_KEY
 
     def try_fast_path(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
@@ -260,7 +262,8 @@ class Dispatcher:
             task.cancel()
 
     def _intercepted(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
-        """Return the result of the handler, called with client quotas, observers and fault rules around it. `size` is the frame's size."""
+        """Call the handler, with client quotas, observers and fault rules applied around it, and return its response. `size` is the request
+        frame's size in bytes."""
         handle = partial(self._handled, context, request, route, size)
         if self.throttling is not None:
             handle = partial(self.throttling.around, context, request, size, handle)

@@ -57,8 +57,8 @@ class FaultInterceptors:
         self._faults = faults
 
     def network_faults(self, call: Call, handle: Handle) -> Answer:
-        """Call `handle` over a simulated bad network, as the fault rules that match the request say: the request or its response is late,
-        cut or lost. Return the response. Raises CloseConnection.
+        """Call `handle` and return its response, as if the network were bad. The fault rules that match the request delay, cut or drop the
+        request or its response. Raises CloseConnection if the client is to get no response, or only a part of it.
         """
         call.rules, call.candidates = self._faults.rules_hitting(call.subject), self._faults.candidates(call.subject)
         if not call.rules:
@@ -73,8 +73,8 @@ class FaultInterceptors:
         return self._delivered(call, handle, _DELAYED)
 
     def handler_faults(self, call: Call, handle: Handle) -> Answer:
-        """Return the response of a simulated failing broker, as the fault rules that match the request say: `handle` is not called, or is
-        called twice, or its response is changed.
+        """Return the response of a broker that fails as the matching fault rules say: `handle` is not called, or is called twice, or its
+        response is changed. Raises CloseConnection if a rule drops the request.
         """
         return self._handled(call, handle) if call.rules or call.candidates else handle()
 
@@ -114,8 +114,8 @@ class FaultInterceptors:
         return response
 
     async def _wait_for_transfer(self, call: Call, size: Callable[[], int]) -> None:
-        """Wait as long as the transfer of `size()` bytes takes at the rate of the fault rules with action SLOW that match the request
-        (`bytes` per second).
+        """Wait as long as `size()` bytes take on a slow network. The rate is the field `bytes`, in bytes per second, of the matching fault
+        rules with action SLOW.
         """
         for rule in call.rules:
             if rule.action is _SLOW and rule.bytes:
@@ -186,8 +186,8 @@ def _change(call: Call, response: Message) -> None:
 
 
 def _stale(call: Call) -> Message | None:
-    """Return a copy of an earlier response to an identical request, if a fault rule with action STALE_METADATA applies and has stored a
-    response that is younger than the rule's `ms`; otherwise None.
+    """Return a copy of a stored response to an identical earlier request, or None. A response is used if a fault rule with action
+    STALE_METADATA applies and has stored it less than the rule's `ms` milliseconds ago.
     """
     for rule in call.candidates:
         if rule.action is FaultAction.STALE_METADATA and rule.ms is not None:
@@ -228,10 +228,10 @@ def _refusal(call: Call, error: ErrorCode) -> Message | None:
 
 
 async def _share_refusal(call: Call, handle: Handle, error: ErrorCode) -> Message | None:
-    """Return the response to a ShareAcknowledge request with `error` where Kafka reports it: at the top level, or in each partition.
+    """Return the response to a ShareAcknowledge request with `error`, which is at the top level or in each partition, as in Kafka.
 
-    A request whose partitions have errors still advances its share session's epoch. For such an error, `handle` is called with the request
-    without its acknowledgements, so that the session epochs of client and broker stay equal.
+    An error in the partitions still advances the share session's epoch. So that the session epochs of client and broker stay equal,
+    `handle` is then called with the request without its acknowledgements.
     """
     response: ShareAcknowledgeResponse = refusal(call.request.header.api_key, call.request.body, error)
     if error in _SHARE_REQUEST_ERRORS or not response.responses:

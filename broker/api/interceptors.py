@@ -1,4 +1,5 @@
-"""Calls a handler with the interceptors of fault rules and observers around it. This module is imported only while there are any."""
+"""Calls a handler with the interceptors of fault rules and observers around it. This module is imported only while a fault rule or an
+observer is active."""
 
 from __future__ import annotations
 

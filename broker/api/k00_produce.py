@@ -121,8 +121,8 @@ changed.
 
 
 Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
-"""The acknowledgements for which a Produce response waits: a future for each (done when the batch is replicated or synced), and the
-partition's part of the response.
+"""The acknowledgements for which a Produce response waits, one for each partition: a future, which is done when the batch is replicated or
+synced, and the partition's part of the response.
 """
 
 
@@ -166,7 +166,8 @@ def _handle(
 def _handle_authorized(
     ctx: Context[PartitionServices], request: ProduceRequest, may_be_transactional: bool
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Reject topics to which the client may not write with TOPIC_AUTHORIZATION_FAILED, whether or not they exist, and handle the others."""
+    """Append the batches of the topics to which the client may write. The other topics are rejected with TOPIC_AUTHORIZATION_FAILED,
+    whether or not they exist."""
     names = [_name_of(ctx, topic) for topic in request.topic_data]
     hidden = denied(ctx, Operation.WRITE, Resource.TOPIC, [name for name in names if name is not None])
     if not hidden:
@@ -270,8 +271,8 @@ def _refused_topic(topic: TopicProduceData, refusal: Rejected) -> TopicProduceRe
 
 
 def _refused_append(ctx: Context[PartitionServices], topic: TopicProduceData, refusal: Rejected) -> TopicProduceResponse:
-    """Return a response that rejects the appends to the topic's partitions with `refusal`. Unknown partitions and invalid batches keep the
-    error that they have without it: Kafka checks the settings of the append after them.
+    """Return a response that rejects every append to the topic's partitions. The error is `refusal`, except that an unknown partition or an
+    invalid batch gets its own error, because Kafka checks those first.
     """
     found = _find_topic(ctx, topic)
 
@@ -289,8 +290,9 @@ def _refused_append(ctx: Context[PartitionServices], topic: TopicProduceData, re
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
-    """Return whether the request has a partition with a transactional first batch. Raises `CorruptBatch` if an earlier partition's first
-    batch has an impossible size or magic; in Kafka, too, that rejects the whole request (RequestUtils.hasTransactionalRecords).
+    """Return whether the first batch of any partition in the request is transactional. Raises `CorruptBatch` if an earlier partition's
+    first batch has an impossible size or magic; in Kafka, too, such a batch rejects the whole request
+    (RequestUtils.hasTransactionalRecords).
     """
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -366,8 +368,8 @@ def unverified_error(version: int, rejected: Rejected) -> Rejected:
 
 
 class _LargeBatch(NamedTuple):
-    """A large batch, which is checked on a thread before it is appended. Its result is stored in `answers[position]`, a place in the
-    response.
+    """A large batch, which a thread checks before it is appended. The partition's result is then stored in `answers[position]`; `answers`
+    becomes part of the response.
     """
 
     answers: list[PartitionProduceResponse]
@@ -454,7 +456,8 @@ def _find_topic(ctx: Context[PartitionServices], topic: TopicProduceData) -> Top
 
 
 def _one_batch(records: Buffer | None, version: int) -> Buffer:
-    """Return the only batch of `records`, without a partial batch after it (ProduceRequest.validateRecords). Raises Rejected."""
+    """Return the only batch of `records`, without a partial batch after it (ProduceRequest.validateRecords). Raises Rejected if `records`
+    is empty, or is not one valid batch."""
     if not records:
         raise Rejected(ErrorCode.INVALID_RECORD, "the partition has no records")
     return records if version >= 7 and is_whole(records) else _first_of(records, version)
@@ -537,8 +540,8 @@ def _time_out(waits: Waits) -> None:
 
 
 def _redirected(ctx: Context[PartitionServices], response: ProduceResponse) -> ProduceResponse:
-    """Return `response` with the current leaders of the partitions that this broker does not lead, for clients that retry
-    there (KIP-951).
+    """Add the current leader to each partition of `response` that failed because this broker does not lead it, so that the client can retry
+    at that leader (KIP-951). Return `response`.
     """
     if ctx.version < REDIRECTED_SINCE:
         return response

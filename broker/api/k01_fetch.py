@@ -62,8 +62,8 @@ _UNREAD: Final[dict[int, int]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: 2,
 }
-"""The errors of partitions that are not read, each with its place in the response: those that were read are first (KAFKA
-KafkaApis.handleFetchRequest). The list of aborted transactions of an unread partition is empty instead of null, as in Kafka."""
+"""The errors of unread partitions, with their place in the response: after all partitions that were read come those with 1, then those with
+2 (KAFKA KafkaApis.handleFetchRequest). Their list of aborted transactions is empty instead of null, as in Kafka."""
 
 _ISOLATIONS = {0, 1}
 _SAME_LOG, _NOBODY, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
@@ -90,8 +90,8 @@ _LIST_BATCH: Final = 2_000
 
 
 class _Requester(NamedTuple):
-    """The sender of a fetch: a follower (`follows`, `node` is its id) or a consumer (`node` is -1). `broker_epoch` is -1 if the request has
-    none. If `only_leader` is true, only the partition's leader may respond."""
+    """The sender of a fetch: a follower (`follows` is true, and `node` is its broker id) or a consumer (`node` is -1). `broker_epoch` is -1
+    if the request has none. If `only_leader` is true, only the partition's leader may respond."""
 
     node: int
     broker_epoch: int
@@ -115,8 +115,8 @@ class _Read:
     def __init__(self) -> None:
         self.results: list[tuple[CachedPartition, PartitionData]] = []
         self.unwatched: list[tuple[CachedPartition, Partition]] = []
-        """The partitions that do not report their changes to this fetch yet, because the next read may differ without a change, or there is
-        no session. They are watched when the fetch waits, or when a very large fetch lets other requests run."""
+        """The partitions that do not notify this fetch of changes yet: there is no fetch session, or the next read may differ without a
+        change. Watching them begins when the fetch waits, or when a very large fetch lets other requests run."""
         self.for_followers: list[tuple[Partition, int]] = []
         self.bytes = 0
         self.must_answer = False
@@ -153,7 +153,7 @@ def handle(ctx: Context[PartitionServices], request: FetchRequest) -> FetchRespo
 
 
 async def _handle_slowly(ctx: Context[PartitionServices], request: FetchRequest) -> FetchResponse:
-    """Handle a request with more than FETCHED_AT_ONCE partitions in batches, and let other requests run between them."""
+    """Handle a fetch of more than FETCHED_AT_ONCE partitions: read them in batches, and let other requests run between the batches."""
     by_id, requester = ctx.version >= 13, _requester(ctx, request)
     found: dict[tuple[TopicKey, int], CachedPartition] = {}
     named = _named(request, by_id)
@@ -191,9 +191,9 @@ def _requester(ctx: Context[PartitionServices], request: FetchRequest) -> _Reque
 
 
 def _result_inputs(ctx: Context[PartitionServices], request: FetchRequest, requester: _Requester) -> Hashable:
-    """Return all inputs of a partition's result other than the partition: the requester, its authorization, and fields of the request such
-    as isolation level and rack. The fetch session compares them with those of its last request: while they are equal, an unchanged
-    partition is not read again."""
+    """Return everything that determines a partition's result besides the partition: the requester, its authorization, and request fields
+    such as isolation level and rack. The fetch session compares this value with that of its previous request; while they are equal, an
+    unchanged partition is not read again."""
     authorizer, cluster = ctx.services.authorizer, ctx.services.partitions.cluster_context
     rights = None if authorizer is None else (ctx.peer.principal, ctx.peer.host, authorizer.version)
     replaced = requester.follows and cluster is not None and cluster.brokers.has_replaced(requester.node, requester.broker_epoch)
@@ -228,9 +228,9 @@ def _is_enough(ctx: Context[PartitionServices], request: FetchRequest, fetch: Fe
 
 
 def _enter_purgatory(ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
-    """Add the fetch to the purgatory. Return a future, which becomes True if the fetch's partitions have changed before the deadline,
-    otherwise False. The caller must do this in the same event loop turn as the read that found too few bytes; an append in between would be
-    missed."""
+    """Add the fetch to the purgatory and return a future. Its result is True if enough bytes have become readable, or a partition has
+    changed in another way, before the deadline (monotonic clock, in ms); otherwise False. The caller must call this in the same event loop
+    turn as the read that found too few bytes; otherwise an append in between would be missed."""
     session, on_closed = fetch.session, ctx.peer.on_closed
     for cached, partition in read.unwatched:
         cached.watch(partition, quiet=False)
@@ -256,8 +256,8 @@ async def _wait(
     read: _Read,
     waiting: Waiting,
 ) -> FetchResponse:
-    """Wait for a change of the fetch's partitions or the deadline, and read again, until the response can be returned. A closed connection
-    cancels the wait.
+    """Wait until the fetch's partitions change or the deadline has passed, and read again; repeat this until the response can be returned.
+    The wait is cancelled when the client's connection closes.
     """
     while True:
         changed = await waiting
@@ -458,9 +458,9 @@ def _without_records(partition: Partition, requested: FetchPartition, **outcome:
 def _read_one(
     partition: Partition, requested: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool
 ) -> tuple[PartitionData, bool]:
-    """Return the result of reading one partition (`left` is the rest of the request's max_bytes), and whether the fetch must respond
-    without waiting for appends (KAFKA DelayedFetch): the read ended at a segment boundary with more records after it, or was shortened
-    because of very many aborted transactions."""
+    """Return the result of reading one partition, and whether the fetch must respond without waiting for appends (KAFKA DelayedFetch). It
+    must if the read ended at a segment boundary with more records after it, or was shortened because of very many aborted transactions.
+    `left` is the rest of the request's max_bytes."""
     log = partition.log
     if isolation is Isolation.LOG_END and requested.fetch_offset == log.log_end_offset and log.failure is None:
         return _without_records(partition, requested), False
@@ -527,7 +527,7 @@ def _respond(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, 
 
 
 async def _respond_slowly(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, requester: _Requester) -> FetchResponse:
-    """Return the response as `_respond` does, and yield to other requests meanwhile, because the fetch has very many partitions."""
+    """Return the same response as `_respond`. Because the fetch has very many partitions, other requests run between batches of them."""
     response, send = _finish(ctx, fetch, read)
     for batch in _batches(send, _LIST_BATCH):
         await ctx.services.turns.wait_for_turn()
@@ -540,7 +540,7 @@ async def _respond_slowly(ctx: Context[PartitionServices], fetch: FetchContext, 
 def _finish(
     ctx: Context[PartitionServices], fetch: FetchContext, read: _Read
 ) -> tuple[FetchResponse, Sequence[tuple[CachedPartition, PartitionData]]]:
-    """Complete the request in its fetch session. Return the response without partitions, and the results that the caller adds to it.
+    """Update the fetch session. Return the response without partitions, and the results that the caller must add to the response.
 
     If another request has used the session meanwhile, the response has the session's error, and there are no results.
     """

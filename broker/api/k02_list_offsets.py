@@ -82,8 +82,8 @@ def handle(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> List
 
 
 async def _on_thread(ctx: Context[PartitionServices], steps: Steps[ListOffsetsResponse], work: Work) -> ListOffsetsResponse:
-    """Run `steps`, whose searches of large batches are done on a thread, one after the other. `work` is its first search. Return the
-    response.
+    """Run `steps` to its end and return the response. Each search of a large batch that it yields is done on a thread, one after the other;
+    `work` is the first one.
     """
     try:
         while True:
@@ -168,9 +168,7 @@ def _found(ctx: Context[PartitionServices], partition: Partition, timestamp: int
 
 
 def _isolation(request: ListOffsetsRequest) -> Isolation:
-    """Return the isolation level that limits the offsets in the response. For a replica it is the log end, whatever the request's isolation
-    level.
-    """
+    """Return the isolation level that limits the offsets in the response: that of the request for a consumer, the log end for a replica."""
     if request.replica_id != CONSUMER:
         return Isolation.LOG_END
     return Isolation.READ_COMMITTED if request.isolation_level == READ_COMMITTED else Isolation.READ_UNCOMMITTED

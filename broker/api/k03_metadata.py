@@ -132,8 +132,8 @@ def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, req
 
 
 def _being_created(ctx: Context[ClusterServices], name: str) -> MetadataResponseTopic:
-    """Return the response entry for a topic whose automatic creation has begun, as releases with ZooKeeper do: LEADER_NOT_AVAILABLE, or
-    INVALID_TOPIC_EXCEPTION if the name collides with an existing topic.
+    """Return the response entry for a topic whose automatic creation has begun, for a broker that imitates a Kafka release with ZooKeeper.
+    The entry's error is LEADER_NOT_AVAILABLE, or INVALID_TOPIC_EXCEPTION if the name collides with an existing topic.
     """
     collides = ctx.services.topics.colliding(name) is not None
     code = ErrorCode.INVALID_TOPIC_EXCEPTION if collides else ErrorCode.LEADER_NOT_AVAILABLE

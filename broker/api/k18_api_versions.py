@@ -8,10 +8,11 @@ Promises:
 * From version 5 on the request can name the cluster and the node that the client expects. If this node differs in either, the response is
   REBOOTSTRAP_REQUIRED without APIs. A request that names only one of them is INVALID_REQUEST (KIP-1242). Like Kafka's, controllers do not
   compare them.
-* The tagged fields 0, 1 and 2 are set as in Kafka. Tag 3 is never sent, because librdkafka before 2.2 fails on it with "Read underflow".
+* The tagged fields 0, 1 and 2 (supported features, finalized features and their epoch) are set as in Kafka. Tag 3 (ZkMigrationReady) is
+  never sent, because librdkafka before 2.2 fails on it with "Read underflow".
 * Finalized levels are those of the metadata log (`ottla.broker.cluster.features`), without features of level 0. Their epoch is the offset
-  of the log's last record, as in Kafka, because clients keep the response with the greatest epoch. Clients use transaction version 2 if
-  the finalized level of `transaction.version` is 2.
+  of the log's last record, as in Kafka, because clients keep the response with the greatest epoch. Clients use transaction version 2 if the
+  finalized level of `transaction.version` is 2.
 * A supported feature whose range begins at 0 is returned from version 4 on, because older clients fail on the 0 (KAFKA-17011).
 """
 
@@ -78,8 +79,8 @@ def _listed(routes: Routes) -> list[ApiVersion]:
 
 
 def _answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Features, api_keys: list[ApiVersion]) -> ApiVersionsResponse:
-    """Return the ApiVersions response of a node that serves `api_keys`, or INVALID_REQUEST for an invalid request. Store the client's
-    software name and version in `peer`.
+    """Return the ApiVersions response of a node that serves `api_keys`, and store the client's software name and version in `peer`. For an
+    invalid request, the response is INVALID_REQUEST.
     """
     if version >= 3:
         if not is_valid(request, version):
@@ -104,7 +105,8 @@ def is_valid(request: ApiVersionsRequest, version: int) -> bool:
 
 
 def unsupported_version_response(routes: Routes) -> ApiVersionsResponse:
-    """Return the response for a client with a newer version, to be encoded as version 0."""
+    """Return the UNSUPPORTED_VERSION response to an ApiVersions request of a newer version. It names the served versions of ApiVersions;
+    the caller must encode it as version 0."""
     route = routes[ApiKey.API_VERSIONS]
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(ApiKey.API_VERSIONS, route.min_version, route.max_version)]

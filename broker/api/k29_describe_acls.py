@@ -28,7 +28,8 @@ NO_AUTHORIZER = "No Authorizer is configured."
 
 @API.on_both()
 def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> DescribeAclsResponse | Awaitable[DescribeAclsResponse]:
-    """Return the ACLs that match the request's filter."""
+    """Return the ACLs that match the request's filter. Without an authorizer, or without DESCRIBE on the cluster, return an error and no
+    ACLs. Raises CloseConnection if a field of the filter is UNKNOWN (0)."""
     check_known(request)
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         text = "Request DescribeAcls needs DESCRIBE permission."
@@ -38,7 +39,8 @@ def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> Describe
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
 
     def describe(acls: Sequence[AccessControlEntryRecord]) -> list[DescribeAclsResource]:
-        """Add each matching ACL to the response entry of its resource. Return the entries that are new."""
+        """Add the ACLs in `acls` that match the filter to the response entries of their resources. Return the entries that this call has
+        created. (`acls` is a part of all ACLs; an earlier call may have created the entry of a resource.)"""
         new = []
         for acl in acls:
             if matches(request, acl):

@@ -31,7 +31,8 @@ API = Api(CreateAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"creation
 
 @API.on_controller()
 async def handle(ctx: Context[ControllerServices], request: CreateAclsRequest) -> CreateAclsResponse:
-    """Create the ACLs; respond when they are durable."""
+    """Create the ACLs that the request lists. When they are durable, return a result for each. Raises CloseConnection if a field of an ACL
+    is UNKNOWN (0); any other error is in the results."""
     acls = request.creations
     if any(0 in (acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type) for acl in acls):
         raise CloseConnection("an ACL has an unknown resource type, pattern type, operation or permission type")

@@ -25,7 +25,8 @@ API = Api(DeleteAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"filters"
 
 @API.on_controller()
 async def handle(ctx: Context[ControllerServices], request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Delete the ACLs; respond when the deletions are durable."""
+    """Delete the ACLs that match the request's filters. When the deletions are durable, return a result for each filter. Raises
+    CloseConnection if a field of a filter is UNKNOWN (0); any other error is in the results."""
     for wanted in request.filters:
         check_known(wanted)
     try:

@@ -2,10 +2,10 @@
 (KIP-590).
 
 Only a broker may send one, with CLUSTER_ACTION; the request inside is authorized for the client that the envelope names. A request that
-must not be forwarded is INVALID_REQUEST. A request that cannot be parsed, or has an unsupported version, is UNSUPPORTED_VERSION; the
-broker then closes that client's connection (Kafka's `EnvelopeUtils`). The broker's own connection is never closed because of a client's
-request. Kafka's brokers forward requests with any number of elements, so the limits and the handling in parts of clients' requests apply
-to the request inside, too.
+must not be forwarded is INVALID_REQUEST. A request that cannot be parsed, or has an unsupported version, is UNSUPPORTED_VERSION; the broker
+then closes that client's connection (Kafka's `EnvelopeUtils`). The broker's own connection is never closed because of a client's request.
+Kafka's brokers forward requests with any number of elements, so the request inside is subject to the same limits as a client's request, and
+a large one is handled in parts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ADDRESS_BYTES: Final = (4, 16)
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: EnvelopeRequest) -> EnvelopeResponse:
-    """Handle the request in an envelope and return its response in an envelope."""
+    """Unwrap the client request in the envelope, call its handler, and return the handler's response in an envelope."""
     try:
         forwarded = read_principal(bytes(request.request_principal or b""))
     except ProtocolError:

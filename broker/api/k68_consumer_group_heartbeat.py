@@ -38,7 +38,8 @@ from ottla.protocol.messages.k68_consumer_group_heartbeat import (
 API = Api(ConsumerGroupHeartbeatRequest, array_limits={"subscribed_topic_names": 20_000, "topic_partitions.partitions": 50_000})
 
 MESSAGE_MAX = 1_000
-"""The longest error message. It may quote ids and expressions that are longer than a string field allows."""
+"""The longest error message in characters; longer ones are cut. A message can quote ids and regular expressions, which together may be
+longer than a string field of the protocol."""
 
 
 @API.on_broker()

@@ -22,7 +22,7 @@ LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, ResourceType.BROKER_L
 
 @API.on_broker(requires=Operation.DESCRIBE_CONFIGS)
 def handle(ctx: Context[ClusterServices], request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    """List the resources of the requested types."""
+    """Return type and name of each resource of the requested types, or UNSUPPORTED_VERSION if one of the types cannot be listed."""
     wanted = set(request.resource_types) or ({ResourceType.CLIENT_METRICS} if ctx.version == 0 else set(LISTED))
     if not wanted.issubset(LISTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

@@ -86,7 +86,7 @@ def _acknowledges(request: ShareFetchRequest) -> bool:
 
 
 def _check_renewal(ctx: Context[ShareGroupServices], request: ShareFetchRequest) -> None:
-    """Raise Rejected if a request that renews locks would also fetch."""
+    """Raise Rejected(INVALID_REQUEST) if a request that renews acquisition locks (KIP-1222) also asks for records."""
     if _renews(ctx, request) and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
         raise Rejected(ErrorCode.INVALID_REQUEST)
 
@@ -106,7 +106,8 @@ async def _later(ctx: Context[ShareGroupServices], wait_ms: int, response: Share
 
 def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group_id: str, member_id: str) -> tuple[ShareSession, Named]:
     """Begin, continue or end the share session, depending on the request's epoch. Return the session and the partitions to fetch, in order,
-    with their topics' names (None for an unknown id). A session that ends has no partitions to fetch. Raises Rejected.
+    with their topics' names (None for an unknown id). A session that ends has no partitions to fetch. Raises Rejected if the session cannot
+    be created or does not exist, if the epoch is wrong, or if the session's first request has acknowledgements.
     """
     shares, epoch = ctx.services.share.partitions, request.share_session_epoch
     listed: Named = [
@@ -185,7 +186,7 @@ async def _respond_later(
 
 
 class _Response:
-    """Makes the response to a ShareFetch request in its share session."""
+    """Builds the response to one ShareFetch request. The partitions in it depend on the request's share session."""
 
     def __init__(self, ctx: Context[ShareGroupServices], request: ShareFetchRequest, session: ShareSession) -> None:
         self._ctx = ctx

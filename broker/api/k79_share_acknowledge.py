@@ -34,7 +34,8 @@ API = Api(ShareAcknowledgeRequest, array_limits={"topics.partitions": 10_000, "t
 def handle(
     ctx: Context[ShareGroupServices], request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Awaitable[ShareAcknowledgeResponse]:
-    """Apply the acknowledgements of acquired records; respond when they are persisted."""
+    """Apply the acknowledgements of acquired records in the member's share session, and respond when they are persisted. Epoch 0 is
+    INVALID_SHARE_SESSION_EPOCH, because this request cannot begin a session."""
     shares, epoch = ctx.services.share.partitions, request.share_session_epoch
     try:
         group_id, member_id = check_member(ctx, request)

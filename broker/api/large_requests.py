@@ -1,9 +1,9 @@
-"""Handling of requests with many elements without blocking the loop: they are handled in parts, and decoded and encoded on a thread.
+"""Handling of requests with many elements without blocking the event loop: they are handled in parts, and decoded and encoded on a thread.
 
 Rules:
 * Only requests of more than SPLIT_REQUEST_BYTES are handled here; smaller ones take at most a few milliseconds.
-* Requests that are decoded at the same time have at most LARGE_REQUESTS_BYTES in total, because a decoded request may take thirty times
-  its bytes. The others wait undecoded, in order of arrival.
+* Requests that are decoded at the same time have at most LARGE_REQUESTS_BYTES in total, because a decoded request may take thirty times its
+  bytes. The others wait undecoded, in order of arrival.
 * If the response would exceed LARGE_RESPONSE_BYTES, the connection is closed without a response.
 """
 
@@ -31,7 +31,7 @@ Compute = Callable[[Callable[[], T]], Awaitable[T]]
 
 
 class Budget(Protocol):
-    """The memory budget of all connections. `used` is the number of bytes of requests and responses that they hold."""
+    """The memory budget that all connections share. `used` is the number of bytes of requests and responses that they hold in memory."""
 
     used: int
 

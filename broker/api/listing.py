@@ -22,8 +22,8 @@ def respond_with_list(
     batch_size: int = limits.LISTED_AT_ONCE,
 ) -> R | Awaitable[R]:
     """Return a list response: `describe` makes its entries from `items` (it may omit items), and `respond` makes the response from the
-    entries. If there are more than `batch_size` items, return an awaitable: `describe` then gets at most `batch_size` items at a time, and
-    other requests run in between.
+    entries. If there are more than `batch_size` items, return an awaitable: `describe` is then called with at most `batch_size` items at a
+    time, and other requests run between the calls.
 
     Only one long list is made at a time. The time of the calls is added to `ctx.spent_ns`, so that the dispatcher encodes the response on a
     thread. The awaitable raises CloseConnection if the client disconnects.

@@ -1,5 +1,5 @@
-"""Lists which APIs, features and settings of an Apache Kafka release Ottla offers, and which it lacks: for `ottla releases` and
-docs/releases.md.
+"""Lists which APIs, features and settings of an Apache Kafka release Ottla (this broker) offers, and which ones it lacks. The command
+`ottla releases` and docs/releases.md show the lists.
 
 Everything is derived from what Ottla declares: the APIs (`api_table`), the features (`cluster/features`) and the settings.
 """

@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 class PartitionResults:
-    """The partitions of one request that were rejected, and those that are to be passed to the group coordinator."""
+    """The partitions of one request: those that are rejected with an error, and those that are passed to the group coordinator."""
 
     def __init__(self) -> None:
         self.rejected: dict[TopicKey, list[Result]] = {}
         self.accepted: list[tuple[TopicKey, list[int]]] = []
 
     def reject(self, topic: TopicKey, partitions: Iterable[int], error: ErrorCode) -> None:
-        """Reject partitions. A topic has an entry in the response even if `partitions` is empty."""
+        """Reject these partitions of the topic with `error`. If `partitions` is empty, the topic still gets an entry in the response."""
         self.rejected.setdefault(topic, []).extend((index, error) for index in partitions)
 
     def sort_out(self, topic: TopicKey, partitions: Iterable[int], known: Iterable[int]) -> None:

@@ -1,5 +1,6 @@
 """Interceptors, which observe requests or apply scripted faults to them (`api/faulty`). They are called around a request's handler in a
-broker, or around a request to the cluster in a gateway (a proxy in front of a cluster). Imported only if there are any.
+broker, or around a request to the cluster in a gateway (a proxy in front of a cluster). This module is imported only if interceptors are
+active.
 
 Rules:
 - An interceptor is called like a handler and returns what a handler returns: a response, an awaitable of one, or None. The carrier awaits
@@ -42,8 +43,8 @@ class Carrier(Protocol):
 
 @dataclass(slots=True)
 class Call:
-    """One request, with the fault rules that apply to it. `detach` takes the awaitable of a response whose connection is closed, and awaits
-    it in the background.
+    """One request, with the fault rules that apply to it. `detach` awaits a response in the background; it is used if the client's
+    connection is closed before the response is ready.
     """
 
     carrier: Carrier
@@ -58,7 +59,8 @@ class Call:
     applied `times` times.)
     """
     candidates: list[FaultRule] = field(default_factory=list)
-    """The fault rules that match the request and change the response, if the response contains what they change."""
+    """The fault rules that match the request and may change its response. Such a rule takes effect only if the response contains what the
+    rule changes, for example records."""
     is_answered_fully: bool = True
     """Whether the client will get the whole response, without a delay: no fault rule delays, cuts or drops it."""
     is_delayed: bool = False
@@ -81,8 +83,8 @@ Interceptor = Callable[[Call, Handle], Answer]
 
 
 def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
-    """Return the result of `handle`, and report the request with its response (None if it failed) to the observers, before fault rules
-    delay the response.
+    """Call `handle` and return its result, and report the request with its response to the observers. They get None if the request failed.
+    They are called before fault rules delay the response.
     """
     number, began_ns = next(faults.numbers), call.carrier.clock.spent_ns()
 

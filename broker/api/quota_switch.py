@@ -20,7 +20,7 @@ _ANY: Final = 2**31 - 1
 
 
 class HasQuotas(Protocol):
-    """The part of a broker's or a controller's services that the activation of quotas uses."""
+    """The services of a broker or a controller that `apply_quotas` and `check_connection` use."""
 
     quotas: Quotas | None
 
@@ -33,7 +33,8 @@ class HasQuotas(Protocol):
 def apply_quotas(
     services: HasQuotas, dispatcher: Dispatcher, quotas: Mapping[QuotaTarget, Mapping[str, float]], sessions: FetchSessions | None = None
 ) -> None:
-    """Replace the quotas of a node, and switch throttling in its dispatcher on or off. Usage measured so far still counts."""
+    """Replace the quotas of a node by `quotas`. Client quotas among them switch throttling in `dispatcher` on, otherwise it is switched
+    off. The usage of clients that was measured before still counts."""
     if services.quotas is None and not quotas:
         return
     from ottla.broker.api.throttling import Throttling  # noqa: PLC0415 # only where there are quotas
@@ -44,8 +45,8 @@ def apply_quotas(
 
 
 def check_connection(services: HasQuotas, listener: str, host: str, *, for_brokers: bool) -> ConnectionDecision | None:
-    """Return the decision of the quotas on a new connection: how long it is delayed, and whether it is then closed. None if no quota
-    applies.
+    """Charge a new connection to the connection quotas. Return how long the connection must be delayed, and whether it is then closed; None
+    if no quota applies. `for_brokers` says whether the listener is the one between brokers.
     """
     rate, own_rate = services.settings.max_connection_creation_rate, services.settings.max_connection_creation_rate_of(listener)
     if rate == own_rate == _ANY and (services.quotas is None or not services.quotas.connection):

@@ -58,9 +58,8 @@ def split_of(request: Any) -> Split | None:
 
 
 def _elements_left(struct: Any, path: Sequence[str], left: int) -> int:
-    """Return `left` minus the number of elements in the nested arrays that `path` names, outermost first; negative if there are more.
-
-    Counting stops there, so a negative result is not exact.
+    """Return `left` minus the number of elements in the nested arrays that `path` names, outermost array first. Counting stops when the
+    result is below 0, so a negative result only means that there are more than `left` elements.
     """
     if not path:
         return left
@@ -97,7 +96,8 @@ def _extend(whole: Any, part: Any, path: Sequence[str]) -> None:
 
 
 def _same(one: Any, other: Any, but: str) -> bool:
-    """Return whether two structs (such as two entries of one topic) are equal in every field except `but`, which holds the results."""
+    """Return whether two structs of one type (such as two response entries of one topic) are equal in every field except the one named
+    `but`."""
     return all(getattr(one, name) == getattr(other, name) for name in _names(one.__class__) if name != but)
 
 
@@ -113,8 +113,8 @@ def _with(struct: Any, name: str, value: Any) -> Any:
 
 
 def _cut(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
-    """Yield `items`, the elements of a request's array, in parts of at most about PART_ELEMENTS elements, each with its element count.
-    `path` leads from an item to its nested elements, and `keys` has the identifying fields for each level.
+    """Yield `items`, the elements of a request's array, in parts of about PART_ELEMENTS elements, each with its element count. `path` leads
+    from an item to its nested elements; `keys` has, for each level, the names of the fields that identify an element.
     """
     part: list[Any] = []
     size = 0
@@ -131,9 +131,9 @@ def _cut(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]
 def _pieces(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
     """Yield groups of elements that must stay together in one part of a request, each group with its element count.
 
-    `path` leads from an item to its nested elements. `keys` has the identifying fields for each level. Items with equal keys are merged; of
-    nested elements with equal keys only the last two are kept. An item with many nested elements is yielded several times, each time with
-    some of them. The count includes the item itself.
+    `path` leads from an item to its nested elements; `keys` has, for each level, the names of the fields that identify an element. Items
+    with equal keys are merged; of nested elements with equal keys only the last two are kept. An item with many nested elements is yielded
+    several times, each time with some of them. The item itself is included in the count.
     """
     if not path:
         for group in _by_key(items, keys[0]) if keys else ([item] for item in items):
@@ -158,7 +158,7 @@ def _by_key(items: Iterable[Any], names: Sequence[str]) -> Iterable[list[Any]]:
 
 
 def _merged(group: Sequence[Any], name: str) -> Any:
-    """Return one struct for the group: the first one, with the elements that all structs of the group have in their array field `name`."""
+    """Merge structs that have the same key. Return the first one, with the elements of all structs in its array field `name`."""
     if len(group) == 1:
         return group[0]
     return _with(group[0], name, [each for item in group for each in getattr(item, name) or ()])

@@ -1,8 +1,9 @@
-"""The routes of a listener: for each API that the listener serves, the versions and the handler. They are made from the table of APIs, so
-every advertised API has a handler.
+"""The routes of a listener: for each API that the listener serves, the versions and the handler. They are made from `api_table`, so every
+advertised API has a handler.
 
-A handler's module is imported with its first request, or in the background from a second after the start, one module in each turn of the
-loop, so that rarely used APIs do not delay the start. An in-process broker of a test imports all at the start (`load_all`).
+A handler's module is imported with its first request. A second after the start, the remaining modules are imported in the background, one
+in each turn of the event loop, so that rarely used APIs do not delay the start. A broker that a test runs in its own process imports all
+handlers at the start (`load_all`).
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _narrowed(api: ServedApi, like: ReleaseBehaviour) -> ServedApi | None:
 
 @cache
 def controller_routes() -> Routes:
-    """Return the routes of a controller's listener."""
+    """Return the routes of a controller's listener. An API that brokers serve, too, has only the versions of the default Kafka release."""
     shared = {api.key for api in APIS if ListenerType.BROKER in api.listeners}
     served = (_narrowed(api, default_behaviour()) if api.key in shared else api for api in APIS)
     return _on_controllers(filter(None, served))

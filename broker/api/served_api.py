@@ -1,4 +1,5 @@
-"""The facts about one API that are needed before its handler is imported: a row of `api_table`."""
+"""The facts about one API that are needed before its handler's module is imported, such as its versions. `api_table` has one row of them
+for each API."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class Forwarded(Enum):
     by a call."""
 
     NEVER = auto()
-    """The node that receives the request answers it. A controller rejects it in an Envelope."""
+    """A broker never forwards the request, and a controller rejects it if it arrives in an Envelope."""
     IN_PART = auto()
     """The broker's handler decides some requests, or parts of them, and forwards the rest. (AllocateProducerIds has this value although
     brokers do not serve it, because Kafka's controller accepts it in an Envelope.)
@@ -43,7 +44,8 @@ class Split(NamedTuple):
 
 
 class ServedApi(NamedTuple):
-    """One served API; versions are inclusive. `advertised_min` is below `min_version` only for Produce (`k00_produce` has the reason)."""
+    """One served API. Its range of versions includes both ends. ApiVersions lists the versions from `advertised_min` on, which is below
+    `min_version` only for Produce (`k00_produce` has the reason)."""
 
     key: ApiKey
     min_version: int
@@ -57,8 +59,8 @@ class ServedApi(NamedTuple):
     needs_telemetry: bool = False
     """Whether the API is served only with `client.telemetry.enable`."""
     splits: Sequence[Split] = ()
-    """The ways to split a large request into parts. The first one whose array the request has is used, because older versions may have
-    their elements in another array. Empty: requests are not split.
+    """The ways to split a large request into parts. The first one whose array is not empty in the request is used, because older versions
+    may have their elements in another array. If there are none, requests are not split.
     """
     array_limits: Mapping[str, int] = {}
     """By path, the maximum number of elements in an array of a request; in a request that is split into parts, the maximum for one element

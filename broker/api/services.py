@@ -1,7 +1,7 @@
 """The long-lived objects of a node that handlers need, in groups. A handler's context names the group that it uses.
 
-`Services` are all groups of a broker, which `broker/app.py` builds, and `ControllerServices` those of a controller. A handler that both
-listeners share is typed by `NodeServices`, which both have.
+`Services` contains all groups of a broker (`broker/app.py` builds it), and `ControllerServices` those of a controller. A handler that
+serves both brokers' and controllers' listeners uses only `NodeServices`, the group that both kinds of nodes have.
 """
 
 from __future__ import annotations

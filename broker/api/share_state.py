@@ -30,10 +30,11 @@ def respond_per_share_partition(
     result: Callable[[int, T], Any] = lambda index, _: PartitionResult(index),
     refused: Callable[..., Any] = PartitionResult,
 ) -> R | Awaitable[R]:
-    """Call `run` for each share partition, and return the response when all are done.
+    """Call `run` for each share partition, and return the response when all results are available.
 
-    `purpose` describes the operation in error messages. `result` makes a partition's result from its index and the result of `run`,
-    `refused` from its index, error code and message; `topic_result` makes a topic's result from those of its partitions.
+    `purpose` describes the operation in error messages. For each partition, `result` makes the response entry from its index and the result
+    of `run`, or `refused` makes it from index, error code and message. `topic_result` makes a topic's entry from the entries of its
+    partitions, and `response` the response from those of the topics.
     """
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         return response([])

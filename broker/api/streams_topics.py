@@ -22,8 +22,8 @@ _FAILURES_SHOWN = 3
 def begin_internal_topics(
     ctx: Context[CoordinationServices], response: StreamsGroupHeartbeatResponse, topics: Mapping[str, InternalTopic]
 ) -> None:
-    """Start to create the topics if the client may create all of them. If it may not, or if a creation failed in the last two heartbeat
-    intervals, add the reason to the status MISSING_INTERNAL_TOPICS of `response`.
+    """Start to create the missing internal topics `topics`, if the client may create all of them. If the client may not, or if a creation
+    has failed in the last two heartbeat intervals, add the reason to the status MISSING_INTERNAL_TOPICS of `response`.
     """
     if not topics:
         return

@@ -50,7 +50,7 @@ class Throttling:
 
     def around(self, ctx: Context[NodeServices], request: Request, size: int, handle: Callable[[], Answer]) -> Answer:
         """Call the handler, charge the request to the client's quotas, and return the response with the client's throttle time. `size` is
-        the request frame's size.
+        the request frame's size in bytes.
         """
         key = request.header.api_key
         if key == ApiKey.FETCH and (self._sessions is None or _of_follower(ctx, request.body)):
@@ -120,8 +120,9 @@ class Throttling:
         request.max_bytes = min(request.max_bytes, rounded(max_bytes))
 
     def _without_records(self, response: FetchResponse) -> FetchResponse:
-        """Return an empty response in place of `response`, which has records. Its fetch session continues, so the records are sent next
-        time; a new session is discarded.
+        """Return an empty response to a Fetch in place of `response`, because the client has exceeded its quota. If `response` belongs to
+        an existing fetch session, the session continues and its next response has the records; a session that `response` would have begun
+        is discarded.
         """
         assert self._sessions is not None
         kept = self._sessions.unsent(response.session_id)
@@ -142,7 +143,8 @@ def _of_follower(ctx: Context[NodeServices], request: FetchRequest) -> bool:
 
 
 def make_quotas(settings: BrokerSettings) -> Quotas:
-    """Return `Quotas` without any quota, which measure over the configured windows (quota.window.…, controller.quota.window.…)."""
+    """Return a `Quotas` object that has no limits yet. It measures usage over the windows that `quota.window.…` and
+    `controller.quota.window.…` configure."""
     return Quotas(
         Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1_000),
         Windows(settings.controller_quota_window_num, settings.controller_quota_window_size_seconds * 1_000),
@@ -150,6 +152,7 @@ def make_quotas(settings: BrokerSettings) -> Quotas:
 
 
 def mutations(ctx: Context[NodeServices], quotas: Quotas, *, strict: bool) -> Mutations:
-    """Return a `Mutations`, which charges the partition creations and deletions of one request to its client."""
+    """Return a `Mutations`, which charges the partitions that one request creates or deletes to its client's controller mutation quota
+    (KIP-599). With `strict`, a request beyond the quota is rejected."""
     mono_ms = ctx.services.clock.mono_ms
     return quotas.mutation.of_request(ctx.peer.principal.name, ctx.client_id or "", strict=strict, mono_ms=mono_ms)

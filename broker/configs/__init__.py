@@ -1,1 +1,2 @@
-"""Settings of topics, brokers, groups, client metrics and loggers: which exist, which values are in force, how they are described."""
+"""Settings of topics, brokers, groups, client metrics and loggers: which settings exist, which values are in force, and how DescribeConfigs
+returns them."""

@@ -39,7 +39,8 @@ _OF_ANY_TEXT: Final = frozenset({"ssl.enabled.protocols", "ssl.protocol"})
 start.
 """
 _OF_ANY_BROKER: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""Settings of one listener (`listener.name.…`) that can be set for all brokers at once; the other ones only for a single broker."""
+"""Settings with a listener prefix (`listener.name.…`) that can be set for all brokers at once. Every other setting with such a prefix can
+be set only for a single broker."""
 _ABOVE_ZERO: Final = frozenset({"max.connections", "max.connection.creation.rate"})
 """Settings (of the broker and of single listeners) that must not be 0. With 0 no client could connect, not even to correct the setting."""
 _PER_IP: Final = "max.connections.per.ip"
@@ -70,7 +71,8 @@ def broker_key(name: str, like: ReleaseBehaviour) -> ConfigKey | None:
 
 
 def base_name(name: str) -> str | None:
-    """Return `max.connections` for `listener.name.x.max.connections`; None for a setting that is not one listener's."""
+    """Return the name of a listener's setting without its prefix, such as `max.connections` for `listener.name.x.max.connections`; None for
+    a setting without such a prefix."""
     match = _OF_A_LISTENER.fullmatch(name)
     return None if match is None else match[1]
 
@@ -168,8 +170,8 @@ def check_values(then: Mapping[str, str], named: Iterable[str], settings: Broker
 
 
 def _check_local_retention(then: Mapping[str, str], settings: BrokerSettings) -> None:
-    """Reject a default of local retention (tiered storage) that exceeds the default of the retention, also after a deletion (Kafka's
-    `DynamicLogConfig`).
+    """Raise `Rejected(INVALID_REQUEST)` if the broker's default of local retention (tiered storage) exceeds its default of total retention.
+    Deleting a setting can cause this, too (Kafka's `DynamicLogConfig`).
     """
     if settings.release_behaviour.lacks(_LOCAL_MS):
         return
@@ -222,7 +224,7 @@ def _cleaner_problem(before: int, after: int) -> str | None:
 
 
 def _is_of_one_broker(name: str, like: ReleaseBehaviour) -> bool:
-    """Return whether Kafka lets the setting `name` be set for single brokers only, not for all brokers."""
+    """Return whether Kafka allows the setting `name` only for single brokers, and rejects a change of it for all brokers at once."""
     base = base_name(name)
     if base is not None:
         return base not in _OF_ANY_BROKER

@@ -49,8 +49,8 @@ class BrokerConfigs:
         self.settings = settings
         self.loggers = BrokerLoggers()
         self.check_stores: CheckStores = lambda _wanted: None
-        """Raises Rejected if the listeners cannot use new key and trust stores. Until the owner of the listeners replaces it, it accepts
-        all stores.
+        """A function that gets the settings set dynamically for this broker, and raises Rejected if the listeners cannot use the key and
+        trust stores in them. This default accepts all stores; the owner of the listeners replaces it.
         """
         self._catalog = catalog
         of_all = {name: settings.value(name) for name in (*BROKER_KEYS, *STORED_SETTINGS)}
@@ -94,8 +94,8 @@ class BrokerConfigs:
         return render(key.default) if key is not None and key.has_default else None
 
     def overridden_static_value(self, name: str) -> tuple[str, str] | None:
-        """Return the setting's static value and its value in force, as text, if a dynamic value overrides a different static one; otherwise
-        None.
+        """Return a setting's static value and its value in force, both as text, if they differ because a dynamic value overrides the static
+        one; otherwise None.
         """
         found = self.layers(name)
         started = next((text for _, text, source in found if source is ConfigSource.STATIC_BROKER), None)

@@ -52,7 +52,8 @@ _WITHOUT_COUNTERPART: Final = (
     ),
     *("org.apache.kafka.controller.QuorumController", "org.apache.kafka.raft.KafkaRaftClient"),
 )
-"""Loggers of Kafka classes that tools and tests use: each has a level, and logs nothing here."""
+"""Loggers of Kafka classes whose levels tools and tests set. Each has a level, but this broker has no logger for the same task, so nothing
+is logged under the name."""
 
 COUNTERPARTS: Final[Mapping[str, str | None]] = {
     **dict.fromkeys(_WITHOUT_COUNTERPART),
@@ -82,7 +83,8 @@ _REFUSED: Final = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
 
 
 def check_levels(name: str, ops: Iterable[ConfigOp], node_id: int) -> None:
-    """Raise `Rejected` for another node's resource, an unknown logger or level, or an operation that loggers do not support."""
+    """Check changes of log levels in the BROKER_LOGGER resource `name`. Raises `Rejected` for another node's resource, an unknown logger or
+    level, or an operation that loggers do not support."""
     _check_node(name, node_id)
     for op in ops:
         if op.op in _REFUSED:
@@ -148,5 +150,6 @@ class BrokerLoggers:
 
 
 def _name_of(level: int) -> str:
-    """Return Kafka's name of the least severe level that is at least as severe as Python's `level`; FATAL if there is none."""
+    """Convert Python's log level `level` to a level name of Kafka: the least severe one that is at least as severe, or FATAL if there is
+    none."""
     return next((name for name, value in LEVELS.items() if value >= level), "FATAL")

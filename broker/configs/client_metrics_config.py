@@ -40,7 +40,8 @@ METRICS_KEYS: Final[Mapping[str, ConfigKey]] = {
 
 
 def check_metrics_configs(name: str, overrides: Mapping[str, str]) -> None:
-    """Raise `Rejected`: INVALID_REQUEST for an empty name, an unknown key or an interval out of bounds, INVALID_CONFIG for other values."""
+    """Check the settings of the client metrics subscription `name`. Raises `Rejected` with INVALID_REQUEST for an empty name, an unknown
+    key or an interval out of bounds, and with INVALID_CONFIG for any other invalid value."""
     if not name:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     for key in overrides:
@@ -65,7 +66,7 @@ def matching_patterns(texts: Iterable[str]) -> dict[str, Any]:
     `parameter=expression`. If a parameter is named several times, the last expression counts. (The type of the compiled expressions is Any,
     because the RE2 library has no type annotations.)
 
-    Raises Rejected(INVALID_CONFIG).
+    Raises Rejected(INVALID_CONFIG) if a text does not have this form, names an unknown parameter, or has an invalid expression.
     """
     found = {}
     for text in texts:

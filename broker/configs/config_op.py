@@ -17,8 +17,8 @@ class OpType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigOp:
-    """One change of one setting. `op` is the number in the client's request, which may not be a valid `OpType`; `value` is None only for
-    DELETE.
+    """One change of one setting. `op` is the number of the operation in the client's request; it may not be a valid `OpType`. `value` is
+    None only for DELETE.
     """
 
     name: str

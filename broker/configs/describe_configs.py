@@ -27,19 +27,21 @@ from ottla.protocol.topic_names import name_problem
 
 UNKNOWN_TYPE = 0
 _OF_AUTHORIZER = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
-"""Settings of the authorizer. Kafka leaves them to its class and does not know their type, so that their values are hidden."""
+"""Settings of the authorizer, whose values are hidden in responses. In Kafka, only the authorizer's class defines them, so the broker does
+not know their types."""
 
 _UNIT_SYNONYMS: dict[str, tuple[str, ...]] = {
     synonym.name: tuple(each.name for each in key.synonyms) for key in TOPIC_KEYS.values() for synonym in key.synonyms
 }
-"""By the name of a broker setting, all settings with its meaning in different units, in order of precedence; for example
-log.retention.ms, log.retention.minutes and log.retention.hours for each of these three.
+"""By the name of a broker setting: all settings for the same quantity in different units, itself included, in order of precedence. For
+example, each of log.retention.ms, log.retention.minutes and log.retention.hours has these three.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting of a resource. `synonyms` are (name, value, source); `value` is None if it is sensitive or unset."""
+    """One setting of a resource, as DescribeConfigs returns it. `synonyms` are (name, value, source); a `value` is None if it is sensitive
+    or not set."""
 
     name: str
     value: str | None
@@ -140,8 +142,8 @@ def _metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def _untyped_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return only those settings of a client metrics subscription that were set (no defaults), as texts without a type. Kafka releases
-    before 4.1 describe a subscription so.
+    """Return the settings of a client metrics subscription that were set, without defaults, and with unknown types. A broker that imitates
+    a Kafka release before 4.1 describes a subscription in this way.
     """
     source = ConfigSource.CLIENT_METRICS
     return [
@@ -166,7 +168,8 @@ def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
 
 
 def _is_read_only(name: str, key: ConfigKey) -> bool:
-    """Return whether DescribeConfigs returns a broker setting as read-only. As in Kafka, all settings of single listeners are."""
+    """Return whether DescribeConfigs marks a broker setting as read-only. As in Kafka, it marks every setting with a listener prefix
+    (`listener.name.…`)."""
     return not (key.dynamic if name in BROKER_KEYS | STORED_SETTINGS else base_name(name) is None and is_settable_while_running(name))
 
 
@@ -180,8 +183,8 @@ def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
 
 
 def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
-    """Return the entry of a setting whose type is unknown. Its value is hidden, because it may be a password. `chain` has the layers that
-    set it, the one in force first.
+    """Return the entry of a setting whose type is unknown. Its value is hidden, because it may be a password. `chain` has the layers
+    (dynamic, static, default) that set the value; the one in force is first.
     """
     synonyms = tuple((name, None, origin) for name, _, origin in chain)
     return ConfigEntry(name, None, chain[0][2], UNKNOWN_TYPE, read_only=True, sensitive=True, synonyms=synonyms, documentation=None)

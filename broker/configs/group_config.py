@@ -115,8 +115,8 @@ GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
         ConfigKey(_COPY_ENABLE, ConfigType.BOOLEAN, False, "Whether dead letters have the keys and values of their records."),
     )
 }
-"""The settings of a group in Kafka 4.4, by name. Internal settings of warm-up tasks are missing, because Ottla assigns no warm-up tasks.
-Other internal settings are described only for a group that has set them.
+"""The settings of a group in Kafka 4.4, by name. Internal settings of warm-up tasks are missing, because this broker assigns no warm-up
+tasks. DescribeConfigs returns any other internal setting only for a group that has set it.
 """
 
 
@@ -169,8 +169,8 @@ def effective_group_values(kind: str, overrides: Mapping[str, str], settings: Br
 
 
 def effective_value(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> int:
-    """Return the value in force of the group setting `name`: the group's override or, without one, the broker's value, in either case
-    limited to the broker's bounds.
+    """Return the value in force of the group setting `name`: the group's own value if it has one, otherwise the broker's. In both cases the
+    value is limited to the broker's bounds.
     """
     return _in_force(name, overrides.get(name), settings)
 
@@ -183,8 +183,8 @@ def rack_tags(overrides: Mapping[str, str], settings: BrokerSettings) -> tuple[s
 
 
 def share_settings(overrides: Mapping[str, str], settings: BrokerSettings, *, dead_letters: bool = False) -> ShareSettings:
-    """Return the values in force of the settings that the share partitions of a group apply. `dead_letters` is whether share.version allows
-    dead letter queues.
+    """Return the values in force of the settings that a group's share partitions use. `dead_letters` is whether the feature level of
+    share.version allows dead letter queues.
     """
     reset, _, duration = str(_parsed(OFFSET_RESET, overrides.get(OFFSET_RESET, LATEST))).partition(":")
     values = {name: effective_value(name, overrides, settings) for name in _OF_SHARE_PARTITIONS}
@@ -209,7 +209,8 @@ def _duration_ms(text: str) -> int:
 
 
 def described_group_value(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> str:
-    """Return a group setting's value as DescribeConfigs returns it: the group's own as it was set, else the broker's, else the default."""
+    """Return a group setting's value as DescribeConfigs returns it: the value that was set for the group, otherwise the broker's value,
+    otherwise the default. The broker's bounds are not applied."""
     if name in overrides:
         return str(render(_parsed(name, overrides[name])))
     key = GROUP_KEYS[name]
@@ -232,7 +233,8 @@ def _parsed(name: str, text: str) -> Value:
 
 
 def _bounds(name: str) -> tuple[str | None, str | None]:
-    """Return the names of the broker settings that limit a group setting, for its lowest and its highest value; None without a limit."""
+    """Return the names of the two broker settings that bound a group setting: the one with its minimum and the one with its maximum. A name
+    is None if there is no such bound."""
     if name == STANDBYS:
         return None, "group.streams.max.standby.replicas"
     kind, own = name.split(".", 1)

@@ -22,7 +22,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Operation(IntEnum):
-    """An operation on a resource (KAFKA AclOperation)."""
+    """An operation on a resource, which an ACL allows or denies (KAFKA AclOperation)."""
 
     ANY = 1
     ALL = 2
@@ -42,7 +42,7 @@ class Operation(IntEnum):
 
 
 class Resource(IntEnum):
-    """The type of a resource (KAFKA ResourceType)."""
+    """The type of a resource that ACLs protect (KAFKA ResourceType). ANY occurs only in filters."""
 
     ANY = 1
     TOPIC = 2
@@ -113,7 +113,8 @@ AUTHORIZERS: Final = one_of("", STANDARD_AUTHORIZER)
 
 
 def super_users(text: str) -> list[str]:
-    """Return the principals of `super.users`. They are separated by semicolons, because certificate names contain commas."""
+    """Return the principals in `text`, the value of `super.users`. They are separated by semicolons, because certificate names contain
+    commas."""
     return [user for each in text.split(";") if (user := each.strip())]
 
 

@@ -37,7 +37,8 @@ _WHOLE_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 
 class InvalidConfig(ValueError):
-    """A value that its key does not allow. The text names the key, the value and the problem, as Kafka's ConfigException does."""
+    """Raised for a value that a configuration key does not allow. The text names the key, the value and the problem, as the text of Kafka's
+    ConfigException does."""
 
     def __init__(self, name: str, text: str, problem: str) -> None:
         super().__init__(f"Invalid value {text} for configuration {name}: {problem}")
@@ -79,12 +80,12 @@ class ConfigKey(NamedTuple):
     """One configuration key. A `default` of None means "not set". `synonyms` (topic and group keys only) are tried in order before
     `default`.
 
-    * An `internal` key can be set at the start but DescribeConfigs does not return it.
+    * A broker can be started with an `internal` key, but DescribeConfigs does not return it.
     * A key without `has_effect` is stored and described, but does not change the broker's behaviour.
     * A `cluster_only` key has an effect only on a node of a cluster (with process.roles).
     * `in_cluster` is Kafka's default, which the broker of a cluster uses. `default` then differs, because a standalone node could not
       satisfy Kafka's default (such as three replicas). If `in_cluster` is None, `default` applies to both.
-    * A LIST of a key with `repeats` keeps equal items.
+    * If `repeats` is true, a value of type LIST may contain equal items; otherwise only the first of them is kept.
     * If `has_default` is false, Kafka defines no default. `default` is then the value that a broker without the setting uses, and
       DescribeConfigs does not return it.
     """

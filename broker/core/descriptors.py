@@ -50,14 +50,14 @@ else:
 
 
 def max_open_segments() -> int:
-    """Return how many segments of logs one broker may have open: at most an eighth of the descriptors, because a process may contain
-    several brokers.
+    """Return how many log segments one broker may keep open: at most an eighth of the process's file descriptors, because a process may
+    contain several brokers.
     """
     return min(_OPEN_SEGMENTS, max_open_files() // 8)
 
 
 def max_connections() -> int:
-    """Return how many connections the process may have, to leave descriptors for open segments and other files: half of them.
+    """Return how many connections the process may have: half of its file descriptors. The rest is for open segments and other files.
 
     A broker that cannot open a file stops, so clients must not be able to use all descriptors.
     """

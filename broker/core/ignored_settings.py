@@ -15,7 +15,8 @@ from ottla.broker.core.stored_settings import STORED_SETTINGS
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 
 IGNORED_PREFIXES: Final = ("metrics.", "password.encoder.", "rlmm.config.", "rsm.config.", "zookeeper.")
-"""Settings of plug-ins, which may have any name, and of ZooKeeper's clients."""
+"""Every setting whose name begins with one of these prefixes is ignored. Plug-ins define settings with arbitrary names after such a prefix;
+`zookeeper.` is the prefix of settings for ZooKeeper's client."""
 
 IGNORED_SECRETS: Final = frozenset(
     {"sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.assertion.private.key.passphrase"}

@@ -24,7 +24,8 @@ up to 32 times before it serves others, which would be 8 MiB, or 20 ms for each 
 """
 
 WRITE_HIGH_BYTES = 1 * MIB
-"""While a connection has more unsent response bytes than this, none of its further requests is started: 16 full socket buffers of 64 KiB.
+"""While a connection has more unsent response bytes than this, none of its further requests is started. The value is 16 full socket buffers
+of 64 KiB.
 """
 
 WRITE_LOW_BYTES = 256 * KIB
@@ -47,9 +48,9 @@ SLOW_CHECK_MS = 500
 """The interval in ms of the checks for slow connections, which may be closed. They are made only while memory is short: the budget
 TOTAL_BUFFERED_BYTES is used up."""
 MOVED_PART = 16
-"""While the memory budget TOTAL_BUFFERED_BYTES is used up, a connection counts as slow, and may be closed, if the number of bytes that it
-holds changed by less than 1/MOVED_PART within SLOW_CHECK_MS. A 100 MiB request whose sender stays just above that rate is complete within
-half a minute.
+"""A connection counts as slow if the number of bytes that it holds in memory changed by less than 1/MOVED_PART within SLOW_CHECK_MS. Slow
+connections may be closed while the memory budget TOTAL_BUFFERED_BYTES is used up. At that rate, a 100 MiB request is complete within half a
+minute.
 """
 
 FREED_PART = 8
@@ -93,8 +94,8 @@ the topic's compression.type. Compressing fewer bytes takes at most 5 ms.
 """
 
 STRUCTURED_REQUEST_BYTES = 8 * MIB
-"""The largest request of any API but Produce. An OffsetCommit of 100,000 offsets is below 5 MiB. The decoder also limits the number of
-elements (REQUEST_ELEMENTS), because the smallest elements take thirty times their bytes in memory.
+"""The largest request of any API but Produce. For comparison, an OffsetCommit of 100,000 offsets has less than 5 MiB. The decoder also
+limits the number of elements (REQUEST_ELEMENTS), because the smallest elements take thirty times their bytes in memory.
 """
 
 SPLIT_REQUEST_BYTES = 2 * KIB
@@ -134,20 +135,19 @@ ENVELOPE_BYTES = 128 * KIB
 """
 
 EXPRESSIONS_KEPT = 64
-"""The number of compiled regular expressions that are cached. RE2's Python binding caches 128 more, which take up to 32 MiB at 256 KiB
-each."""
+"""The number of compiled regular expressions that the broker caches. RE2's Python binding caches 128 more, which take up to 32 MiB (128
+times EXPRESSION_BYTES)."""
 EXPRESSION_BYTES = 256 * KIB
-"""The memory of one compiled regular expression (RE2's max_mem). A smaller one takes at most 25 ms to compile, and 25 ms to match with a
-name of 249 characters. The expression of a list of 10 KB of names is smaller, and takes microseconds to match."""
+"""The maximum memory of one compiled regular expression (RE2's max_mem). An expression within this limit takes at most 25 ms to compile,
+and 25 ms to match with a name of 249 characters. An expression that lists 10 KB of names is within it, and is matched in microseconds."""
 EXPRESSION_CLASSES = 50
 """The most Unicode classes (`\\pL`) in one regular expression, because RE2 parses each into a table of hundreds of ranges."""
 EXPRESSION_NAMED_GROUPS = 10
 """The most named groups in one regular expression, because RE2 always captures them, which makes matching slow."""
 
 EXPRESSION_INSTRUCTIONS_AT_ONCE = 10_000
-"""The most work in one turn of the event loop for a regular expression that is matched with many names. The work is the number of names
-times the number of the compiled expression's instructions, usually tens. Each instruction may run for each character: 15 ms with names of
-249 characters.
+"""The limit, in one turn of the event loop, for matching a regular expression with many names: the number of names times the number of the
+compiled expression's instructions, usually tens. Each instruction may run for each character, so names of 249 characters take up to 15 ms.
 """
 
 RECORD_ERRORS_MAX = 1000
@@ -188,13 +188,14 @@ FLUSH_THREADS = 2
 """The number of threads that run fsync, each for one log at a time. Two saturate a disk's queue and leave a 2-core host responsive."""
 
 SUBSCRIBED_TOPICS = 100_000
-"""The most topics in the subscriptions of all members of a classic group, because they are decoded in one turn of the event loop after each
-rebalance: 20 ms at 0.2 us each. With more, the group's topics count as unknown. A member's metadata of 8 MB can list 4,000,000.
+"""The most topics in the subscriptions of all members of a classic group. The subscriptions are decoded in one turn of the event loop after
+each rebalance: 20 ms at 0.2 us for each topic. If there are more, the broker does not know the group's topics. (The metadata of one member,
+of at most 8 MB, could list 4,000,000.)
 """
 
 PENDING_MEMBERS = 2_000
 """The most member ids that a classic group has given to clients which have not joined with them yet: 64 MiB at the 32 KiB of the longest
-client id. Clients join with their id at once, but an unused id is kept for the session timeout, of up to 30 minutes.
+client id. A client normally joins with its id at once; an unused id is kept for the session timeout, of up to 30 minutes.
 """
 
 STREAMS_TASKS = 10_000
@@ -214,9 +215,9 @@ MEASURED_BYTES_EACH = 1 * KIB
 quota windows."""
 
 ACCEPT_WAIT_MS = 30_000
-"""The longest time that a connection above max.connection.creation.rate waits: a client's usual timeout of its first request
-(request.timeout.ms). A connection that would wait longer is closed, because a burst of 100,000 connections at a rate of ten a second would
-otherwise block all clients for three hours.
+"""The longest time that a new connection is delayed because of max.connection.creation.rate. It is the usual timeout of a client's first
+request (request.timeout.ms). A connection that would be delayed longer is closed; otherwise a burst of 100,000 connections at a rate of ten
+a second would block all clients for three hours.
 """
 
 # --- delegation tokens --------------------------------------------------------------------------------------------------------
@@ -244,12 +245,13 @@ DENIAL_NAME_CHARS = 300
 """The maximum length, in characters, of a principal's or resource's name in a line of the audit log. A longer name is cut."""
 
 STATE_STILL_MS = 10_000
-"""The pause before a lasting state, such as an unreachable controller, is logged again. It then doubles up to STATE_STILL_MS_MAX: seven
-lines in the first ten minutes and then 144 a day."""
+"""The pause before a lasting state, such as an unreachable controller, is logged again. The pause then doubles up to STATE_STILL_MS_MAX:
+this makes seven lines in the first ten minutes and then 144 a day."""
 STATE_STILL_MS_MAX = 600_000
 """The longest pause between two log lines about the same lasting state."""
 STATE_CALM_MS = 60_000
-"""A lasting state that begins again within this time of its end counts as the same state, so that it is logged no more often."""
+"""A lasting state that begins again within this time after its end counts as the same state, so that a state which begins and ends
+repeatedly causes no more log lines than one that lasts."""
 STATES_MAX = 1_000
 """The most lasting states that each component remembers for its log lines; the keys are names of nodes and partitions: about 200 KiB."""
 
@@ -339,8 +341,9 @@ LINK_BACKOFF_MS_MAX = 1_000
 """The longest pause before a connection to another node is tried again (Kafka's reconnect.backoff.max.ms)."""
 
 LATE_TURN_MS = 100
-"""If a timer runs more than this after its deadline, the event loop is overloaded, because one turn of it should take at most 20 ms. A
-timeout for a response then waits longer, because the response may have arrived without having been read.
+"""A timer that runs more than this after its deadline shows that the event loop is overloaded, because one turn of the loop should take at
+most 20 ms. If the timer is the timeout of a response, the timeout is then extended, because the response may have arrived without having
+been read.
 """
 
 CONTROLLER_DISCOVERY_MS = 100
@@ -394,12 +397,12 @@ of a few MB, pass any network within it.
 """
 
 WIRE_LOG_LEASE_MS = 10_000
-"""The time for which the admin console continues to log requests after one of its pages has read the log lines. A page reads them every
-second."""
+"""The admin console logs requests while one of its pages reads the log lines, and for this time after the last read. A page reads them
+every second."""
 
 WIRE_LOG_READERS = 16
-"""The maximum number of filters with which the admin console logs requests at the same time. Pages with the same filter share it. A further
-filter replaces the one that was read longest ago; that one is added again when its page reads the next time.
+"""The maximum number of filters with which the admin console logs requests at the same time. Pages with the same filter share one. A
+further filter replaces the filter whose lines were read longest ago; that filter is added again when its page reads the next time.
 """
 
 WIRE_LOG_BYTES = 4 * MIB

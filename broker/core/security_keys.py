@@ -190,7 +190,8 @@ _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 
 
 def security_key(name: str) -> ConfigKey | None:
-    """Return the key of a TLS or SASL setting, with or without a listener or mechanism prefix; None for any other name."""
+    """Return the definition (`ConfigKey`) of a TLS or SASL setting, with or without a listener or mechanism prefix; None for any other
+    name."""
     if (key := SECURITY_KEYS.get(name)) is not None:
         return key
     if (match := _OF_A_LISTENER.fullmatch(name)) is None:

@@ -531,18 +531,19 @@ class BrokerSettings:
 
 
 def attribute_of(name: str) -> str:
-    """Return the attribute of BrokerSettings that holds a setting: `log_segment_bytes` for `log.segment.bytes`."""
+    """Return the name of the attribute of BrokerSettings that holds a setting: `log_segment_bytes` for `log.segment.bytes`."""
     return name.replace(".", "_")
 
 
 def listener_key(name: str) -> ConfigKey | None:
-    """Return the key of `listener.name.<name>.max.connections` or `….max.connection.creation.rate`; None for any other name."""
+    """Return the definition (`ConfigKey`) of `listener.name.<name>.max.connections` or `….max.connection.creation.rate`; None for any other
+    name."""
     match = _OF_A_LISTENER.fullmatch(name)
     return None if match is None else BROKER_KEYS[match[1]]._replace(name=name)
 
 
 def security_setting(name: str) -> ConfigKey | None:
-    """Return the key of a TLS or SASL setting, from `security_keys`; None for any other name."""
+    """Return the definition (`ConfigKey`) of a TLS or SASL setting, from `security_keys`; None for any other name."""
     if not name.startswith(_SECURING):
         return None
     from ottla.broker.core.security_keys import security_key  # noqa: PLC0415 # a broker without TLS and SASL does not load it

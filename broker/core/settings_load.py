@@ -56,7 +56,7 @@ _ALIASES = {"broker.id": "node.id"}
 
 
 class SettingsError(ValueError):
-    """The settings are invalid. The text lists every mistake, one a line."""
+    """Raised if the settings are invalid. The text lists every mistake, one on each line."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ def load(
     tolerant: bool = False,
     like: str | None = None,
 ) -> Loaded:
-    """Return the settings from `file`, `of_image`, `env` and `cli`; a later source in this order wins. Raises SettingsError.
+    """Return the settings from `file`, `of_image`, `env` and `cli`; a later source in this order wins. Raises SettingsError if a source
+    cannot be read, or if any setting is invalid, unknown or not supported.
 
     `of_image` has the settings in the `KAFKA_…` variables of Kafka's container images. `env` is the whole environment, of which only
     `OTTLA_…` and `KAFKA_OPTS` are used. With `tolerant`, unknown names are warnings instead of errors. `like` is the release of Apache
@@ -123,7 +124,8 @@ def load(
 def source_of(
     name: str, cli: Mapping[str, str], env: Mapping[str, str], file: Path | None, *, of_image: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return the source from which `load` takes the setting, or None if no source gives it. Raises SettingsError."""
+    """Return the name of the source from which `load` would take the setting, such as "file" or "environment", or None if no source gives
+    it. Raises SettingsError if the file cannot be read."""
     sources = (
         ("command line", cli),
         ("environment", _from_environment(env)),
@@ -194,7 +196,8 @@ def _java_properties(options: str) -> dict[str, str]:
 
 
 def parse_assignments(items: Iterable[str]) -> dict[str, str]:
-    """Return the settings in the `name=value` items of the command line's `--set`, by name. Raises SettingsError."""
+    """Return the settings in the `name=value` items of the command line's `--set`, by name. Raises SettingsError for an item
+    without `=`."""
     found = {}
     for item in items:
         name, equals, value = item.partition("=")
@@ -205,7 +208,8 @@ def parse_assignments(items: Iterable[str]) -> dict[str, str]:
 
 
 def read_properties(file: Path | None) -> dict[str, str]:
-    """Return the settings in a Java properties file, by name; none if `file` is None. Raises SettingsError."""
+    """Return the settings in a Java properties file, by name; none if `file` is None. Raises SettingsError if the file cannot be read or
+    parsed."""
     if file is None:
         return {}
     try:

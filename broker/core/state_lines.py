@@ -71,8 +71,8 @@ class StateLines:
             self._logger.info(f"{line} (after %d s)", *args, (known.ended_ms - known.since_ms) // 1_000)
 
     def all_ended(self, line: str) -> None:
-        """Report that every state has ended. `line` is logged once, if a line about one of the states was logged since that state's
-        previous end."""
+        """Report that every state has ended. `line` is logged at most once: if, for any of the states, a line was logged since that state
+        last ended."""
         since_ms = [known.since_ms for known in self._states.values() if known.ended_ms is None and known.logged]
         for known in self._states.values():
             if known.ended_ms is None:
