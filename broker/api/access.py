@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 NOBODY: Final[frozenset[str]] = frozenset()
-"""The result of `denied` if the client may perform the operation on all names: no name is denied."""
+"""The result of `denied` if every name is authorized: the empty set of names."""
 NOT_REQUESTED: Final = -0x80000000
 """The value of a response's authorized operations if the request does not ask for them (KIP-430)."""
 TOPIC_OPERATIONS: Final = bits(SUPPORTED[Resource.TOPIC])
@@ -107,8 +107,9 @@ def operations_of_cluster(ctx: Guarded) -> int:
 
 
 def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) -> Rejected | None:
-    """Return the error if the client may not describe or alter the settings of a resource, else None. `kind` is the resource's type. Only
-    topics and groups have ACLs of their own here; the settings of every other type require the operation on the cluster.
+    """Return the error to respond with if the client may not perform `operation` (DESCRIBE_CONFIGS or ALTER_CONFIGS, for example) on the
+    settings of the resource `name` of type `kind`; otherwise None. For a topic or a group, its own ACLs decide. For any other type, ACLs of
+    the cluster decide.
     """
     authorizer = ctx.services.authorizer
     if authorizer is None:

@@ -191,8 +191,8 @@ class DenialLines:
         self._suppressed = 0
 
     def record(self, check: _Check, api_key: int, count: int, verdict: AclVerdict) -> None:
-        """Write a denial to the audit log. If the line would repeat one of the current window of time, or the window has its maximum of
-        lines, only count the denial as suppressed.
+        """Write a denial to the audit log. In each window of time, a line is written only once, and only up to a maximum number of lines. A
+        denial beyond that is only counted, as suppressed.
         """
         window_ms = limits.DENIAL_LINES_WINDOW_MS
         window = self._clock.mono_ms() // window_ms

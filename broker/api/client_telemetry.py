@@ -16,7 +16,7 @@ from ottla.broker.telemetry.instances import ClientTelemetry
 from ottla.broker.telemetry.subscriptions import Pusher
 
 _UNKNOWN: Final = "unknown"
-"""The value, Kafka's, in place of a missing client software name or version."""
+"""The value that stands, as in Kafka, for a client's software name or version if the client has not sent it."""
 
 
 def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None]]) -> ClientTelemetry:

@@ -70,10 +70,11 @@ async def forward_changes(
     ctx: Context[ClusterServices], request: Request, changes: Sequence[AlterResource]
 ) -> list[AlterConfigsResourceResponse]:
     """Handle a broker's request to change settings: change this broker's logger levels, and forward the changes that the controller
-    decides. Return one result per change, in order, once all are durable.
+    decides. Return one result per change, in order, when all changes are durable.
 
-    The broker validates its own settings before it forwards them. As of Kafka 4.4, it also authorizes changes of broker settings; before,
-    only the controller did, so an invalid value was reported to clients that were not authorized.
+    The broker validates changes of its own settings before it forwards them. A broker that imitates Kafka 4.4 or later also authorizes
+    changes of broker settings first. Older releases authorize them only on the controller, so a client that is not authorized gets the
+    error about an invalid value.
     """
     services = ctx.services
     authorized = {index for index, change in enumerate(changes) if is_of_loggers(change)}
@@ -98,11 +99,11 @@ def _result(change: AlterResource, error: Rejected | None) -> AlterConfigsResour
 def _with_levels(
     ctx: Context[NodeServices], request: Request, changes: Sequence[AlterResource], errors: Mapping[int, Rejected]
 ) -> dict[int, Rejected | None]:
-    """Apply the logger changes among `changes` to this node. `errors` are the changes that were already rejected, by position in `changes`;
-    these are skipped.
+    """Change the levels of this node's loggers, as the logger changes among `changes` say. `errors` are the changes that were already
+    rejected, by position in `changes`; these are skipped.
 
-    Return `errors` together with the results of the logger changes (None: success), by position in `changes`. A change without a result is
-    left to the controller.
+    Return `errors` together with the results of the logger changes (None: success), by position in `changes`. The controller must decide
+    the changes that have no result.
     """
     settled: dict[int, Rejected | None] = {**errors}
     for index, change in enumerate(changes):
@@ -143,8 +144,8 @@ def _change_levels(ctx: Context[NodeServices], change: AlterResource, *, validat
 async def _forwarded(
     ctx: Context[ClusterServices], request: Request, settled: Container[int]
 ) -> Mapping[tuple[int, str], AlterConfigsResourceResponse]:
-    """Forward the request to the controller, without the resources that this broker has decided itself: `settled` has their positions in
-    the request. Return the controller's results by resource type and name.
+    """Forward the request to the controller, without the resources for which this broker already has a result. `settled` contains the
+    positions of those resources in the request. Return the controller's results by resource type and name.
     """
     answers: Sequence[AlterConfigsResourceResponse]
     if isinstance(request, AlterConfigsRequest):

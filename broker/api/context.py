@@ -33,7 +33,8 @@ class CloseConnection(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One named listener: its bound address (with the actual port) and its advertised address, if configured."""
+    """One named listener. `host` and `port` are the bound address (the actual port, if the configured one is 0); the advertised address is
+    None if it is not configured."""
 
     name: str
     host: str
@@ -49,7 +50,7 @@ def _no_throttle(_ms: int) -> None:
 
 @dataclass(slots=True)
 class Peer:
-    """The client at the other end of a connection. `local_host` and `local_port` are the address to which it connected."""
+    """The client at the other end of a connection. `local_host` and `local_port` are the broker's address to which the client connected."""
 
     host: str
     local_host: str
@@ -63,7 +64,7 @@ class Peer:
     principal: Principal = ANONYMOUS
     """The authenticated principal; anonymous until the client has authenticated."""
     throttle: Callable[[int], object] = _no_throttle
-    """Pauses reading of the connection for a number of milliseconds (KIP-219)."""
+    """A function that stops reading from the connection for a number of milliseconds (KIP-219)."""
     token_authenticated: bool = False
     """Whether the client authenticated with a delegation token. Such a client cannot obtain further tokens."""
     must_authenticate: bool = False
@@ -78,8 +79,8 @@ class Peer:
     """
 
     def closed(self) -> None:
-        """Run the `on_closed` callbacks after the connection was closed. Drop the reference to the connection, so that no
-        cycle is left."""
+        """Mark the connection as closed, and run the `on_closed` callbacks. The `throttle` function, which refers to the connection, is
+        dropped, so that no reference cycle is left."""
         self.is_closed = True
         self.throttle = _no_throttle
         callbacks, self.on_closed = self.on_closed, {}
@@ -88,7 +89,8 @@ class Peer:
 
     @property
     def client_listener(self) -> ClientListener:
-        """The address at which this client finds the broker: the listener's advertised address, or else the one to which it connected."""
+        """The address under which the broker is returned to this client: the listener's advertised host and port or, for each that is not
+        configured, the one to which the client connected."""
         listener = self.listener
         host = listener.advertised_host if listener.advertised_host is not None else self.local_host
         port = listener.advertised_port if listener.advertised_port is not None else self.local_port
@@ -131,7 +133,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes of records that were sent to consumers and to followers."""
+    """The bytes of records that this broker has sent since its start, to consumers and to followers separately."""
 
     to_consumers: Sent = field(default_factory=Sent)
     to_followers: Sent = field(default_factory=Sent)

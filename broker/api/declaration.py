@@ -100,7 +100,7 @@ class Api(Generic[RequestT]):
 
     @property
     def served(self) -> ServedApi:
-        """The row of this API in `api_table`, the table of all served APIs."""
+        """This API's row in `api_table`, the table of all served APIs: its key, its versions, and how its requests are handled."""
         listeners = ListenerType.BROKER if self._forwarded is Forwarded.ALWAYS else ListenerType(0)
         for listener in self.handlers:
             listeners |= listener

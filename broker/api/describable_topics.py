@@ -10,8 +10,8 @@ from ottla.broker.groups.topics_view import MayDescribe, every_topic
 
 
 def describable_topics(ctx: Context[NodeServices]) -> MayDescribe:
-    """Return a function that tells whether the request's client may describe a topic, given the topic's name. It stays valid after the
-    request, because a group resolves its members' regular expressions later.
+    """Return a function that gets a topic name and tells whether the client of this request may describe the topic. A group calls the
+    function later, after the request, when it resolves its members' regular expressions.
     """
     if ctx.services.authorizer is None:
         return every_topic

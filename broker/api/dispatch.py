@@ -155,8 +155,8 @@ class Dispatcher:
         return route
 
     def _unserved(self, frame: Buffer, error: ProtocolError) -> UnsupportedVersion:
-        """Return UnsupportedVersion if this listener does not serve the frame's API version; the client then gets that error instead of the
-        decode error `error`. Raises `error` if the listener serves the version.
+        """Return UnsupportedVersion if this listener does not serve the API version of `frame`, which could not be decoded. The client then
+        gets this error instead of the decode error `error`. Raises `error` if the listener serves the version.
         """
         header, _ = read_request_header(memoryview(frame))
         try:
@@ -206,7 +206,8 @@ class Dispatcher:
 
     @cached_property
     def _large(self) -> LargeRequests:
-        """The object that handles large requests (`large_requests`); its module is imported with the first of them."""
+        """The object that handles large requests in parts and on threads (`large_requests`). Its module is imported with the first large
+        request."""
         from ottla.broker.api.large_requests import LargeRequests  # noqa: PLC0415 # imported when needed, like the handlers
 
         assert self._compute is not None

@@ -108,8 +108,8 @@ be changed.
 def error_response(api_key: int, version: int, request: Any, error: ErrorCode, text: str | None = None) -> Any:
     """Return the response of API `api_key` that rejects `request` with the code `error`, in the format of `version`.
 
-    If the response has an error message, it is Kafka's default message of the code (`TEXTS`). `text` replaces it in the APIs in which Kafka
-    reports an exception's own message, and for codes that are not in `TEXTS`.
+    If this API's response has an error message, it is Kafka's default message of the code (`TEXTS`). `text` is used instead for a code
+    without default message, and in those APIs in which Kafka sends the text of the exception.
     """
     key = ApiKey(api_key)
     response = refusal(key, request, error)

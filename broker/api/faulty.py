@@ -200,8 +200,8 @@ def _stale(call: Call) -> Message | None:
 
 
 def _store_for_stale(call: Call, response: Message) -> None:
-    """Store a copy of the response for `_stale`, which returns it to a later identical request. It is stored in each fault rule with action
-    STALE_METADATA that matches this request, except a rule that was just applied to it.
+    """Store a copy of the response, which `_stale` can return to a later identical request. Each fault rule with action STALE_METADATA that
+    matches the request stores a copy, unless the rule was just applied to this request.
     """
     for rule in call.candidates:
         if rule.action is FaultAction.STALE_METADATA and rule not in call.rules:

@@ -48,9 +48,9 @@ async def forward(ctx: Context[ClusterServices], request: Message, response: typ
 
 
 def advertised_apis(forwarding: Forwarding, routes: Routes) -> list[ApiVersion]:
-    """Return the APIs for an ApiVersions response of a broker that has reached the controller. Forwarded APIs have only the versions that
-    both this broker and the controller support. A forwarded API that the controller lacks is omitted
-    (`ApiVersionsResponse.intersectForwardableApis`).
+    """Return the APIs that a broker lists in ApiVersions after it has reached the controller. An API whose requests are forwarded has only
+    the versions that both this broker and the controller support; if there are none, it is omitted (KAFKA
+    ApiVersionsResponse.intersectForwardableApis).
     """
     out = []
     for key, route in routes.items():

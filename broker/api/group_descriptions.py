@@ -35,7 +35,7 @@ D = TypeVar("D", bound=_DescribedGroup)
 
 
 def own_text(rejected: Rejected) -> str | None:
-    """Return the error message of a rejection; None if it has none."""
+    """Return the error message of `rejected` for a response; None if the message is empty."""
     return rejected.message or None
 
 
@@ -53,10 +53,10 @@ def describe_groups(
 ) -> list[D]:
     """Return one result for each distinct group id of the request, in order.
 
-    `kind` is the group protocol's name in messages. If `enabled` is false, every group is UNSUPPORTED_VERSION. `describe` returns a group's
-    result, or None for a group of another protocol. `refuse` makes a failed group's result from error code, message and group id; `text_of`
-    returns a rejection's message. `topics` yields the topics in a result; the group gets an error, with `hidden_text` as its message, if
-    the client may not describe all of them.
+    `kind` is the group protocol's name, for error messages. If `enabled` is false, every result is UNSUPPORTED_VERSION. `describe` returns
+    a group's result, or None for a group of another protocol. `refuse` makes the result of a failed group from error code, message and
+    group id; `text_of` returns the message of a rejection. `topics` yields the topics in a result: if the client may not describe all of
+    them, the result is TOPIC_AUTHORIZATION_FAILED with the message `hidden_text`.
     """
 
     def of_id(group_id: str) -> D:
@@ -94,7 +94,8 @@ def topics_in(assignments: Iterable[Assignment]) -> Iterable[str]:
 
 
 def described_assignment(ctx: Context[CoordinationServices], partitions: Partitions) -> Assignment:
-    """Return a member's partitions as a response has them, with topic names. Partitions of deleted topics are omitted."""
+    """Convert a member's partitions (topic ids and indexes) to the form of a response, which also has topic names. Partitions of deleted
+    topics are omitted."""
     known = ctx.services.cluster
     return Assignment(
         [

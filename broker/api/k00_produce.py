@@ -188,7 +188,7 @@ def _handle_authorized(
 
 
 def _name_of(ctx: Context[PartitionServices], topic: TopicProduceData) -> str | None:
-    """Return the topic's name, or None for an unknown id."""
+    """Return the name of a topic in a Produce request, which names topics by id from version 13 on; None if no topic has the id."""
     if ctx.version < BY_ID_SINCE:
         return topic.name
     found = ctx.services.topics.topic_by_id(topic.topic_id)
@@ -356,8 +356,8 @@ def _transactional(ctx: Context[PartitionServices], request: ProduceRequest) -> 
 
 def unverified_error(version: int, rejected: Rejected) -> Rejected:
     """Translate an error of the transaction coordinator for a Produce response of this version. A transient error becomes
-    NOT_ENOUGH_REPLICAS, because every producer retries on that. TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE for versions that do not
-    know it.
+    NOT_ENOUGH_REPLICAS, because every producer retries after it. TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE in versions whose clients
+    do not know it.
     """
     code = rejected.code
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:

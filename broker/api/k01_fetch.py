@@ -124,7 +124,7 @@ class _Read:
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle_on_controller(ctx: Context[ControllerServices], request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
-    """Return committed records of the metadata log."""
+    """Return records of the metadata log to another node, up to the committed end of the log."""
     return ctx.services.serving.fetch(request)
 
 
@@ -327,8 +327,8 @@ def _read_some(
     *,
     unchanged: Mapping[CachedPartition, PartitionData] | None = None,
 ) -> None:
-    """Read these partitions and add the results to `read`. `unchanged` has results of the request's previous pass that are still valid:
-    their partitions are not read again. It is None in the first pass, and only that pass records the follower's log end offset."""
+    """Read these partitions and add the results to `read`. `unchanged` has the results of the previous pass that are still valid: their
+    partitions are not read again. It is None in the first pass; only this pass records the follower's log end offset."""
     first = unchanged is None
     hidden = _hidden(ctx, partitions, requester) if first and ctx.services.authorizer is not None else _NOTHING
     left = max(0, min(request.max_bytes, ctx.services.settings.fetch_max_bytes) - read.bytes)
@@ -433,7 +433,7 @@ def _redirected(partition: Partition, requested: FetchPartition, rack: str) -> P
 def _diverging(partition: Partition, requested: FetchPartition) -> PartitionData | None:
     """Return a result with the diverging epoch (KIP-595) if the client's log differs from this replica's log; otherwise None.
 
-    The logs diverge if `last_fetched_epoch` does not exist here, or ends here at a lower offset than the client's fetch offset. Raises
+    The logs diverge if this log does not have the epoch `last_fetched_epoch`, or has it only up to an offset below the fetch offset. Raises
     Rejected with OFFSET_OUT_OF_RANGE if the fetch offset is below the log start offset, or this log has no epoch up to
     `last_fetched_epoch`."""
     log = partition.log

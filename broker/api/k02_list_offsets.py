@@ -64,9 +64,9 @@ NOT_AVAILABLE_SINCE = 5
 
 T = TypeVar("T")
 Steps = Generator[Work, Work, T]
-"""A generator that computes a T, with the slow parts done by its caller. For a batch that is too large to be searched on the event loop, it
-yields a function that searches the batch. The caller runs it on a thread, and sends back a function that returns its result or raises its
-error.
+"""A generator that computes a T and leaves slow work to its caller. For a batch that is too large to be searched on the event loop, it
+yields a function that searches the batch. The caller runs the function on a thread, and then sends the generator a function that returns
+the search's result or raises its error.
 """
 
 

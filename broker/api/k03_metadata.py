@@ -52,7 +52,8 @@ _HIDDEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 @API.on_broker()
 def handle(ctx: Context[ClusterServices], request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Describe the live brokers and the requested topics. Missing topics are created in the background, without waiting for them."""
+    """Describe the live brokers and the requested topics. If automatic creation is allowed, the creation of missing topics is started, but
+    the response does not wait for it."""
     topics = request.topics
     if topics is None or (ctx.version == 0 and not topics):
         return _all(ctx, request)
@@ -96,7 +97,7 @@ def _respond(ctx: Context[ClusterServices], request: MetadataRequest, topics: li
 def _with_operations(
     ctx: Context[ClusterServices], request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> list[MetadataResponseTopic]:
-    """Return `topics`, with the client's authorized operations if the request asks for them."""
+    """Set the client's authorized operations in each of `topics`, if the request asks for them, and return `topics`."""
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.name is not None and topic.error_code not in _HIDDEN:

@@ -48,7 +48,7 @@ BY_ID_SINCE = 10
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """Fetch the offsets of one group, or from version 8 on of several."""
+    """Return the committed offsets of the group that the request names; from version 8 on a request can name several groups."""
     return _many(ctx, request) if ctx.version >= 8 else _one(ctx, request)
 
 
@@ -91,7 +91,8 @@ def _shown(ctx: Context[CoordinationServices], topics: Topics | None, fetched: F
 
 
 def _failed(ctx: Context[CoordinationServices], topics: Topics, error: ErrorCode) -> OffsetFetchResponse:
-    """Return the response for a group whose offsets cannot be fetched. Version 1 has error codes only in partitions."""
+    """Return the response for a group whose offsets cannot be fetched. The error is at the top level, but in version 1, which has no such
+    field, in each partition."""
     if ctx.version >= 2:
         return OffsetFetchResponse(error_code=error)
     return OffsetFetchResponse(
@@ -142,8 +143,8 @@ def _ask(ctx: Context[CoordinationServices], group: OffsetFetchRequestGroup, *, 
 def _named(
     ctx: Context[CoordinationServices], topics: list[OffsetFetchRequestTopics]
 ) -> tuple[Topics, dict[str, bytes], list[OffsetFetchRequestTopics]]:
-    """Return the known topics as (name, partitions), their ids by name, and the topics with unknown ids. Before version 10 there are no
-    ids, and every topic counts as known.
+    """Divide the requested topics into known ones and those with unknown ids. Return the known ones as (name, partitions), their ids by
+    name, and the unknown ones. Before version 10 topics have no ids, and all count as known.
     """
     if ctx.version < BY_ID_SINCE:
         return [(topic.name, topic.partition_indexes) for topic in topics], {}, []

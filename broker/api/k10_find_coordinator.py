@@ -33,7 +33,7 @@ API = Api(FindCoordinatorRequest, splits=(Split("coordinator_keys", "coordinator
 
 NO_NODE = -1
 SHARE_SINCE = 6
-"""The first version that finds the coordinators of share partitions."""
+"""The first FindCoordinator version that finds the coordinators of share partitions (KIP-932)."""
 
 
 class KeyType(IntEnum):

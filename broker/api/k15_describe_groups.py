@@ -26,7 +26,8 @@ API = Api(DescribeGroupsRequest, splits=(Split("groups", "groups"),))
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Return the descriptions of the classic groups that the request names."""
+    """Describe the classic groups that the request names. A group that is unknown or of another type is not an error before version 6, but
+    has the state Dead."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.groups)]
     shown = ~0 if ctx.services.settings.release_behaviour.has_group_settings else ~_OF_SETTINGS
     for group in groups:

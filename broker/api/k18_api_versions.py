@@ -48,7 +48,8 @@ _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
 
 @API.on_broker()
 def handle(ctx: Context[ClusterServices], request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Return the served APIs; store the client's software name and version."""
+    """Return the APIs that this broker serves and the features of the cluster, or REBOOTSTRAP_REQUIRED if the client expects another
+    cluster or node. Store the client's software name and version."""
     services = ctx.services
     node = services.cluster_id, services.settings.broker_id
     if request.cluster_id is not None and is_valid(request, ctx.version) and (request.cluster_id, request.node_id) != node:
@@ -65,7 +66,7 @@ def handle(ctx: Context[ClusterServices], request: ApiVersionsRequest) -> ApiVer
 
 @API.on_controller()
 def handle_on_controller(ctx: Context[NodeServices], request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Return the controller's APIs and the features of the cluster."""
+    """Return the APIs that this controller serves and the features of the cluster. Store the client's software name and version."""
     return _answer(request, ctx.version, ctx.peer, ctx.services.features(), _listed(controller_routes()))
 
 

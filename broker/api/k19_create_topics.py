@@ -47,7 +47,7 @@ API = Api(
 
 @API.on_controller()
 async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Create the topics that the request names, and return a result for each of them when they are durable."""
+    """Create the topics that the request names. When they are durable, return a result for each topic."""
     refused, hidden = _denied(ctx, request)
     wanted = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
     charge, wait_ms = charged(ctx, strict_since=6)
@@ -69,7 +69,8 @@ async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest)
 
 
 def _denied(ctx: Context[ControllerServices], request: CreateTopicsRequest) -> tuple[Set[str], Set[str]]:
-    """Return the topics that the client may not create, and those whose configuration it may not see."""
+    """Return two sets of topic names: those that the client may not create, and those whose configuration the response must not contain,
+    because the client may not describe it."""
     refused = frozenset({CLUSTER_METADATA}) if ctx.services.active.state.settings.release_behaviour.denies_metadata_topic else NOBODY
     if ctx.services.authorizer is None:
         return refused, NOBODY

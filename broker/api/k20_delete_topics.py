@@ -38,8 +38,8 @@ API = Api(
 
 @API.on_controller()
 async def handle(ctx: Context[ControllerServices], request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete the topics that the request names, and return a result for each of them when the deletions are durable. If
-    `delete.topic.enable` is false, every result is TOPIC_DELETION_DISABLED (before version 3: INVALID_REQUEST)."""
+    """Delete the topics that the request names. When the deletions are durable, return a result for each topic. If `delete.topic.enable` is
+    false, every result is TOPIC_DELETION_DISABLED (before version 3: INVALID_REQUEST)."""
     refs = [TopicRef(name) for name in request.topic_names] + [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
     ids_of: dict[str | None, bytes] = {ref.name: ref.topic_id for ref in refs if ref.name is not None}
     charge, wait_ms = charged(ctx, strict_since=5)

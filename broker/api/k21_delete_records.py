@@ -47,8 +47,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Deletion:
-    """The deletion in one partition, with its result for the response. `reached` is done when all replicas have deleted the records; it is
-    None if they already have, or if the deletion was rejected.
+    """The deletion of records in one partition, with the partition's entry in the response. `reached` is done when all replicas have
+    deleted the records. `reached` is None if nothing has to be waited for, because the deletion is complete or was rejected.
     """
 
     result: DeleteRecordsPartitionResult

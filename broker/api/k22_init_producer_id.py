@@ -58,8 +58,8 @@ def handle(
 
 
 def _denial(ctx: Context[CoordinationServices], request: InitProducerIdRequest) -> ErrorCode | None:
-    """Return the authorization error, if any. A producer without transactions needs IDEMPOTENT_WRITE on the cluster, or WRITE on
-    any topic (KIP-679).
+    """Return the authorization error, or None if the client may initialize a producer. A client without a transactional id needs
+    IDEMPOTENT_WRITE on the cluster or WRITE on any topic (KIP-679).
     """
     authorizer = ctx.services.authorizer
     if authorizer is None:

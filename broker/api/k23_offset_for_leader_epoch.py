@@ -29,7 +29,8 @@ API = Api(OffsetForLeaderEpochRequest, splits=(Split("topics.partitions", "topic
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    """Return the end offset of each leader epoch that the request names."""
+    """Return the end offset of each leader epoch that the request names. A topic that the client may not describe is
+    TOPIC_AUTHORIZATION_FAILED."""
     hidden: Collection[str] = NOBODY
     if not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION, quietly=True):
         hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.topic for topic in request.topics])

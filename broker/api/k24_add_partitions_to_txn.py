@@ -42,8 +42,8 @@ Errors = Mapping[TopicPartition, ErrorCode]
 def handle(
     ctx: Context[CoordinationServices], request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    """Add partitions to transactions, or verify that they belong to them. Return the response, or an awaitable of it until the additions
-    are durable.
+    """Add partitions to transactions, or verify that partitions belong to transactions. Return the response; if partitions are added,
+    return an awaitable of it until the additions are durable.
     """
     if ctx.version >= 4 and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -102,7 +102,8 @@ def _by_topic(
 
 
 def _merged(topics: list[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
-    """Return the topics with each partition once, and without those that have no partitions, as Kafka's map of verified partitions."""
+    """Merge entries of one topic, so that the result has each partition once, and omit topics without partitions. Kafka does the same,
+    because it keeps verified partitions in a map."""
     merged = last_entries((topic.name, index, None) for topic in topics for index in topic.partitions)
     return [AddPartitionsToTxnTopic(name, list(indexes)) for name, indexes in merged.items()]
 

@@ -41,15 +41,15 @@ API = Api(TxnOffsetCommitRequest, splits=(Split("topics.partitions", "topics.par
 
 BY_ID_SINCE = 6
 EPOCH_ERRORS_SINCE = 6
-"""The first version that can be answered with GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319)."""
+"""The first TxnOffsetCommit version whose clients know the errors GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319)."""
 
 
 @API.on_broker()
 def handle(
     ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    """Verify that the group's partition of `__consumer_offsets` belongs to the transaction, and write the offsets to it. Respond when they
-    are durable.
+    """Verify that the group's partition of `__consumer_offsets` belongs to the transaction, and write the offsets to that partition.
+    Respond when the offsets are durable.
     """
     if (denial := _denial(ctx, request)) is not None:
         return rejecting_response(ctx.version, request, TxnOffsetCommitResponse, denial)
@@ -124,9 +124,9 @@ def _refusal(ctx: Context[CoordinationServices], results: PartitionResults, code
 
 
 def known_to(version: int, code: ErrorCode) -> ErrorCode:
-    """Translate an error code for a response of this version. TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE if the version does not know
-    it. A transient error on which the client would not retry becomes COORDINATOR_LOAD_IN_PROGRESS (before version 2:
-    COORDINATOR_NOT_AVAILABLE).
+    """Return the error code that a response of this version has in place of `code`. TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE in
+    versions whose clients do not know it. A transient error after which the client would not retry becomes COORDINATOR_LOAD_IN_PROGRESS
+    (before version 2: COORDINATOR_NOT_AVAILABLE).
     """
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < 4:
         return ErrorCode.INVALID_TXN_STATE

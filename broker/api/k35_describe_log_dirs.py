@@ -32,7 +32,8 @@ API = Api(DescribeLogDirsRequest, array_limits={"topics.partitions": 100_000})
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Return the contents of the only data directory. Only the size of its volume is read from the disk."""
+    """Return the contents of this broker's only data directory, or CLUSTER_AUTHORIZATION_FAILED without DESCRIBE on the cluster. The sizes
+    of logs are in memory; only the size of the volume is read from the disk."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     path = ctx.services.log_dir.path.resolve()

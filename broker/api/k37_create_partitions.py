@@ -40,7 +40,8 @@ API = Api(
 
 @API.on_controller()
 async def handle(ctx: Context[ControllerServices], request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    """Add the partitions; respond when they are durable."""
+    """Add partitions to the topics that the request names. When they are durable, return a result for each topic. A topic that the client
+    may not ALTER is TOPIC_AUTHORIZATION_FAILED."""
     named = Counter(topic.name for topic in request.topics)
     hidden = denied(ctx, Operation.ALTER, Resource.TOPIC, named)
     wanted = [_more_partitions(topic) for topic in request.topics if topic.name not in hidden]

@@ -35,7 +35,7 @@ async def handle(ctx: Context[ClusterServices], request: CreateDelegationTokenRe
 
 @API.on_controller()
 async def handle_on_controller(ctx: Context[ControllerServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
-    """Create the token; respond when it is durable."""
+    """Create the delegation token. Return it with its HMAC when it is durable, or an error if the client may not create it."""
     services, requester = ctx.services, ctx.peer.principal
     answer = _checked_response(ctx, request)
     if answer.error_code != ErrorCode.NONE:

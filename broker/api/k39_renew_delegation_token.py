@@ -25,5 +25,6 @@ async def handle(ctx: Context[ClusterServices], request: RenewDelegationTokenReq
 
 @API.on_controller()
 async def handle_on_controller(ctx: Context[ControllerServices], request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
-    """Renew the token; respond when the new expiry time is durable."""
+    """Renew the delegation token. Return its new expiry time when this time is durable, or an error if the client may not renew
+    the token."""
     return await decide_expiry_change(ctx, request, renew_token, RenewDelegationTokenResponse)

@@ -26,5 +26,6 @@ async def handle(ctx: Context[ClusterServices], request: ExpireDelegationTokenRe
 
 @API.on_controller()
 async def handle_on_controller(ctx: Context[ControllerServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
-    """Expire the token; respond when the new expiry time is durable."""
+    """Shorten the lifetime of the delegation token. Return its new expiry time when this time is durable, or an error if the client may not
+    expire the token."""
     return await decide_expiry_change(ctx, request, expire_token, ExpireDelegationTokenResponse)

@@ -35,7 +35,8 @@ API = Api(DescribeDelegationTokenRequest, array_limits={"owners": 10_000})
 def handle(
     ctx: Context[NodeServices], request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse | Awaitable[DescribeDelegationTokenResponse]:
-    """Return the delegation tokens that the request asks for and that the client may see."""
+    """Return the delegation tokens of the owners that the request names, or of all owners, as far as the client may see them. Return an
+    error if the client is not authenticated, authenticated with a token, or tokens are disabled."""
     try:
         check_token_requests_allowed(ctx.peer)
     except Rejected as error:

@@ -20,5 +20,5 @@ API = Api(
 
 @API.on_controller(requires=Operation.DESCRIBE)
 async def handle(ctx: Context[ControllerServices], request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    """Return the reassignments in progress, as far as they are committed."""
+    """Return the partition reassignments that are in progress in the committed metadata."""
     return await ctx.services.active.run(lambda state: Effects([], list_partition_reassignments(state, request)))

@@ -33,7 +33,8 @@ API = Api(OffsetDeleteRequest, splits=(Split("topics.partitions", "topics.partit
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: OffsetDeleteRequest) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-    """Delete offsets that a group has committed; respond when the deletions are durable."""
+    """Delete committed offsets of a group, for the partitions that the request names. When the deletions are durable, return an error code
+    for each partition."""
     if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     results = _sorted_out(ctx, request)
@@ -60,7 +61,8 @@ def _sorted_out(ctx: Context[CoordinationServices], request: OffsetDeleteRequest
 
 
 def _of_partitions(errors: list[tuple[str, ErrorCode]], topics: Topics) -> Iterator[ErrorCode]:
-    """Yield the error code of each partition. `errors` has one for each entry of `topics`."""
+    """Yield one error code for each partition in `topics`. `errors` has one error code for each topic, which applies to all of the topic's
+    partitions."""
     for (_, error), (_, indexes) in zip(errors, topics, strict=True):
         yield from repeat(error, len(indexes))
 

@@ -38,7 +38,8 @@ _TYPES: Final = frozenset({"user", "client-id", "ip"})
 def handle(
     ctx: Context[NodeServices], request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse | Awaitable[DescribeClientQuotasResponse]:
-    """Return the quotas of every entity that has all requested components; with `strict`, only of entities without other components."""
+    """Return the client quotas that match the request's filter. An entity (such as user and client id) matches if it has all components of
+    the filter; with `strict`, it must have no other component."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE_CONFIGS):
         return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
     try:
@@ -68,7 +69,8 @@ def _matches(target: QuotaTarget, filters: Sequence[ComponentData], *, strict: b
 
 
 def _filters(components: Sequence[ComponentData]) -> Sequence[ComponentData]:
-    """Return the components of the request's filter, validated. Raises Rejected for an invalid component."""
+    """Check the components of the request's filter and return them. Raises Rejected if a component has an empty, repeated or unsupported
+    entity type, or an invalid match."""
     seen: set[str] = set()
     for part in components:
         kind = part.entity_type

@@ -27,7 +27,7 @@ API = Api(
 
 @API.on_controller()
 async def handle(ctx: Context[ControllerServices], request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """Change the quotas; return one result for each entity when the changes are durable."""
+    """Change the client quotas of the entities that the request names. When the changes are durable, return one result for each entity."""
     try:
         check_cluster(ctx, Operation.ALTER_CONFIGS)
         results = await ctx.services.active.run(

@@ -28,7 +28,8 @@ API = Api(DescribeUserScramCredentialsRequest, splits=(Split("users", "results",
 
 @API.on_broker()
 def handle(ctx: Context[NodeServices], request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    """Return the SCRAM mechanisms and iterations of the users that the request names, or of all users."""
+    """Return the SCRAM mechanisms and iterations of the users that the request names, or of all users. Without DESCRIBE on the cluster,
+    return CLUSTER_AUTHORIZATION_FAILED."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return DescribeUserScramCredentialsResponse(

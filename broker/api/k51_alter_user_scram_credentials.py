@@ -28,7 +28,7 @@ API = Api(AlterUserScramCredentialsRequest, forwarded=Forwarded.ALWAYS, array_li
 
 @API.on_controller()
 async def handle(ctx: Context[ControllerServices], request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
-    """Change the credentials; respond when the changes are durable."""
+    """Add, replace and delete SCRAM credentials. When the changes are durable, return one result for each user."""
     try:
         check_cluster(ctx, Operation.ALTER)
         results = await ctx.services.active.run(partial(alter_scram_users, request=request))

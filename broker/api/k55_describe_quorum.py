@@ -20,5 +20,6 @@ API = Api(DescribeQuorumRequest, forwarded=Forwarded.ALWAYS, splits=(Split("topi
 
 @API.on_controller(requires=Operation.DESCRIBE)
 def handle(ctx: Context[ControllerServices], request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Return the voters and observers with their log end offsets."""
+    """Return the quorum's only voter, which is this controller, and its observers (the nodes that fetch the metadata log), with their log
+    end offsets."""
     return ctx.services.serving.describe(request)

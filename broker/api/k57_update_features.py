@@ -30,7 +30,8 @@ _REFUSED = "The update failed for all features since the following feature had a
 
 @API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[ControllerServices], request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Update the features; respond when the levels are in force."""
+    """Change the finalized feature levels that the request names, and respond when the new levels are in force. One invalid change rejects
+    all, except in a release before Kafka 4.0."""
     if not ctx.services.active.state.settings.release_behaviour.updates_features_together:
         return UpdateFeaturesResponse(results=[await _updated(ctx, each, request.validate_only) for each in request.feature_updates])
     wanted = [FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]

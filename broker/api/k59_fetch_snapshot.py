@@ -13,5 +13,5 @@ API = Api(FetchSnapshotRequest, throttled=False)
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context[ControllerServices], request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """Return the requested part of a snapshot of the metadata log."""
+    """Return a range of bytes of a metadata log snapshot. Snapshot and position are named by the request."""
     return ctx.services.serving.fetch_snapshot(request)

@@ -28,7 +28,8 @@ API = Api(DescribeProducersRequest, splits=(Split("topics.partition_indexes", "t
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """Return the state of the producers in each partition that the request names."""
+    """Return the producer state of each partition that the request names: the producers with their last sequence number and the start of an
+    open transaction."""
     topics = {topic.name: dict.fromkeys(topic.partition_indexes) for topic in request.topics}
     return DescribeProducersResponse(
         topics=[TopicResponse(name, [_describe(ctx, name, index) for index in indexes]) for name, indexes in topics.items()]

@@ -18,7 +18,8 @@ _PREVIOUS_EPOCH_SINCE = 3
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-    """Register a broker. Return its epoch when the registration is durable."""
+    """Register a broker with this controller. Return the new broker epoch when the registration is durable, or an error if the registration
+    is rejected."""
     services = ctx.services
     decide = partial(
         register_broker,

@@ -28,7 +28,8 @@ API = Api(DescribeTransactionsRequest, splits=(Split("transactional_ids", "trans
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    """Return the state of the transaction of each transactional id that the request names."""
+    """Return, for each transactional id that the request names, its producer and the state and partitions of its transaction, or
+    an error."""
     return DescribeTransactionsResponse(transaction_states=[_describe(ctx, each) for each in dict.fromkeys(request.transactional_ids)])
 
 

@@ -32,7 +32,8 @@ _STATES = {state.wire_name: state for state in TxnState}
 def handle(
     ctx: Context[CoordinationServices], request: ListTransactionsRequest
 ) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
-    """Return the transactional ids whose transactions match the request's filters."""
+    """Return the transactional ids, with their states, that match all filters of the request and that the client may describe. An invalid
+    regular expression is INVALID_REGULAR_EXPRESSION."""
     try:
         matches, batch_size = _pattern(request.transactional_id_pattern)
         transactions = list(ctx.services.txns.all_transactions())

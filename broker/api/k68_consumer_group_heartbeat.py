@@ -46,7 +46,8 @@ longer than a string field of the protocol."""
 def handle(
     ctx: Context[CoordinationServices], request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    """Process a consumer group member's heartbeat; respond when its effects are durable."""
+    """Handle a heartbeat, by which a member joins, stays in or leaves a consumer group (KIP-848). Respond when the resulting changes of the
+    group are durable."""
     if "consumer" not in ctx.services.settings.group_coordinator_rebalance_protocols:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

@@ -30,7 +30,8 @@ CONSUMER_MEMBER = 1
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    """Return the descriptions of the consumer groups that the request names."""
+    """Return state, members and assignments of the consumer groups (KIP-848) that the request names. A group of another type is
+    GROUP_ID_NOT_FOUND."""
     groups = describe_groups(
         ctx,
         request,

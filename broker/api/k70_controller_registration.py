@@ -17,7 +17,7 @@ API = Api(ControllerRegistrationRequest, throttled=False, array_limits={"listene
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
-    """Store another controller's registration; respond when it is durable."""
+    """Store the registration of a controller in the metadata log, and respond when it is durable."""
     try:
         await ctx.services.active.run(partial(register_controller, request=request))
     except Rejected as error:

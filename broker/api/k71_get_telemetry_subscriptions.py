@@ -20,7 +20,7 @@ API = Api(GetTelemetrySubscriptionsRequest, needs_telemetry=True)
 
 @API.on_broker()
 def handle(ctx: Context[ClusterServices], request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
-    """Return the metrics that the client should push, and how often."""
+    """Return the metrics that the client should push (KIP-714), how often and in which form. A client that has no instance id gets one."""
     telemetry, pusher = telemetry_and_pusher(ctx)
     try:
         instance_id, wanted = telemetry.get(bytes(request.client_instance_id), pusher)

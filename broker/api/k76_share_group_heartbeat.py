@@ -39,7 +39,8 @@ API = Api(ShareGroupHeartbeatRequest, array_limits={"subscribed_topic_names": 10
 def handle(
     ctx: Context[CoordinationServices], request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
-    """Process a share group member's heartbeat; respond when its effects are durable."""
+    """Handle a heartbeat, by which a member joins, stays in or leaves a share group (KIP-932). Respond when the resulting changes of the
+    group are durable."""
     if not enabled(ctx):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

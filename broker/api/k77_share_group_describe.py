@@ -27,7 +27,7 @@ API = Api(ShareGroupDescribeRequest, splits=(Split("group_ids", "groups"),))
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
-    """Return the descriptions of the share groups that the request names."""
+    """Return state, members and assignments of the share groups that the request names. A group of another type is GROUP_ID_NOT_FOUND."""
     groups = describe_groups(
         ctx,
         request,

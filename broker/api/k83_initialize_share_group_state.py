@@ -25,7 +25,8 @@ API = Api(InitializeShareGroupStateRequest, throttled=False, splits=(Split("topi
 def handle(
     ctx: Context[ShareGroupServices], request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse | Awaitable[InitializeShareGroupStateResponse]:
-    """Initialize the state of each share partition; respond when all have a result."""
+    """Create the state of each share partition that the request names, with its start offset. Respond when every share partition has a
+    result."""
     state = ctx.services.share.state
     return respond_per_share_partition(
         request,

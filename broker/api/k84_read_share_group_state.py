@@ -33,7 +33,8 @@ API = Api(ReadShareGroupStateRequest, throttled=False, splits=(Split("topics.par
 def handle(
     ctx: Context[ShareGroupServices], request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
-    """Read the state of each share partition; respond when all have a result."""
+    """Return the state (start offset and delivery states) of each share partition that the request names. Respond when every share
+    partition has a result."""
     state = ctx.services.share.state
     return respond_per_share_partition(
         request,

@@ -37,7 +37,8 @@ API = Api(
 def handle(
     ctx: Context[ShareGroupServices], request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
-    """Write the state changes of each share partition; respond when all have a result."""
+    """Write the changed start offset and delivery states of each share partition that the request names. Respond when every share partition
+    has a result."""
     state = ctx.services.share.state
     return respond_per_share_partition(
         request, "write share group state", lambda key, part: state.write(key, _state(part)), WriteShareGroupStateResponse

@@ -25,6 +25,6 @@ API = Api(DeleteShareGroupStateRequest, throttled=False, splits=(Split("topics.p
 def handle(
     ctx: Context[ShareGroupServices], request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
-    """Delete the state of each share partition; respond when all have a result."""
+    """Delete the state of each share partition that the request names. Respond when every share partition has a result."""
     state = ctx.services.share.state
     return respond_per_share_partition(request, "delete share group state", lambda key, _: state.delete(key), DeleteShareGroupStateResponse)

@@ -31,7 +31,8 @@ API = Api(ReadShareGroupStateSummaryRequest, throttled=False, splits=(Split("top
 def handle(
     ctx: Context[ShareGroupServices], request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse | Awaitable[ReadShareGroupStateSummaryResponse]:
-    """Return each share partition's state summary; respond when the share coordinator has a result for all of them."""
+    """Return start offset and epochs, without delivery states, of each share partition that the request names. Respond when every share
+    partition has a result."""
     state = ctx.services.share.state
     return respond_per_share_partition(
         request,

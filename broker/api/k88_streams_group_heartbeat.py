@@ -52,7 +52,7 @@ _TOPICS = (
 )
 _INTERNAL_TOPICS = ("repartition_source_topics", "state_changelog_topics")
 _WITH_TAGS = 1
-"""The first version whose clients know the status MISSING_CLIENT_TAGS."""
+"""The first StreamsGroupHeartbeat version whose clients know the status MISSING_CLIENT_TAGS."""
 _TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
 API = Api(
     StreamsGroupHeartbeatRequest,
@@ -68,7 +68,8 @@ API = Api(
 def handle(
     ctx: Context[CoordinationServices], request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
-    """Process a streams group member's heartbeat; respond when its effects are durable."""
+    """Handle a heartbeat, by which a member joins, stays in or leaves a streams group (KIP-1071). Respond when the resulting changes of the
+    group are durable."""
     if not enabled(ctx):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

@@ -39,7 +39,8 @@ API = Api(StreamsGroupDescribeRequest, splits=(Split("group_ids", "groups"),))
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse:
-    """Return the descriptions of the streams groups that the request names."""
+    """Return state, topology, members and tasks of the streams groups that the request names. A group of another type is
+    GROUP_ID_NOT_FOUND."""
     status = _NOT_STORED if request.include_topology_description else _NOT_REQUESTED
     groups = describe_groups(
         ctx,

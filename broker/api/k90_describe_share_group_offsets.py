@@ -41,7 +41,7 @@ API = Api(DescribeShareGroupOffsetsRequest, splits=(Split("groups.topics.partiti
 
 @API.on_broker()
 async def handle(ctx: Context[CoordinationServices], request: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
-    """Return the start offsets of the share groups that the request names."""
+    """Return the start offsets, by partition, of the share groups that the request names. Each group succeeds or fails by itself."""
     groups = await asyncio.gather(*(_describe(ctx, group) for group in request.groups))
     return DescribeShareGroupOffsetsResponse(groups=list(groups))
 

@@ -36,7 +36,7 @@ _DENIED = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization fa
 
 @API.on_broker()
 async def handle(ctx: Context[CoordinationServices], request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
-    """Set start offsets of a share group; respond when they are durable."""
+    """Set start offsets of a share group without members. When they are durable, return a result for each partition."""
     if not enabled(ctx):
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

@@ -21,7 +21,7 @@ API = Api(UnregisterControllerRequest, forwarded=Forwarded.ALWAYS)
 
 @API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[ControllerServices], request: UnregisterControllerRequest) -> UnregisterControllerResponse:
-    """Remove a controller's registration; respond when this is durable."""
+    """Remove a controller's registration from the metadata, and respond when the removal is durable, or with an error if it is rejected."""
     try:
         await ctx.services.active.run(partial(unregister_controller, controller_id=request.controller_id))
     except Rejected as error:

@@ -37,8 +37,8 @@ class Budget(Protocol):
 
 
 class LargeRequests:
-    """The requests with many elements that one dispatcher handles in parts. `compute` runs work on a thread. The bytes of the requests are
-    counted in `budget` until they are answered.
+    """Handles, for one dispatcher, requests with many elements in parts. `compute` runs work on a thread. The bytes of each request count
+    towards the memory budget `budget` until the request is answered.
     """
 
     def __init__(self, clock: Clock, turns: Turns, compute: Compute[Any], budget: Budget | None) -> None:

@@ -24,7 +24,8 @@ class LocalForwarding:
         self._broker = broker
 
     def versions(self, _: int) -> tuple[int, int] | None:
-        """Return None: the controller in this process is of the broker's release, so it limits the versions of no API."""
+        """Return None, which means that the controller limits no versions: it runs in this process, so it serves the same Kafka release as
+        the broker."""
         return None
 
     async def forward(self, request: Message, version: int, client_id: str | None, client: Peer) -> Any:

@@ -24,7 +24,7 @@ from ottla.broker.releases.table import ReleaseTable
 from ottla.protocol.api_keys import ApiKey
 
 WITHOUT_EFFECT: Final = "without effect"
-"""The value by which lists of settings mark a setting that is accepted without an effect."""
+"""The text with which a list of settings marks those that are accepted but have no effect."""
 COLUMN: Final = "unserved"
 """The name of the column with the result of `unserved_counts`, in the list of releases that `ottla releases` prints."""
 

@@ -49,8 +49,8 @@ def sort_out(
 
 
 def _find(catalog: Catalog, topic: _RequestTopic, *, by_id: bool) -> tuple[str | None, TopicImage | None]:
-    """Return the name and the metadata of the topic that the request names by its id (`by_id`) or its name. The name is None for an unknown
-    id, and the metadata for a topic that does not exist.
+    """Return the name and the metadata of a topic in the request, which names the topic by id if `by_id` is true, otherwise by name. The
+    name is None for an unknown id; the metadata is None if the topic does not exist.
     """
     if not by_id:
         return topic.name, catalog.topic(topic.name)

@@ -17,7 +17,7 @@ from ottla.protocol.error_codes import ErrorCode
 TopicKey = tuple[str, bytes]
 """The name and the id with which a request names a topic; one of them may be empty."""
 Result = tuple[int, ErrorCode]
-"""A partition and its error code."""
+"""A partition index, and the error code for this partition."""
 T = TypeVar("T")
 
 

@@ -64,10 +64,10 @@ class Call:
     is_answered_fully: bool = True
     """Whether the client will get the whole response, without a delay: no fault rule delays, cuts or drops it."""
     is_delayed: bool = False
-    """Whether fault rules will delay the response."""
+    """Whether fault rules will delay the request or the response."""
     response_bytes: int | None = None
-    """The size in bytes of the response, if the carrier (a gateway) received it already encoded; observers then need not encode the
-    response to get its size. Otherwise None.
+    """The size in bytes of the encoded response, if the carrier is a gateway, which receives the response encoded; observers use it instead
+    of encoding the response again. Otherwise None.
     """
 
     def __post_init__(self) -> None:
@@ -83,8 +83,8 @@ Interceptor = Callable[[Call, Handle], Answer]
 
 
 def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
-    """Call `handle` and return its result, and report the request with its response to the observers. They get None if the request failed.
-    They are called before fault rules delay the response.
+    """Call `handle` and return its result. Also report the request to the observers, with its response (None if the handler failed), before
+    fault rules delay the response.
     """
     number, began_ns = next(faults.numbers), call.carrier.clock.spent_ns()
 

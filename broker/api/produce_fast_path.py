@@ -52,7 +52,7 @@ timeout in ms, and the number of topics. This is the layout without a transactio
 the id.
 """
 _SHORT: Final = 0x7F
-"""The largest value of an unsigned varint that takes one byte."""
+"""The largest number that takes one byte when it is encoded as an unsigned varint."""
 _PARTITION: Final = struct.Struct(">BiB")
 """The fields of a Produce request after the topic: the number of partitions, the partition's index, and the first byte of the records'
 length.

@@ -9,7 +9,7 @@ from ottla.protocol.wire import Buffer
 
 
 class Action(Enum):
-    """An instruction of the dispatcher to the connection in place of a response."""
+    """An instruction to the connection, which the dispatcher returns in place of a response. The only one is to close the connection."""
 
     CLOSE = "close"
 
@@ -23,4 +23,4 @@ class FinalResponse(list[Buffer]):
 
 
 Reply = list[Buffer] | None | Action
-"""Buffers to send, None for a request without a response (acks=0), or CLOSE."""
+"""The dispatcher's result for one request: buffers to send, None for a request without a response (Produce with acks=0), or CLOSE."""

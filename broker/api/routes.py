@@ -44,7 +44,7 @@ class Route:
 
 
 Routes = Mapping[int, Route]
-"""Routes by API key, in the order of the keys."""
+"""The routes of one listener, by API key, in the order of the keys. An API without a route is not served."""
 
 
 @cache
@@ -76,7 +76,7 @@ def controller_routes() -> Routes:
 
 
 def load(routes: Routes) -> None:
-    """Import the modules of the routes' handlers now."""
+    """Import the modules of the routes' handlers now, instead of with each API's first request."""
     for route in routes.values():
         _ = route.handle
 

@@ -24,8 +24,8 @@ class Forwarded(Enum):
     NEVER = auto()
     """A broker never forwards the request, and a controller rejects it if it arrives in an Envelope."""
     IN_PART = auto()
-    """The broker's handler decides some requests, or parts of them, and forwards the rest. (AllocateProducerIds has this value although
-    brokers do not serve it, because Kafka's controller accepts it in an Envelope.)
+    """The broker's handler decides some requests, or parts of them, and forwards the rest. (AllocateProducerIds has this value, too: no
+    broker serves it, but Kafka's controller accepts it in an Envelope.)
     """
     ALWAYS = auto()
     """A broker forwards every request."""
@@ -63,9 +63,9 @@ class ServedApi(NamedTuple):
     may have their elements in another array. If there are none, requests are not split.
     """
     array_limits: Mapping[str, int] = {}
-    """By path, the maximum number of elements in an array of a request; in a request that is split into parts, the maximum for one element
-    of the outermost array. A request with more elements closes its connection, because handling it in one step would block the event loop.
-    (Kafka's controller accepts 10,000 records in one request, MAX_RECORDS_PER_USER_OP.)
+    """The maximum number of elements in an array of a request, by the path of the array. In a request that is split into parts, it applies
+    to one element of the outermost array. A request with more elements closes its connection, because handling it in one step would block
+    the event loop. (Kafka's controller accepts 10,000 records in one request, MAX_RECORDS_PER_USER_OP.)
     """
 
     @property

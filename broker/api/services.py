@@ -53,9 +53,9 @@ class NodeServices:
     timers: Timers
     turns: Turns
     topics: Catalog
-    """Look-ups in the newest cluster metadata: topics, brokers, settings and ACLs."""
+    """The newest cluster metadata that this node has, for looking up topics, brokers, settings and ACLs."""
     features: Callable[[], Features]
-    """A function that returns the current features of the cluster."""
+    """A function that returns the current features of the cluster, such as `transaction.version`, with their levels."""
     broker_configs: BrokerConfigs
     """This node's settings in all layers: static, dynamic and default."""
     random_bytes: Callable[[int], bytes]
@@ -141,5 +141,5 @@ class ControllerServices(NodeServices):
 
     @property
     def serving(self) -> QuorumServing:
-        """The server of the metadata log to other nodes: Fetch, FetchSnapshot and DescribeQuorum."""
+        """The object that serves the metadata log to other nodes: it answers Fetch, FetchSnapshot and DescribeQuorum."""
         return self.controller.serving

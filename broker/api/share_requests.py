@@ -39,7 +39,7 @@ Request = ShareFetchRequest | ShareAcknowledgeRequest
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The result of the acknowledgements in one partition: an error code, with a message."""
+    """The result of the acknowledgements in one partition: an error code (NONE for success) with a message."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -69,9 +69,9 @@ def topic_name(ctx: Context[ShareGroupServices], topic_id: bytes) -> str | None:
 
 
 def unreadable(ctx: Context[ShareGroupServices], names: Iterable[str | None]) -> Callable[[str, TopicPartition], ErrorCode | None]:
-    """Return a function that checks a partition, given its topic's name: it returns TOPIC_AUTHORIZATION_FAILED without READ on the topic,
-    UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist, otherwise None. `names` are all topics with which the function may be
-    called.
+    """Return a function that gets a topic name and a partition. It returns TOPIC_AUTHORIZATION_FAILED if the client may not READ the topic,
+    UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist, and otherwise None. `names` must contain all topic names with which the
+    function will be called.
     """
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, {name for name in names if name is not None})
 
@@ -133,8 +133,8 @@ def _apply(
 
 
 def _are_valid(ctx: Context[ShareGroupServices], request: Request, batches: Sequence[AcknowledgementBatch]) -> bool:
-    """Return whether the batches are in ascending order, and each has either one acknowledgement type or one per offset, all of them valid
-    in this version."""
+    """Return whether the acknowledgement batches are in ascending order of offsets, and each has either one acknowledgement type or one for
+    each offset. Every type must exist in the request's version."""
     types = len(AcknowledgeType) if ctx.version >= RENEW_SINCE else AcknowledgeType.RENEW
     end = -1
     for batch in batches:
@@ -161,13 +161,14 @@ def _refused(rejected: Rejected) -> Acknowledged:
 
 
 def leader_of(ctx: Context[ShareGroupServices], key: TopicPartition, error: int) -> LeaderIdAndEpoch | None:
-    """Return the partition's current leader and epoch if the error tells the client that this broker is not the leader, or that its leader
+    """Return the partition's current leader and epoch if `error` means that this broker is not the leader, or that the client's leader
     epoch is old; otherwise None.
     """
     return LeaderIdAndEpoch(*ctx.services.cluster.current_leader(*key)) if error in _REDIRECTING else None
 
 
 def endpoints(ctx: Context[ShareGroupServices], leaders: Iterable[int]) -> list[NodeEndpoint]:
-    """Return the endpoints of the live brokers among `leaders` (broker ids), so that the client can retry there."""
+    """Return the addresses of those brokers among `leaders` (broker ids) that are alive, so that the client can retry at the new
+    leaders."""
     nodes = (ctx.services.cluster.alive_broker(leader, ctx.peer.client_listener) for leader in dict.fromkeys(leaders) if leader >= 0)
     return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]

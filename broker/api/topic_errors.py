@@ -7,7 +7,7 @@ from ottla.broker.core.rejected import Rejected
 
 
 def error_fields(error: Rejected | None) -> tuple[int, str | None]:
-    """Return the values of `error_code` and `error_message` for `error`. Without an error they are 0 and null. The message is also null if
-    the error has only a code.
+    """Return the values for the response fields `error_code` and `error_message`. They are 0 and null if `error` is None. The message is
+    also null if `error` has only a code.
     """
     return (0, None) if error is None else (error.code, error.message or None)
