@@ -34,8 +34,8 @@ READS: Final = frozenset({Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE
 both."""
 _NO_ACLS: Final[Mapping[bytes, AccessControlEntryRecord]] = {}
 _ANY_NAME: Final = "hardcode"
-"""The resource name that `allowed_somewhere` checks first, as Kafka does. It stands for any name: the check succeeds for super users, and
-if an ACL allows the operation on every name.
+"""The resource name that `allowed_somewhere` checks first, as Kafka does. It stands for an arbitrary name: the check succeeds for super
+users, and for clients that an ACL allows the operation on every name.
 """
 
 logger = logging.getLogger(AUDIT)
@@ -260,8 +260,8 @@ def java_host(host: str) -> str:
 
 
 def _escaped(name: str) -> str:
-    """Return a resource name for a line of the audit log: a name with unprintable characters is escaped, and a long one is shortened, so
-    that a client cannot forge log lines.
+    """Return a resource name in the form for a line of the audit log: unprintable characters are escaped, so that a client cannot forge log
+    lines, and a long name is cut.
     """
     return name if name.isprintable() and len(name) <= limits.DENIAL_NAME_CHARS else ascii(name[: limits.DENIAL_NAME_CHARS])
 

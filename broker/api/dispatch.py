@@ -106,7 +106,8 @@ class Dispatcher:
         return len(self._tasks)
 
     def handle(self, peer: Peer, frame: Buffer) -> Reply | asyncio.Future[Reply]:
-        """Return the reply to one frame, or a future of it. Raises ProtocolError for invalid bytes."""
+        """Handle the request in one frame. Return its reply or, if the response is pending, a future of the reply. Raises ProtocolError for
+        invalid bytes."""
         if len(frame) > limits.STRUCTURED_REQUEST_BYTES and not self.may_exceed_request_limit(frame):
             raise FrameTooLarge(len(frame), limits.STRUCTURED_REQUEST_BYTES)
         if len(frame) > limits.DECODED_AT_ONCE_BYTES and self._is_large(frame):
@@ -139,8 +140,8 @@ class Dispatcher:
         return decode_request(frame)
 
     def _begin(self, peer: Peer, header: RequestHeader) -> tuple[Context[NodeServices], Route]:
-        """Count the request and return its route, and the context for its handler. Raises UnsupportedVersion if this listener does not
-        serve the API in the request's version.
+        """Count the request. Return its route (which has its handler), and the context for the handler. Raises UnsupportedVersion if this
+        listener does not serve the API in the request's version.
         """
         route = self._route(header)
         counts, kind = self._counts, header.api_key << 8 | header.api_version
@@ -257,7 +258,7 @@ class Dispatcher:
         return len(late)
 
     def abort(self) -> None:
-        """Cancel all pending responses: their clients get none."""
+        """Cancel all pending responses. The clients that wait for them get no response."""
         for task in self._tasks:
             _dismiss(task.get_coro())
             task.cancel()

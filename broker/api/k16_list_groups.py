@@ -31,8 +31,8 @@ JAVA_SPACES = "".join(map(chr, range(0x21)))
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: ListGroupsRequest) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
-    """Return the groups that match the request's filters and that the client may describe. While a group coordinator of this broker is
-    loading its partition, return an error instead."""
+    """Return the groups that match the request's filters and that the client may describe. While this broker is still loading groups,
+    return COORDINATOR_LOAD_IN_PROGRESS instead."""
     folded = str.lower if ctx.services.settings.release_behaviour.has_states_of_any_case else str
     states = {folded(state).strip(JAVA_SPACES) for state in request.states_filter}
     types = {type_.lower() for type_ in request.types_filter}

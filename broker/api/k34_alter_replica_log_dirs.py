@@ -36,7 +36,8 @@ partition; the whole name may have at most _NAME_BYTES_MAX characters.
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    """Return one result for each partition. If a partition is named with two directories, the last one counts."""
+    """Check the requested directory of each partition and return one result for each. If a partition is named with two directories, the
+    last one counts."""
     wanted = {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}
     denied = not allowed_of_cluster(ctx, Operation.ALTER)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}

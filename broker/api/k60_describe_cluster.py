@@ -22,7 +22,7 @@ CONTROLLERS = 2
 
 @API.on_broker()
 def handle(ctx: Context[ClusterServices], request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Return the cluster's id, its brokers with their addresses, and the controller's id."""
+    """Return the cluster's id, the brokers with their addresses, and the controller's id."""
     if request.endpoint_type != BROKERS:
         if request.endpoint_type == CONTROLLERS:
             wrong = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"

@@ -131,7 +131,8 @@ def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group
 
 
 def _rotated(partitions: Named, epoch: int) -> Named:
-    """Return the partitions rotated by `epoch`. Each request begins with another partition, so that none is starved by those before it."""
+    """Return the partitions rotated by `epoch`. Each request of a share session thus begins with another partition, so that the first
+    partitions cannot starve the later ones."""
     begin = epoch % len(partitions) if partitions else 0
     return partitions[begin:] + partitions[:begin]
 

@@ -13,9 +13,9 @@ Charge = Callable[[int], None]
 
 
 def charged(ctx: Context[NodeServices], strict_since: int) -> tuple[Charge, Callable[[], int]]:
-    """Return two functions: the first charges the client's quota for a number of created or deleted partitions, the second returns the
-    resulting throttle time in ms. From request version `strict_since` on, the first function raises Rejected(THROTTLING_QUOTA_EXCEEDED) if
-    the quota is exceeded.
+    """Return two functions. The first charges a number of created or deleted partitions to the client's quota. The second returns the
+    resulting throttle time in ms. If the quota is exceeded, the first function raises Rejected(THROTTLING_QUOTA_EXCEEDED), but only from
+    request version `strict_since` on.
     """
     quotas = ctx.services.quotas
     if quotas is None or not quotas.mutation:

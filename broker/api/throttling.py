@@ -43,7 +43,8 @@ _NOT_THROTTLED: Final = frozenset(api.key for api in APIS if not api.throttled)
 
 
 class Throttling:
-    """The enforcement of quotas for all connections. `sessions` are a broker's fetch sessions; a controller has none."""
+    """Applies client quotas to the requests of all connections. `sessions` are the fetch sessions of a broker; it is None on a controller,
+    which has none."""
 
     def __init__(self, quotas: Quotas, clock: Clock, sessions: FetchSessions | None) -> None:
         self._quotas, self._clock, self._sessions = quotas, clock, sessions

@@ -1,7 +1,7 @@
 """The common part of RenewDelegationToken and ExpireDelegationToken (KIP-48).
 
-Both check whether the client may use tokens, are forwarded to a cluster's controller, and respond with the new expiry time when
-it is durable.
+The handlers of both APIs check whether the client may use tokens, forward the request to the controller, and respond with the new expiry
+time when it is durable.
 Source: KAFKA KafkaApis.handleRenewTokenRequest, handleExpireTokenRequest.
 """
 

@@ -253,8 +253,8 @@ def is_settable_while_running(name: str) -> bool:
 
 
 def is_reloadable(base: str) -> bool:
-    """Return whether a running listener can reload the setting `base` (a name without the listener's prefix): one of its key and trust
-    stores.
+    """Return whether a running listener can reload the setting `base`, which is named without the listener's prefix. Only the settings of
+    key and trust stores can be reloaded.
     """
     if not base.startswith("ssl."):
         return False

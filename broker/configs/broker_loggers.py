@@ -75,7 +75,8 @@ COUNTERPARTS: Final[Mapping[str, str | None]] = {
     "org.apache.kafka.storage.internals.log.LogCleaner": "ottla.broker.storage.log_cleaner_manager",
     "state.change.logger": "ottla.broker.runtime.metadata.topic_recovery",
 }
-"""For each Kafka logger, the name of this broker's Python logger whose level it sets; None for a logger that logs nothing here."""
+"""By the name of a Kafka logger: the name of the Python logger of this broker whose level it sets; None if nothing is logged under the
+Kafka logger."""
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
@@ -109,14 +110,14 @@ def _check_node(name: str, node_id: int) -> None:
 
 
 class BrokerLoggers:
-    """The levels of this process's loggers: those in force, and those that clients have set."""
+    """The log levels of this process: the levels in force, and the levels that clients have set."""
 
     def __init__(self) -> None:
         self._set: dict[str, str] = {}
         self._before: dict[str, int] = {}
 
     def levels(self) -> dict[str, str]:
-        """Return the level of every logger, under Kafka's names."""
+        """Return the level of every logger, by the name of the Kafka logger."""
         root = self._set.get(ROOT) or _name_of(logging.getLogger().getEffectiveLevel())
         return {ROOT: root} | {name: self._level(name, root) for name in COUNTERPARTS}
 

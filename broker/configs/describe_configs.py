@@ -97,8 +97,8 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Return the entries of all settings of a topic that has these overrides, except settings without a value (internal ones that are
-    not set).
+    """Return the DescribeConfigs entry of every setting of a topic with these overrides. An internal setting has an entry only if it was
+    set.
     """
     values, usable = effective_values(overrides, broker.settings), usable_overrides(overrides, broker.settings)
     entries = []
@@ -191,8 +191,8 @@ def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
 
 
 def _from_first_layer_of(name: str, chain: Sequence[SourcedText]) -> list[SourcedText]:
-    """Return the part of `chain`, the layers that set a setting or its synonyms, that begins with the first layer that sets `name` itself.
-    The layers before it set a synonym in another unit (such as log.retention.hours), which has no effect.
+    """Return the end of `chain`, from the first layer that sets `name` itself. `chain` has the layers that set a setting or a synonym in
+    another unit (such as log.retention.hours). The layers that are dropped set only synonyms, which have no effect on `name`.
     """
     return list(dropwhile(lambda layer: layer[0] != name, chain))
 

@@ -61,7 +61,8 @@ def effective_values(overrides: Mapping[str, str], settings: BrokerSettings) -> 
 
 
 def effective_log_config(overrides: Mapping[str, str], settings: BrokerSettings) -> LogConfig:
-    """Return the typed configuration in force of the logs of a topic with these overrides."""
+    """Return the `LogConfig` that is in force for the logs of a topic: these overrides, and the broker's defaults for all other
+    settings."""
     values = effective_values(overrides, settings)
     chosen: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
     policy = values["cleanup.policy"]
@@ -101,7 +102,8 @@ def internal_topic_configs(name: str, settings: BrokerSettings) -> dict[str, str
 
 
 def internal_topic_partitions(name: str, settings: BrokerSettings) -> int:
-    """Return the partition count with which the broker creates an internal topic."""
+    """Return the number of partitions with which the broker creates the internal topic `name`, such as offsets.topic.num.partitions for
+    `__consumer_offsets`."""
     if name == CONSUMER_OFFSETS:
         return settings.offsets_topic_num_partitions
     if name == SHARE_GROUP_STATE:

@@ -15,10 +15,10 @@ from ottla.broker.core.config_keys import Validator, Value
 @lru_cache(maxsize=8)
 def ip_overrides(text: str) -> Mapping[str, int]:
     """Return the maximum number of connections by IP address. A host name is resolved to one address, at the first call with this text.
-    Raises ValueError with the problem.
+    Raises ValueError if `text` is invalid or a name cannot be resolved.
 
-    As in Kafka's `Csv.parseCsvMap` and `ConnectionQuotas`, the last colon separates address and count, so an IPv6 address needs
-    no brackets.
+    As in Kafka's `Csv.parseCsvMap` and `ConnectionQuotas`, the last colon separates address and count, so an IPv6 address needs no
+    brackets.
     """
     return dict(_override(item.strip()) for item in text.split(",")) if text else {}
 

@@ -13,8 +13,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PARTITIONS_REMEMBERED = 4_096
-"""How many names (group ids and transactional ids) have their partition of the internal topic cached, so that not every heartbeat hashes
-its group's id: 4,096 entries of 100 bytes are half a megabyte.
+"""The number of names (group ids and transactional ids) whose partition of the internal topic is cached, so that a heartbeat need not hash
+its group id: 4,096 entries of 100 bytes are half a megabyte.
 """
 
 _REMEMBERED_CHARS_MAX = 256

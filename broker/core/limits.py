@@ -45,7 +45,7 @@ Requests that were already begun may exceed it by the size of one largest reques
 """
 
 SLOW_CHECK_MS = 500
-"""The interval in ms of the checks for slow connections, which may be closed. They are made only while memory is short: the budget
+"""The interval in ms of the checks for slow connections, which the broker may close. Checks run only while the memory budget
 TOTAL_BUFFERED_BYTES is used up."""
 MOVED_PART = 16
 """A connection counts as slow if the number of bytes that it holds in memory changed by less than 1/MOVED_PART within SLOW_CHECK_MS. Slow
@@ -127,7 +127,7 @@ Decoded requests take up to thirty times as much memory: 480 MiB.
 
 LARGE_RESPONSE_BYTES = 100 * MIB
 """The maximum size of the response to a request that is handled in parts. If the response would be larger, the connection is closed. The
-value is librdkafka's default of receive.message.max.bytes; the settings of 30,000 topics are smaller.
+value is librdkafka's default of receive.message.max.bytes. A DescribeConfigs response with the settings of 30,000 topics is smaller.
 """
 
 ENVELOPE_BYTES = 128 * KIB
@@ -161,7 +161,8 @@ TIMER_RETRY_MS = 10_000
 """The pause before a failed timer callback is retried: Kafka's interval of checks for timed-out transactions."""
 
 BACKGROUND_RETRY_MS = 100
-"""The first pause before failed background work is retried; the pause doubles with each failure."""
+"""The pause before failed background work (such as a broken periodic task) is retried the first time; the pause doubles with each
+failure."""
 BACKGROUND_RETRY_MS_MAX = 10_000
 """The longest pause before failed background work is retried."""
 
@@ -204,12 +205,13 @@ with two standby replicas. Applications have dozens.
 """
 
 STREAMS_TOPIC_FAILURES = 1_000
-"""The most internal topics of streams groups whose failed creation is remembered, as in Kafka: 1.3 MB at 1,000 characters of reason."""
+"""The most internal topics of streams groups for which the broker remembers that their creation failed, and why; Kafka has the same limit.
+With reasons of 1,000 characters they take 1.3 MB."""
 
 # --- quotas -----------------------------------------------------------------------------------------------------------------
 MEASURED_BYTES = 64 * MIB
-"""The maximum size in bytes of a cache of clients' measured usage. Each kind of quota has such a cache. It has room for 65,000 clients with
-short names; then the clients that were silent longest are removed."""
+"""The maximum size in bytes of a cache of clients' measured usage; each kind of quota has such a cache. It has room for 65,000 clients with
+short names. When it is full, the clients that were silent longest are removed."""
 MEASURED_BYTES_EACH = 1 * KIB
 """The bytes that count for one client in the cache of clients' measured usage (MEASURED_BYTES), besides its name: the samples of twelve
 quota windows."""
@@ -222,8 +224,8 @@ a second would block all clients for three hours.
 
 # --- delegation tokens --------------------------------------------------------------------------------------------------------
 TOKENS_OF_REQUESTER = 10_000
-"""The most delegation tokens that one principal can have created. A token lasts for seven days by default, so 10,000 tokens are one a
-minute. Their renewers (TOKEN_RENEWERS_CHARS) take at most 160 MB."""
+"""The most existing delegation tokens that one principal can have created. A token lasts for seven days by default, so a principal can
+create one token a minute. The renewers of 10,000 tokens (TOKEN_RENEWERS_CHARS) take at most 160 MB."""
 TOKEN_RENEWERS_CHARS = 16 * KIB
 """The most characters in the names of all renewers of one delegation token. A token usually has one or two renewers."""
 
@@ -232,7 +234,7 @@ TOKEN_HMACS = 50_000
 
 # --- authorization ------------------------------------------------------------------------------------------------------------
 CACHED_DECISIONS = 20_000
-"""The number of decisions that the authorizer caches: 26 MiB at most. The cache is cleared when ACLs change."""
+"""The number of authorization decisions that the authorizer caches: 26 MiB at most. The cache is cleared when ACLs change."""
 CACHED_DECISION_CHARS = 249
 """The longest resource name whose authorization decision is cached: 249 characters, as for a topic."""
 
@@ -268,8 +270,8 @@ PEER_TEXT_CHARS = 100
 """The maximum length, in characters, of a text from a client or another peer in a log line. A client id may have 32 KiB."""
 
 PEER_LINES = 10
-"""The most log lines of one kind that clients and other peers can cause in a window (PEER_LINES_WINDOW_S): with about ten kinds of at most
-1 KiB, 10 KiB/s, or 900 MB a day under constant attack."""
+"""The most log lines of one kind that clients and other peers can cause in a window (PEER_LINES_WINDOW_S). There are about ten kinds of
+lines, each of at most 1 KiB, so a constant attack causes 10 KiB/s, or 900 MB a day."""
 PEER_LINES_WINDOW_S = 10
 """The length, in seconds, of the window in which peers can cause at most PEER_LINES log lines of each kind."""
 
@@ -315,8 +317,8 @@ LINGER_MS = 500
 """
 
 FETCH_SESSION_IDLE_MS = 120_000
-"""The time in ms after which a fetch session may be evicted (KIP-227). A session that was not used for longer than this may be evicted by
-any new session. A session that is still used when it is older than this may be evicted by a new session with more partitions."""
+"""The time in ms after which a fetch session may be evicted (KIP-227). Any new session may evict a session that was not used for longer
+than this. A new session with more partitions may also evict a session that is in use but is older than this."""
 
 FETCH_SESSION_PARTITIONS = 1_000_000
 """The most partitions of all fetch sessions together: 300 MB at 300 bytes each. When they are reached, further clients fetch without a
@@ -373,7 +375,7 @@ JWKS_BYTES = 512 * 1024
 few KiB."""
 
 JWKS_FETCH_MS = 10_000
-"""The longest time that the fetch of a JWKS document waits for the next data."""
+"""The longest time for which the download of a JWKS document (the public keys of an OAuth provider) may receive no data."""
 
 JWKS_MISSED_MS = 60_000
 """A token with an unknown key id triggers a fetch of the JWKS document, for each id at most once in this time (Kafka's
@@ -415,13 +417,13 @@ to 100 partitions fit, and take less than a millisecond.
 """
 
 WIRE_LOG_MEASURED = 4
-"""The maximum number of long responses whose encoded sizes are computed on threads at the same time, for the admin console's request log:
-one with 10,000 partitions takes 20 ms. Further long responses are not logged, so that no queue of them takes memory.
+"""The maximum number of long responses whose encoded sizes are computed on threads at the same time, for the admin console's request log.
+The size of a response with 10,000 partitions takes 20 ms. Further long responses are not logged, so that they do not queue up in memory.
 """
 
 WIRE_LOG_WAITING = 16
 """The maximum number of long messages that wait for the thread that writes their lines to a request log file. A message with 10,000
-partitions takes 20 ms, or 0.4 s and 5 MB as JSON. Further long messages get shorter lines, which are written at once.
+partitions takes 20 ms, or 0.4 s and 5 MB as JSON. While so many wait, a further long message gets a shorter line, which is written at once.
 """
 
 WIRE_LOG_WAITING_BYTES = 4 * MIB
@@ -497,7 +499,7 @@ same time either.
 
 GATEWAY_HEAD_BYTES = 128 * KIB
 """The maximum number of bytes before the field `acks` in a Produce request: a client id and a transactional id of at most 32 KiB each. A
-gateway (a proxy) looks for the field only so far: acks=0 means that no response follows."""
+gateway (a proxy) reads no further to find the field, which it needs because no response follows a request with acks=0."""
 
 GATEWAY_DIAL_MS = 10_000
 """The maximum time in which a gateway (a proxy) connects to a broker, with the TLS handshake: Kafka's socket.connection.setup.timeout.ms.

@@ -26,8 +26,8 @@ def shown(sent: str | None) -> str:
 
 
 class PeerLines(logging.Filter):
-    """A filter that passes the first `PEER_LINES` lines of a kind in each window. The next window's first line says how many were
-    suppressed.
+    """A filter that passes the first `PEER_LINES` log lines of each kind in a window of time. Lines with the same format string are of one
+    kind. The first line of a kind in the next window says how many were suppressed.
     """
 
     def __init__(self) -> None:

@@ -25,12 +25,14 @@ class QuorumAddress(NamedTuple):
 
 
 def bootstrap_servers(items: Sequence[str]) -> list[QuorumAddress]:
-    """Return the addresses in `items`, the value of `controller.quorum.bootstrap.servers`. Raises ValueError with the problem."""
+    """Return the addresses in `items`, the value of `controller.quorum.bootstrap.servers`. Raises ValueError if an item is not a valid
+    address; the error's text says why."""
     return [_address(UNKNOWN_ID, item, item, "{host}:{port}") for item in items]
 
 
 def voters(items: Sequence[str]) -> list[QuorumAddress]:
-    """Return the addresses in `items`, the value of `controller.quorum.voters`. Raises ValueError with the problem."""
+    """Return the addresses in `items`, the value of `controller.quorum.voters`. Raises ValueError if an item is not valid; the error's text
+    says why."""
     return [_voter(item) for item in items]
 
 

@@ -37,7 +37,8 @@ class Rejected(Exception):
 
 
 def clipped(message: str) -> str:
-    """Return an error message for a response's string field, or its beginning with an ellipsis if the text might be too long for it."""
+    """Return `message`, or its beginning and an ellipsis if it has more than MESSAGE_CHARS_MAX characters and might not fit into the string
+    field of a response."""
     return message if len(message) <= MESSAGE_CHARS_MAX else f"{message[:MESSAGE_CHARS_MAX]}…"
 
 

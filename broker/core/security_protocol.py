@@ -20,5 +20,5 @@ class SecurityProtocol(IntEnum):
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether clients must authenticate before any other request."""
+        """Whether clients must authenticate by SASL before any other request."""
         return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}

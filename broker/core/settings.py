@@ -60,12 +60,12 @@ _SECURING = (
     *("ssl.", "sasl.", "listener.name.", "connection.failed.", "connections.max.reauth.", "principal.builder.", "security.providers"),
     "org.apache.kafka.sasl.",
 )
-"""Prefixes of names that may be TLS or SASL settings."""
+"""Names of TLS and SASL settings begin with one of these prefixes. A name with such a prefix can still be another setting."""
 
 
 def _key(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **facts: Value) -> Any:
-    """Return a dataclass field of BrokerSettings, from which a row of BROKER_KEYS is made. `facts` are further attributes of its ConfigKey.
-    The return type is Any because dataclasses.field returns its default's type.
+    """Return a dataclass field of BrokerSettings, from which an entry of BROKER_KEYS is made. `facts` are further attributes of the entry's
+    ConfigKey. The return type is Any because dataclasses.field returns its default's type.
     """
     shown = kind is not ConfigType.PASSWORD
     return field(default=default, repr=shown, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **facts})
@@ -560,8 +560,8 @@ BROKER_KEYS: dict[str, ConfigKey] = _broker_keys()
 
 
 def topic_defaults(settings: BrokerSettings) -> dict[str, Value]:
-    """Return the configuration of a topic without overrides: for each key the first synonym that is set, times its factor, else
-    the key's default.
+    """Return the configuration of a topic without overrides. The value of each topic key comes from the first of its synonyms (broker
+    settings) that is set, times the synonym's factor; otherwise it is the key's default.
 
     A negative synonym (retention of -1 hours) stays -1, because it means "no limit" in every unit.
     """

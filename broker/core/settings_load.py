@@ -45,7 +45,8 @@ OF_THE_TOOLS = frozenset(
 
 _UNDERLINES = re.compile("_+")
 _MEANT = {1: ".", 2: "_", 3: "-"}
-"""The character that one, two or three underscores in an environment variable's name stand for, as in Kafka's own images."""
+"""By a number of consecutive underscores in an environment variable's name: the character of the setting's name for which they stand, as in
+Kafka's own images."""
 _LOGIN_FILE = "java.security.auth.login.config"
 _KERBEROS_FILE = "java.security.krb5.conf"
 _OF_THE_JVM = ("org.apache.kafka.sasl.oauthbearer.allowed.urls",)

@@ -24,7 +24,7 @@ class _State:
     times: int = 1
     ended_ms: int | None = None
     logged: bool = True
-    """Whether a line about the state was logged since its last end, so that its next end is to be logged, too."""
+    """Whether a line about the state was logged since the state's last end. If so, the next end is logged, too."""
 
 
 class StateLines:
@@ -38,7 +38,7 @@ class StateLines:
         self._states: dict[Hashable, _State] = {}
 
     def __bool__(self) -> bool:
-        """Return whether any state is remembered, whether it still holds or has ended."""
+        """Return whether this object remembers any state, lasting or ended."""
         return bool(self._states)
 
     def report(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:
