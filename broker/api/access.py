@@ -90,7 +90,8 @@ def check_cluster(ctx: Guarded, operation: Operation) -> None:
 
 
 def operations(ctx: Guarded, resource: Resource, name: str) -> int:
-    """Return the operations that the client may perform on a resource, as the bit field of a response (KIP-430)."""
+    """Return the operations that the client may perform on a resource, as the bit field of a response: bit n stands for the operation with
+    number n (KIP-430)."""
     authorizer = ctx.services.authorizer
     if authorizer is None or authorizer.is_super_user(ctx.peer):
         return _ALL[resource]
@@ -98,8 +99,8 @@ def operations(ctx: Guarded, resource: Resource, name: str) -> int:
 
 
 def operations_of_cluster(ctx: Guarded) -> int:
-    """Return the operations that the client may perform on the cluster, as the bit field of a response (KIP-430); 0 if it may not describe
-    the cluster.
+    """Return the operations that the client may perform on the cluster, as the bit field of a response: bit n stands for the operation with
+    number n (KIP-430). Return 0 if the client may not describe the cluster.
     """
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         return 0

@@ -136,14 +136,16 @@ class Authorizer:
         return self._verdict(_Check(peer.principal, peer.host, operation, resource, name)).allowed
 
     def allowed_somewhere(self, request: AuthorizableRequest, operation: Operation, resource: Resource) -> bool:
-        """Return whether the client may perform the operation on at least one resource of the type."""
+        """Return whether the client may perform the operation on at least one resource of this type. No line is written to the
+        audit log."""
         peer = request.peer
         if self._verdict(_Check(peer.principal, peer.host, operation, resource, _ANY_NAME)).allowed:
             return True
         return self._index.any_of_type(str(peer.principal), java_host(peer.host), operation, resource)
 
     def operations(self, request: AuthorizableRequest, resource: Resource, name: str) -> int:
-        """Return the operations that the client may perform on a resource, as the bit field of a response (KIP-430)."""
+        """Return the operations that the client may perform on a resource, as the bit field of a response: bit n stands for the operation
+        with number n (KIP-430)."""
         return bits([each for each in SUPPORTED[resource] if self.allowed(request, each, resource, name, quietly=True)])
 
     def _verdict(self, check: _Check) -> AclVerdict:
@@ -246,7 +248,8 @@ def authorizer_of(
 
 @lru_cache(maxsize=1024)
 def java_host(host: str) -> str:
-    """Return the address in the form of ACLs (Java's `getHostAddress`): IPv6 addresses in full, IPv4-mapped ones as IPv4."""
+    """Return an address in the form in which ACLs have it (Java's `getHostAddress`): an IPv6 address without `::`, and an IPv4-mapped IPv6
+    address as IPv4."""
     try:
         address = ip_address(host)
     except ValueError:

@@ -30,4 +30,5 @@ class ControllerDispatcher(Dispatcher):
         return bytes(frame[:2]) == _ENVELOPE and len(frame) <= limits.STRUCTURED_REQUEST_BYTES + limits.ENVELOPE_BYTES
 
     def try_fast_path(self, peer: Peer, data: bytes, at: int) -> None:
-        """Return None, so that `handle` is used: a controller serves no Produce, and only Produce has a fast path."""
+        """Return None, so that every request is handled by `handle`. The fast path is a shortcut for Produce, which a controller does not
+        serve."""

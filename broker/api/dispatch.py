@@ -90,7 +90,7 @@ class Dispatcher:
 
     @property
     def requests(self) -> dict[tuple[int, int], int]:
-        """The number of requests of each API key and version since the start."""
+        """The number of requests of each API key and version since the start, including those of the Produce fast path."""
         found = {(kind >> 8, kind & 0xFF): count for kind, count in self._counts.items()}
         fast_path = self.__dict__.get("_fast_path")  # it is created with the first Produce
         if fast_path is not None:
@@ -220,8 +220,8 @@ class Dispatcher:
         return bytes(frame[:2]) == _PRODUCE_KEY
 
     def try_fast_path(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
-        """Handle the frame that begins at `data[at]` by the Produce fast path. Return the reply and the position of the next frame; None if
-        the frame is not an ordinary Produce, and `handle` must be used.
+        """Handle the frame that begins at `data[at]` by the fast path, a shortcut for ordinary Produce requests. Return the reply and the
+        position of the next frame. Return None if the frame is not an ordinary Produce; the caller must then use `handle`.
         """
         if self._faults.active or not data.startswith(_PRODUCE_KEY, at + PREFIX_BYTES):
             return None
@@ -235,7 +235,7 @@ class Dispatcher:
 
     @cached_property
     def _fast_path(self) -> ProduceFastPath:
-        """The object that handles ordinary Produce requests without the general path; it is imported with the first Produce."""
+        """The shortcut that handles ordinary Produce requests. Its module is imported with the first Produce request."""
         services = cast("Services", self._services)  # a broker's services: a controller's dispatcher has no fast path
         from ottla.broker.api.produce_fast_path import ProduceFastPath  # noqa: PLC0415 # imported when needed, like the handlers
 

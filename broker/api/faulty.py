@@ -51,7 +51,8 @@ ShareAcknowledgeRequest.getErrorResponse). Every other error is in the response'
 
 
 class FaultInterceptors:
-    """The interceptors that apply fault rules (scripted faults, each for the requests that it matches) in a broker or a gateway."""
+    """Applies fault rules to the requests of a broker or a gateway (a proxy). A fault rule is a scripted fault, with the requests for which
+    it is to happen."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults

@@ -11,8 +11,8 @@ from ottla.broker.faults.engine import Faults
 
 
 def intercepted(call: Call, handle: Handle, faults: Faults) -> Answer:
-    """Return the result of `handle`, called with interceptors around it. From the outside in: the fault rules that simulate a bad network,
-    the observers, and the fault rules that simulate a failing broker.
+    """Call `handle` with interceptors around it, and return the result. The outermost interceptors are the fault rules that simulate a bad
+    network; then follow the observers, and then the fault rules that simulate a failing broker.
     """
     interceptors: list[Interceptor] = [partial(observed, faults)] if faults.observers else []
     if faults.rules:

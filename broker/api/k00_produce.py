@@ -110,7 +110,7 @@ _WITHOUT_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Errors with which a partition's response has no log start offset (-1), as in Kafka (ReplicaManager.appendRecordsToLeader)."""
+"""If a partition's error is one of these, its response has the log start offset -1, as in Kafka (ReplicaManager.appendRecordsToLeader)."""
 
 _ACKS = frozenset({-1, 0, 1})
 _NOTHING: Verdicts = {}
@@ -448,8 +448,8 @@ def _key(ctx: Context[PartitionServices], topic: TopicProduceData) -> str | byte
 
 
 def _find_topic(ctx: Context[PartitionServices], topic: TopicProduceData) -> TopicPartitions | None:
-    """Return the topic by name, from version 13 on by id. Return None if this broker has no partition of the topic, and for
-    `__cluster_metadata`."""
+    """Return the topic that the request names by name or, from version 13 on, by id. Return None if this broker has no partition of the
+    topic. Return None also for `__cluster_metadata`, to which no client may write."""
     partitions = ctx.services.partitions
     found = partitions.by_topic_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else partitions.by_name(topic.name)
     return None if found is not None and found.name == CLUSTER_METADATA else found

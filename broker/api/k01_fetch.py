@@ -73,14 +73,14 @@ _NOTHING: Final[frozenset[TopicKey]] = frozenset()
 _REDIRECTING = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 REDIRECTED_SINCE: Final = 16
-"""The first version whose responses contain the current leader (KIP-951)."""
+"""The first Fetch version whose responses contain the current leader (KIP-951)."""
 
 
 ANY_REPLICA_SINCE: Final = 11
-"""The first version in which consumers may fetch from followers (KIP-392)."""
+"""The first Fetch version in which consumers may fetch from followers (KIP-392)."""
 
 ZSTD_SINCE: Final = 10
-"""The first version whose clients know zstd (KIP-110)."""
+"""The first Fetch version whose clients know zstd (KIP-110)."""
 
 
 _BATCH: Final = 50

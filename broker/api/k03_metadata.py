@@ -45,7 +45,7 @@ TOPICS_AT_ONCE = 500
 """The number of topics that a request for all topics describes in one turn of the event loop. At 10 us per topic, this takes 5 ms."""
 
 LISTENER_NOT_FOUND_SINCE = 6
-"""The first version with the error LISTENER_NOT_FOUND. Older versions get LEADER_NOT_AVAILABLE instead."""
+"""The first Metadata version whose clients know the error LISTENER_NOT_FOUND. Older versions get LEADER_NOT_AVAILABLE instead."""
 _HIDDEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """Errors with which a topic's authorized operations are not returned, because the client does not see the topic."""
 
@@ -106,8 +106,8 @@ def _with_operations(
 
 
 def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, requested: Iterable[str]) -> list[MetadataResponseTopic]:
-    """Describe topics by name. A client without DESCRIBE on a topic gets TOPIC_AUTHORIZATION_FAILED whether or not the topic exists. A
-    client with DESCRIBE but without CREATE gets this error for a topic that does not exist and would be created.
+    """Describe topics by name. Without DESCRIBE on a topic, the client gets TOPIC_AUTHORIZATION_FAILED, whether or not the topic exists.
+    With DESCRIBE but without CREATE, it gets this error if the topic does not exist and would be created automatically.
     """
     names = list(dict.fromkeys(requested))
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, names)

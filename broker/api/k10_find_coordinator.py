@@ -56,7 +56,8 @@ _DENIALS: dict[int, tuple[ErrorCode, str]] = {
 def handle(
     ctx: Context[CoordinationServices], request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """Return the coordinator of each key. If the internal topic of the coordinators does not exist, create it first."""
+    """Return the coordinator of each key. If the coordinators' internal topic (such as `__consumer_offsets`) does not exist, create it
+    first."""
     shards: Shards[Any]
     if request.key_type == KeyType.GROUP:
         shards = ctx.services.groups.shards
@@ -80,8 +81,8 @@ def handle(
 async def _create_then_find(
     ctx: Context[CoordinationServices], request: FindCoordinatorRequest, shards: Shards[Any], hidden: Set[str]
 ) -> FindCoordinatorResponse:
-    """Create the internal topic, then find the coordinators. A cluster broker only requests the creation: the response is
-    COORDINATOR_NOT_AVAILABLE, and the client retries, as with Kafka."""
+    """Create the coordinators' internal topic (such as `__consumer_offsets`), then return the coordinators. A cluster broker only requests
+    the creation from the controller; its response is COORDINATOR_NOT_AVAILABLE, after which the client retries, as with Kafka."""
     try:
         await shards.create_topic()
     except Rejected as rejected:

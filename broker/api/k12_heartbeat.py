@@ -18,7 +18,7 @@ API = Api(HeartbeatRequest)
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: HeartbeatRequest) -> HeartbeatResponse:
-    """Renew the member's session. The response is REBALANCE_IN_PROGRESS if the member must rejoin."""
+    """Renew the session of a classic group's member. The response is REBALANCE_IN_PROGRESS if the member must rejoin the group."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     error = ctx.services.groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)

@@ -26,7 +26,7 @@ API = Api(ListGroupsRequest, array_limits={"states_filter": 1_000, "types_filter
 
 CLASSIC = "classic"
 JAVA_SPACES = "".join(map(chr, range(0x21)))
-"""The characters that Java's String.trim removes, which Kafka applies to the states of a filter."""
+"""The characters that Java's String.trim removes. Kafka trims the group states in a filter with it."""
 
 
 @API.on_broker()

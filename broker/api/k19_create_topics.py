@@ -117,8 +117,8 @@ def _result(created: CreatedTopic, broker_configs: BrokerConfigs, is_hidden: boo
 
 
 def _as_written(entry: ConfigEntry) -> str | None:
-    """Return the value of a setting for the response. A dynamic broker setting is returned with the text that the client set, not
-    normalized, like the topic's own settings (KAFKA KafkaConfigSchema).
+    """Return a topic setting's value for the response. If the value comes from a dynamic broker setting, it is the text that the client set
+    for the broker, not a normalized form of it (KAFKA KafkaConfigSchema).
     """
     is_changed = entry.source in {ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER}
     return entry.synonyms[0][1] if is_changed else entry.value

@@ -42,8 +42,8 @@ _MALFORMED: Final = "A resource type of the request does not exist."
 
 @API.on_both()
 def handle(ctx: Context[NodeServices], request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Return the settings of the resources that the request names. An unknown type rejects the whole request before any resource is
-    authorized (`ConfigHelper`).
+    """Return the settings of the resources that the request names. If one of them has an unknown type, the whole request is rejected before
+    any resource is authorized (KAFKA ConfigHelper).
     """
     if any(resource.resource_type not in _TYPES for resource in request.resources):
         return DescribeConfigsResponse(results=[_malformed(resource) for resource in request.resources])

@@ -25,8 +25,8 @@ API = Api(DeleteGroupsRequest, splits=(Split("groups_names", "results", ("",)),)
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: DeleteGroupsRequest) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    """Delete the groups that the request names. Return a result for each of them, or an awaitable of the response until the deletions are
-    durable.
+    """Delete the groups that the request names. Return a response with a result for each group, or an awaitable of it until the deletions
+    are durable.
     """
 
     def one(group_id: str) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:

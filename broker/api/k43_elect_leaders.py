@@ -25,7 +25,7 @@ API = Api(
 
 @API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[ControllerServices], request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Elect leaders for the partitions that the request names, or for all; return a result for each partition."""
+    """Elect leaders for the partitions that the request names, or for all partitions of the cluster. Return a result for each partition."""
     try:
         return await ctx.services.active.run(partial(elect_leaders, request=request))
     except Rejected as error:

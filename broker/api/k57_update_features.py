@@ -44,7 +44,8 @@ async def handle(ctx: Context[ControllerServices], request: UpdateFeaturesReques
 
 
 async def _updated(ctx: Context[ControllerServices], each: FeatureUpdateKey, validate_only: bool) -> UpdatableFeatureResult:
-    """Update one feature and return its result. Kafka releases before 4.0 update and report each feature independently."""
+    """Change the level of one feature and return the result. Kafka releases before 4.0 change each feature of a request independently; this
+    function is used if such a release is imitated."""
     update = FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
     try:
         await ctx.services.active.run(partial(update_features, updates=[update]), validate_only=validate_only)

@@ -29,7 +29,8 @@ from ottla.protocol.topic_names import name_problem
 API = Api(DescribeTopicPartitionsRequest, array_limits={"topics": 25_000})
 
 PARTITIONS_MAX = 2000
-"""Kafka's default of max.request.partition.size.limit. It also limits the topics of one page, for which Kafka has no limit."""
+"""The maximum number of partitions in one response, Kafka's default of max.request.partition.size.limit. It also limits the number of
+topics in a response, for which Kafka has no limit."""
 
 
 @API.on_broker()

@@ -65,7 +65,7 @@ Named = list[tuple[TopicPartition, str | None]]
 
 @API.on_broker()
 def handle(ctx: Context[ShareGroupServices], request: ShareFetchRequest) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
-    """Apply the request's acknowledgements, then acquire records. Only a request that has to wait becomes a task."""
+    """Apply the request's acknowledgements, then acquire and return records. Only a request that has to wait becomes a task."""
     try:
         group_id, member_id = check_member(ctx, request)
         _check_renewal(ctx, request)
@@ -197,8 +197,8 @@ class _Response:
         self._leaders: list[int] = []
 
     def make(self, fetched: Results, acknowledged: Acknowledgements) -> ShareFetchResponse:
-        """Return the response. It has all acknowledgement results. Of the fetch results it has those with records or an error, and those of
-        partitions that are new in the session or whose previous result was an error.
+        """Return the response, with the results of all acknowledgements, and with fetch results. A fetch result is omitted if it has
+        neither records nor an error, unless the partition is new in the session or its previous result was an error.
 
         The response to a session's first request has all fetch results. The session's last request also releases the records that the
         member still holds.

@@ -15,6 +15,7 @@ API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listen
 
 @API.on_controller(requires=Operation.ALTER)
 def handle(ctx: Context[ControllerServices], request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Reject the addition of a voter to the quorum, with UNSUPPORTED_VERSION or the error of an earlier check."""
+    """Reject the addition of a voter to the quorum. The error is that of an invalid request (such as DUPLICATE_VOTER), otherwise
+    UNSUPPORTED_VERSION."""
     me = ctx.services.active.voter.me
     return reject_add_raft_voter(VoterIds(me.cluster_id, me.node_id, me.directory_id), request)

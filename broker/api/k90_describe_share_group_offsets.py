@@ -114,7 +114,8 @@ def _partition(described: DescribedOffset) -> DescribeShareGroupOffsetsResponseP
 
 
 def _topic(name: str, partitions: Sequence[int], error: ErrorCode) -> DescribeShareGroupOffsetsResponseTopic:
-    """Return the response entry for a topic that does not exist (`error` NONE), or that the client may not describe."""
+    """Return the response entry for a topic that does not exist (without an error), or that the client may not describe (with `error`). Its
+    partitions have no start offset."""
     message = None if error is ErrorCode.NONE else "Topic authorization failed."
     return DescribeShareGroupOffsetsResponseTopic(
         name,

@@ -80,11 +80,11 @@ class LargeRequests:
                 admitted.set_result(None)
 
     async def handle_in_parts(self, ctx: Context[NodeServices], handle: Handler, request: Message, split: Split) -> Message | None:
-        """Handle a large request in parts, one after the other, split as `split` says. Return the joined response (None for acks=0).
-        Between parts, other connections are served. The split array of `request` is empty afterwards.
+        """Handle a large request in parts, one after the other. `split` says which array is split. Return the joined response (None for
+        acks=0). Between parts, other connections are served. The split array of `request` is empty afterwards.
 
-        `ctx.spent_ns` counts the time that the parts take on the loop. Raises CloseConnection if the client disconnects, or if the response
-        would exceed LARGE_RESPONSE_BYTES.
+        `ctx.spent_ns` counts the time that the parts take on the event loop. Raises CloseConnection if the client disconnects, or if the
+        response would exceed LARGE_RESPONSE_BYTES.
         """
         disconnected: list[bool] = []
         ctx.peer.on_closed[disconnected.append] = lambda: disconnected.append(True)

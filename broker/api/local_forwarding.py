@@ -36,8 +36,8 @@ class LocalForwarding:
         return await answer if isawaitable(answer) else answer
 
     def _services(self) -> ControllerServices:
-        """Return the services of the controller in this process. It has the broker's authorizer and quotas, so a forwarded request is
-        authorized and throttled as on the broker.
+        """Return the services of the controller in this process. Its authorizer and quotas are those of the broker, so a forwarded request
+        is authorized and throttled like one that the broker handles.
         """
         broker, metadata = self._broker(), self._metadata
         return ControllerServices(

@@ -28,7 +28,8 @@ def sort_out(
 ) -> tuple[PartitionResults, list[OffsetToCommit]]:
     """Return the accepted and rejected partitions of a request, and the offsets to commit: one for each accepted partition, in order.
 
-    A topic that the client may not read is TOPIC_AUTHORIZATION_FAILED, whether it exists or not. An unknown id is UNKNOWN_TOPIC_ID.
+    A topic that the client may not read is rejected with TOPIC_AUTHORIZATION_FAILED, whether it exists or not, and an unknown id with
+    UNKNOWN_TOPIC_ID.
     """
     catalog = ctx.services.topics
     found = [_find(catalog, topic, by_id=by_id) for topic in topics]

@@ -44,7 +44,8 @@ class PartitionResults:
             self.accepted.append((topic, accepted))
 
     def with_errors(self, errors: Iterator[ErrorCode], make: Callable[[TopicKey, list[Result]], T]) -> list[T]:
-        """Return the topics of the response. `errors` are the coordinator's results: one for each accepted partition, in order."""
+        """Return the topic entries of the response: `make` makes one from a topic and the error codes of its partitions. `errors` are the
+        coordinator's results, one for each accepted partition, in order."""
         decided = [(topic, [(index, next(errors)) for index in partitions]) for topic, partitions in self.accepted]
         if not self.rejected:
             return [make(topic, results) for topic, results in decided]

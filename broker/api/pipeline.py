@@ -55,8 +55,8 @@ class Call:
     detach: Callable[[Awaitable[Message | None]], object]
     subject: Subject = field(init=False)
     rules: list[FaultRule] = field(default_factory=list)
-    """The fault rules that take effect on this request. (A rule that matches a request may still leave it alone, for example after it was
-    applied `times` times.)
+    """The fault rules that take effect on this request. (A rule that matches a request need not take effect: for example, it may be limited
+    to a number of times.)
     """
     candidates: list[FaultRule] = field(default_factory=list)
     """The fault rules that match the request and may change its response. Such a rule takes effect only if the response contains what the

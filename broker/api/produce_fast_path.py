@@ -41,7 +41,7 @@ _FIRST_VERSION: Final = 9
 """The first Produce version with compact strings and arrays, and tagged fields."""
 _LAST_VERSION: Final = 13
 _ONE: Final = 2
-"""The encoded length of a compact array with one element; the encoding adds 1 to a length."""
+"""The encoded length of a compact array with one element: the length plus 1."""
 
 _HEAD: Final = struct.Struct(">ihhih")
 """The beginning of a request: frame size, API key, version, correlation id, and the length of the client id that follows."""
@@ -77,8 +77,8 @@ _ANSWER_BYTES: Final = _ANSWER_HEAD.size + _ANSWER.size - _SIZE_BYTES
 
 
 class ProduceFastPath:
-    """The Produce fast path; one object for all connections. `max_bytes` is the size of the largest request (socket.request.max.bytes),
-    `spent_ns` the clock that measures the time a request takes, `newest` the last version that is served.
+    """The Produce fast path, one object for all connections. `max_bytes` is the size of the largest request (socket.request.max.bytes),
+    `spent_ns` is the clock that measures the time a request takes, and `newest` is the last Produce version that is served.
     """
 
     __slots__ = ("_authorizer", "_max_bytes", "_newest", "_partitions", "_spent_ns", "_verification", "answered")
@@ -103,8 +103,8 @@ class ProduceFastPath:
         """The number of Produce requests that the fast path has answered since the start; the index is the request's version."""
 
     def answer_with_quotas(self, peer: Peer, data: bytes, at: int, throttling: Throttling) -> tuple[list[Buffer], int] | None:
-        """Handle the frame at `data[at]` and return what `answer` returns, but charge the request to the client's quotas. The response has
-        the throttle time.
+        """Handle the Produce frame at `data[at]` as `answer` does, and return the same. In addition, charge the request to the client's
+        quotas and set the throttle time in the response.
         """
         id_size = int.from_bytes(data[at + _ID_AT - 2 : at + _ID_AT], "big", signed=True)
         try:

@@ -11,7 +11,7 @@ from ottla.protocol.api_keys import ApiKey
 
 
 class ListenerType(Flag):
-    """The listeners that serve an API (KAFKA ApiMessageType.ListenerType)."""
+    """The kinds of listeners that serve an API: those of brokers, those of controllers, or both (KAFKA ApiMessageType.ListenerType)."""
 
     BROKER = auto()
     CONTROLLER = auto()

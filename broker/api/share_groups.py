@@ -19,12 +19,12 @@ OF_COORDINATION: Final = {
 
 
 def text_of(rejected: Rejected) -> str | None:
-    """Return the error message of a rejection for a response, None if it has none. An error code that the coordinator itself produces has
-    Kafka's message (`OF_COORDINATION`).
+    """Return the error message of a rejection for a response; None if it has none. If the error code is in `OF_COORDINATION`, the message
+    is the one there.
     """
     return OF_COORDINATION.get(rejected.code, rejected.message) or None
 
 
 def enabled(ctx: Context[CoordinationServices]) -> bool:
-    """Return whether the cluster's share.version enables share groups."""
+    """Return whether the cluster's level of the feature share.version enables share groups."""
     return share_groups_enabled(ctx.services.topics.features)

@@ -31,7 +31,7 @@ RENEW_SINCE: Final = 2
 (KIP-1206).
 """
 _MEMBER_ID_CHARS: Final = 36
-"""The length of a member id in characters: a UUID as text."""
+"""The length in characters that a member id must have: that of a UUID as text."""
 _REDIRECTING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 Request = ShareFetchRequest | ShareAcknowledgeRequest
@@ -63,7 +63,7 @@ def check_member(ctx: Context[ShareGroupServices], request: Request) -> tuple[st
 
 
 def topic_name(ctx: Context[ShareGroupServices], topic_id: bytes) -> str | None:
-    """Return the name of a topic, or None for an unknown id."""
+    """Return the name of the topic with this id, or None if no topic has the id."""
     topic = ctx.services.topics.topic_by_id(topic_id)
     return None if topic is None else topic.name
 

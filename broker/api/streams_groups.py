@@ -25,7 +25,8 @@ class _Subtopology(Protocol):
 
 
 def enabled(ctx: Context[CoordinationServices]) -> bool:
-    """Return whether `group.coordinator.rebalance.protocols` and the cluster's streams.version enable streams groups."""
+    """Return whether streams groups are enabled, by both `group.coordinator.rebalance.protocols` and the cluster's level of the feature
+    streams.version."""
     listed = "streams" in ctx.services.settings.group_coordinator_rebalance_protocols
     return listed and streams_groups_enabled(ctx.services.topics.features)
 

@@ -106,8 +106,8 @@ class BrokerConfigs:
         return given[name] if name in given else self._started[name]
 
     def names(self) -> set[str]:
-        """Return the names of all settings that DescribeConfigs returns for a broker: all but internal ones, and every name
-        that was set.
+        """Return the names of all settings that DescribeConfigs returns for a broker. An internal setting, or one that Kafka does not
+        define, is included only if it was set.
         """
         keys = (*BROKER_KEYS.values(), *STORED_SETTINGS.values())
         given = {*self.of_this_broker(), *self.cluster_wide(), *self.settings.explicit}

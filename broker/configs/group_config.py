@@ -162,8 +162,8 @@ def is_reserved_dead_letter_topic(name: str) -> bool:
 
 
 def effective_group_values(kind: str, overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, int]:
-    """Return the values in force of the settings that consumer, share and streams groups have in common. `kind` is `consumer`, `share` or
-    `streams`; the names in the result do not have this prefix.
+    """Return the values in force of the settings that consumer, share and streams groups have in common, by name. `kind` is `consumer`,
+    `share` or `streams`; it is the prefix of the settings' full names, which the names in the result omit.
     """
     return {name: effective_value(f"{kind}.{name}", overrides, settings) for name in _COMMON}
 
@@ -202,7 +202,7 @@ def share_settings(overrides: Mapping[str, str], settings: BrokerSettings, *, de
 
 
 def _duration_ms(text: str) -> int:
-    """Return an ISO 8601 duration of days, hours, minutes and seconds in milliseconds; 0 for an empty text."""
+    """Convert an ISO 8601 duration of days, hours, minutes and seconds to milliseconds; an empty text to 0."""
     parts = {unit: float(number) for number, unit in re.findall(r"(\d+(?:\.\d+)?)([DHMS])", text)}
     days, hours, minutes, seconds = (parts.get(unit, 0) for unit in "DHMS")
     return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000)

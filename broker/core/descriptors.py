@@ -13,7 +13,7 @@ OPEN_FILES_WANTED: Final = 65_536
 process. It is not higher because some libraries iterate over all possible descriptors.
 """
 _OF_MACOS: Final = 10_240
-"""The most open files that macOS grants to a process, even if the hard limit that it reports is higher."""
+"""The most open files that macOS lets a process have, even if it reports a higher hard limit."""
 _OF_WINDOWS: Final = 8_192
 _OPEN_SEGMENTS: Final = 4_096
 

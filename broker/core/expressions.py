@@ -17,7 +17,7 @@ from ottla.broker.core import limits
 
 
 class InvalidExpression(ValueError):
-    """Raised if RE2 cannot compile an expression, or if its compilation could take too long. The message has the reason."""
+    """Raised if RE2 cannot compile a regular expression, or if its compilation could take too long. The exception's text is the reason."""
 
 
 @lru_cache(maxsize=limits.EXPRESSIONS_KEPT)

@@ -12,9 +12,9 @@ import sys
 from ottla.broker.core import limits
 
 M_TRIM_THRESHOLD = -1
-"""The number that glibc's malloc.h gives to the parameter for how much freed memory is kept at the top of the heap."""
+"""The number by which glibc's malloc.h names a parameter of malloc: how much freed memory is kept at the top of the heap."""
 M_MMAP_THRESHOLD = -3
-"""The number that glibc's malloc.h gives to the parameter for the size from which an allocation is mapped separately."""
+"""The number by which glibc's malloc.h names a parameter of malloc: the size from which an allocation is mapped separately."""
 
 
 def keep_freed_memory() -> bool:

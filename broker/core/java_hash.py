@@ -46,8 +46,8 @@ def in_hash_order(keys: Iterable[T], hash_of: Callable[[T], int], capacity: int 
     """Return each key once, in the iteration order of a `java.util.HashMap` into which the keys were inserted in the given order.
 
     `hash_of` returns Java's hash of a key: `int` for a non-negative number, `string_hash` for a string. `capacity` is the map's initial
-    capacity. With `if_absent` the keys were inserted with `computeIfAbsent` instead of `put`. `computeIfAbsent` inserts at the front of a
-    bucket, where `put` appends, and it resizes an overfull map not after the insertion but at the next call of `computeIfAbsent`.
+    capacity. With `if_absent` the keys were inserted with `computeIfAbsent` instead of `put`. Unlike `put`, `computeIfAbsent` inserts a key
+    at the front of its bucket. It also resizes an overfull map later: not after an insertion, but at the next call.
     """
     calls = list(keys)
     found = list(dict.fromkeys(calls))

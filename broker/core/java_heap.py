@@ -25,7 +25,7 @@ class JavaHeap(Generic[T]):
         return len(self._items)
 
     def push(self, item: T) -> None:
-        """Add an item to the heap: it moves up past parents that are greater."""
+        """Add an item to the heap. It moves up past the parents that are greater, as in `java.util.PriorityQueue`."""
         items, place = self._items, len(self._items)
         items.append(item)
         while place and self._key(items[parent := (place - 1) // 2]) > self._key(item):

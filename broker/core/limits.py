@@ -76,12 +76,13 @@ FETCHED_AT_ONCE = 500
 
 DECOMPRESSED_BATCH_BYTES = 64 * MIB
 """The largest decompressed size of a produced batch: 64 times the default of max.message.bytes, or twice max.message.bytes if that is more.
-Large batches are checked one at a time, so this is also the most memory that the checks of all batches take.
+Large batches are checked one at a time, so all checks together take at most this much memory.
 """
 
 BATCH_RECORDS_MAX = 1_000_000
-"""The most records in one produced batch, or as many as an uncompressed batch of max.message.bytes can hold, if that is more. librdkafka's
-batch.num.messages has the same maximum. Without a limit, a batch of 1,361 compressed bytes could hold 2,000,000 identical empty records."""
+"""The most records in one produced batch; librdkafka's batch.num.messages has the same maximum. If an uncompressed batch of
+max.message.bytes can hold more records, that number applies instead. Without a limit, a batch of 1,361 compressed bytes could hold
+2,000,000 identical empty records."""
 
 CHECKED_AT_ONCE_BYTES = 1 * MIB
 """A produced batch with more decompressed bytes than this is checked on a thread; decompressing a smaller one takes at most 5 ms. One
@@ -325,8 +326,8 @@ FETCH_SESSION_PARTITIONS = 1_000_000
 session."""
 
 SHARE_SESSION_BYTES_MAX = 256 * MIB
-"""The maximum estimated memory of all share sessions together (KIP-932). A client may name any number of partitions in its session, so
-their number must be limited: here to 890,000. Kafka limits only the number of sessions."""
+"""The maximum estimated memory of all share sessions together (KIP-932). It also limits their partitions, to 890,000, because a client may
+name any number of partitions in its session. Kafka limits only the number of sessions."""
 SHARE_SESSION_BYTES = 600
 """The bytes that count for one share session towards SHARE_SESSION_BYTES_MAX, besides its group's name and its partitions."""
 SHARE_SESSION_PARTITION_BYTES = 300
@@ -338,7 +339,8 @@ NODE_RESPONSE_BYTES = 128 * MIB
 it."""
 
 LINK_BACKOFF_MS = 50
-"""The first pause before a connection to another node is tried again (Kafka's reconnect.backoff.ms); it doubles with each failure."""
+"""The first pause before a connection to another node is tried again (Kafka's reconnect.backoff.ms). The pause doubles with each
+failure."""
 LINK_BACKOFF_MS_MAX = 1_000
 """The longest pause before a connection to another node is tried again (Kafka's reconnect.backoff.max.ms)."""
 
@@ -445,12 +447,12 @@ TELEMETRY_INSTANCES = 16_384
 """The most client instances whose last telemetry payload (KIP-714) is kept: Kafka's own bound."""
 
 TELEMETRY_NAMES_BYTES = 16 * MIB
-"""The total size of the client ids and software names of the client instances that push telemetry: a kilobyte each. Above it, the instances
-that were silent longest are removed."""
+"""The maximum total size of the client ids and software names of the client instances that push telemetry: a kilobyte for each instance.
+When they take more, the instances that were silent longest are removed."""
 
 TELEMETRY_KEPT_BYTES = 32 * MIB
-"""The total size of the compressed telemetry payloads that are kept: 2 KiB for each of 16,384 client instances, or the last 32 payloads of
-a megabyte."""
+"""The maximum total size of the compressed telemetry payloads that the broker stores: 2 KiB for each of 16,384 client instances, or the
+last 32 payloads of a megabyte."""
 
 TELEMETRY_RESPONSE_BYTES = MIB
 """The maximum size of the clients' telemetry payloads that one response of the admin port decodes: the payloads of tens of clients."""
@@ -484,17 +486,18 @@ GATEWAY_HOST_CHARS = 255
 """The maximum length of a broker's host name in characters, for a gateway (a proxy): DNS allows 253."""
 
 GATEWAY_WRITE_HIGH_BYTES = 256 * KIB
-"""While one side of a gateway's connection (client or cluster) has more unsent bytes than this, the gateway, a proxy, does not read the
-other side. One connection holds at most this and a read of READ_CHUNK_BYTES in each direction: 1 MiB. Responses that are changed need more.
+"""A gateway (a proxy) forwards bytes between a client and the cluster. While one side has not accepted more than this many bytes, the
+gateway does not read the other side. One connection holds at most this and a read of READ_CHUNK_BYTES in each direction: 1 MiB. Responses
+that the gateway changes need more.
 """
 GATEWAY_WRITE_LOW_BYTES = 64 * KIB
-"""When one side of a gateway's connection (client or cluster) has fewer unsent bytes than this, the gateway, a proxy, reads the other side
-again."""
+"""A gateway (a proxy) that has stopped reading one side of a connection, because the other side accepted no more bytes, reads again when
+fewer bytes than this are unsent."""
 
 GATEWAY_IN_FLIGHT = 1_000
 """The maximum number of requests of one client connection through a gateway (a proxy) that wait for the cluster's responses. At this number
-the gateway stops reading from the client. Clients have 5 by default, and librdkafka 1,000,000 at most, which brokers do not handle at the
-same time either.
+the gateway stops reading from the client. A client usually has 5 requests in flight. librdkafka allows 1,000,000, but no broker handles so
+many at the same time either.
 """
 
 GATEWAY_HEAD_BYTES = 128 * KIB
@@ -506,8 +509,8 @@ GATEWAY_DIAL_MS = 10_000
 """
 
 GATEWAY_STILL_MS = 10_000
-"""A gateway (a proxy) aborts a connection that it is closing if the peer accepts no unsent byte for this long. A peer that does not read
-would otherwise keep the connection open for ever."""
+"""When a gateway (a proxy) closes a connection, it sends the remaining bytes first. If the peer accepts none of them for this long, the
+gateway aborts the connection, because a peer that does not read would keep it open for ever."""
 
 GATEWAY_STEPS = 250
 """The maximum number of topics and partitions of a Metadata response that a gateway (a proxy) processes in one turn of the event loop: less

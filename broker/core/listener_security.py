@@ -46,7 +46,7 @@ class ListenerSecurity:
         return value
 
     def is_given(self, name: str) -> bool:
-        """Return whether the setting `name` was set, for this listener or for the whole broker, so that `value` is not its default."""
+        """Return whether the setting `name` was set, for this listener or for the whole broker. If not, `value` returns its default."""
         return self._prefix + name in self._given or name in self._given
 
     def own(self, name: str) -> Value:

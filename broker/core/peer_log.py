@@ -46,8 +46,8 @@ class PeerLines(logging.Filter):
         return suppressed if seen < limits.PEER_LINES else None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the log line is written. The last line before suppression gets a note that further lines are not written, and the
-        first line of the next window gets a note of how many were suppressed.
+        """Return whether to write the log line. The last line of a kind before suppression gets a note that further lines are not written.
+        The first line of the kind in the next window gets a note of how many were suppressed.
         """
         kind = str(record.msg)
         suppressed = self.admit(kind, record.created)

@@ -13,7 +13,8 @@ class Principal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Principal:
-        """Return the principal of a text like `User:alice`. The name may contain colons."""
+        """Return the principal of a text like `User:alice`. Only the first colon separates type and name, so the name may contain
+        colons."""
         kind, _, name = text.partition(":")
         return cls(kind, name)
 

@@ -463,8 +463,8 @@ class BrokerSettings:
     """The Apache Kafka release that this broker imitates, with its defaults and its other behaviour towards clients."""
 
     explicit: Mapping[str, str] = field(default_factory=dict)
-    """Kafka's name of each setting that was given, with its source ("file", "environment", "command line"). All others have their
-    defaults.
+    """The settings that were given, by Kafka's name, each with its source (such as "file", "environment" or "command line"). All other
+    settings have their defaults.
     """
 
     stored: Mapping[str, Value] = field(default_factory=dict)

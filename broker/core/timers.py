@@ -59,11 +59,12 @@ class Timers:
         self._count = 0
         self._dead = 0
         self.on_earlier: Callback | None = None
-        """Called after a `schedule` that made `next_deadline` earlier, so that a driver that sleeps until the deadline can wake up in time.
+        """A function that is called when `schedule` has made `next_deadline` earlier, so that a driver that sleeps until the deadline can
+        wake up in time.
         """
         self.on_error: Callable[[Exception], object] | None = None
-        """Called with each exception that a callback raises. Some, such as a failed fsync, concern the whole process and not only the
-        callback."""
+        """A function that is called with each exception that a callback raises. Some exceptions, such as that of a failed fsync, concern
+        the whole process and not only the callback."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._dead
