@@ -1,7 +1,7 @@
 """Changes of configuration resources (Kafka's `ConfigAdminManager` and `ControllerApis`).
 
 Invariants:
-* A change is authorized before anything is applied, also if the request is invalid for another reason.
+* Every change in a request is authorized before any of them is applied, even if the request is invalid for another reason.
 * Each node changes the levels of its own loggers. A broker validates its own settings and forwards the rest to the controller, which
   decides all other changes.
 """

@@ -540,8 +540,8 @@ def _time_out(waits: Waits) -> None:
 
 
 def _redirected(ctx: Context[PartitionServices], response: ProduceResponse) -> ProduceResponse:
-    """Add the current leader to each partition of `response` that failed because this broker does not lead it, so that the client can retry
-    at that leader (KIP-951). Return `response`.
+    """From version 10 on, add the current leader to each partition of `response` that failed because this broker does not lead it, so that
+    the client can retry at that leader (KIP-951). Return `response`.
     """
     if ctx.version < REDIRECTED_SINCE:
         return response

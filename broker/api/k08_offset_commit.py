@@ -2,8 +2,8 @@
 
 Promises:
 * An acknowledged offset is as durable as any acknowledged record.
-* Unknown partitions are rejected one by one; the others are stored. Rejected ones come first in the response, which omits an existing topic
-  without partitions.
+* Unknown partitions are rejected one by one; the others are stored. The response has the rejected ones first. An existing topic that the
+  request names without partitions is not in the response.
 * A commit for an unknown group creates a group that only stores offsets.
 * The metadata string of an offset is stored unchanged.
 * From version 10 on topics are named by id (KIP-848); all partitions of an unknown id are UNKNOWN_TOPIC_ID.

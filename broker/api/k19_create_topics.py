@@ -1,8 +1,10 @@
 """CreateTopics (key 19), versions 2-7: creates topics, each completely or not at all.
 
-Promises: a topic without an error in the response is durable and ready to use; an error of one topic does not affect others; validate_only
-checks everything and creates nothing. From version 5 on the response has the topic's configuration with its sources, from version 7 on its
-id. With validate_only the id is a random one that no topic gets; in releases with ZooKeeper it is zero.
+Promises:
+* A topic without an error in the response is durable and ready to use. An error of one topic does not affect others.
+* With validate_only everything is checked and nothing is created.
+* From version 5 on the response has the topic's configuration with its sources, from version 7 on its id. With validate_only the id is a
+  random one that no topic gets, or zero if a Kafka release with ZooKeeper is imitated.
 
 `timeout_ms` is ignored: the controller is the quorum's only voter, so no decision waits for other controllers.
 """

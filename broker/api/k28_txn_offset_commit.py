@@ -2,11 +2,12 @@
 
 Promises:
 * The offsets are visible only after the transaction commits; an abort discards them.
-* The group's partition of `__consumer_offsets` must belong to the transaction. From version 5 on this request adds it. In older versions
-  the client adds it by AddOffsetsToTxn, and this request verifies that (KIP-890).
+* The group's partition of `__consumer_offsets` must belong to the transaction. From version 5 on this request adds the partition to the
+  transaction. In older versions the client adds it by AddOffsetsToTxn, and this request verifies that it was added (KIP-890).
 * From version 3 on the request has the member's id and generation, and a member that its group has fenced is rejected. A fenced producer
   gets INVALID_PRODUCER_EPOCH in every version.
-* Unknown partitions are rejected one by one. They come first in the response, which omits an existing topic without partitions.
+* Unknown partitions are rejected one by one. The response has them first. An existing topic that the request names without partitions is
+  not in the response.
 * From version 6 on topics are named by id (KIP-1319); all partitions of an unknown id are UNKNOWN_TOPIC_ID. An unknown group and a stale
   member epoch have their own errors; before, both are ILLEGAL_GENERATION.
 """

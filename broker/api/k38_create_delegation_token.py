@@ -1,7 +1,8 @@
 """CreateDelegationToken (key 38), versions 1-3: creates a token with which others act as a user for a limited time (KIP-48, KIP-373).
 
-Promises: a token without an error in the response is durable. A client with its HMAC authenticates as its owner until it expires. A
-client that authenticated with a token cannot create one. A token for another user requires CREATE_TOKENS on that user.
+Promises: a token without an error in the response is durable. A client that knows the token's HMAC can authenticate as the token's owner
+until the token expires. A client that authenticated with a token cannot create one. A token for another user requires CREATE_TOKENS on that
+user.
 Source: KAFKA KafkaApis.handleCreateTokenRequest, ControllerApis.
 """
 

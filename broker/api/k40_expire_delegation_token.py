@@ -1,7 +1,8 @@
-"""ExpireDelegationToken (key 40), versions 1-2: shortens a delegation token's lifetime, with a negative period to zero (KIP-48).
+"""ExpireDelegationToken (key 40), versions 1-2: sets a delegation token's expiry time, a period from now; a negative period expires the
+token at once (KIP-48).
 
-Promise: the owner and the renewers may expire a token. An expired token authenticates no client. A change without an error in the
-response is durable.
+Promise: the owner and the renewers may expire a token. An expired token authenticates no client. A change without an error in the response
+is durable.
 Source: KAFKA KafkaApis.handleExpireTokenRequest, DelegationTokenControlManager.
 """
 
@@ -26,6 +27,6 @@ async def handle(ctx: Context[ClusterServices], request: ExpireDelegationTokenRe
 
 @API.on_controller()
 async def handle_on_controller(ctx: Context[ControllerServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
-    """Shorten the lifetime of the delegation token. Return its new expiry time when this time is durable, or an error if the client may not
-    expire the token."""
+    """Set the delegation token's expiry time to now plus the requested period. Return the new expiry time when it is durable, or an error
+    if the client may not expire the token."""
     return await decide_expiry_change(ctx, request, expire_token, ExpireDelegationTokenResponse)

@@ -1,7 +1,7 @@
 """DescribeDelegationToken (key 41), versions 1-3: the delegation tokens of some owners, or of all (KIP-48).
 
-Promises: a client sees the tokens that it owns, requested or may renew. For others it needs DESCRIBE on the token or DESCRIBE_TOKENS on
-its owner; without them a token is omitted. A client that authenticated with a token sees none.
+Promises: a client sees the tokens that it owns, requested or may renew. To see another token, the client needs DESCRIBE on the token or
+DESCRIBE_TOKENS on the token's owner; otherwise the token is omitted. A client that authenticated with a token sees none.
 Source: KAFKA KafkaApis.handleDescribeTokensRequest, DelegationTokenManager.filterToken.
 """
 

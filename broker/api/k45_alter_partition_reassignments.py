@@ -26,7 +26,8 @@ API = Api(AlterPartitionReassignmentsRequest, forwarded=Forwarded.ALWAYS, splits
 
 @API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[ControllerServices], request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
-    """Begin or cancel reassignments. A request without topics gets an empty response at once (KAFKA QuorumController)."""
+    """Begin or cancel reassignments of partitions, as the request says. A request without topics gets an empty response at once (KAFKA
+    QuorumController)."""
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
     try:

@@ -20,8 +20,8 @@ from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest,
 API = Api(BrokerHeartbeatRequest, throttled=False, array_limits={"offline_log_dirs": 1_000, "cordoned_log_dirs": 1_000})
 
 SESSIONS_MAX = 500
-"""The maximum number of heartbeat sessions of brokers that are not registered. Only registered brokers get a session while there are this
-many, as in Kafka; otherwise unknown brokers could create any number of sessions."""
+"""While the controller has this many heartbeat sessions, a broker that is not registered gets none, as in Kafka. Otherwise unknown brokers
+could create any number of sessions."""
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)

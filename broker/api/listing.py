@@ -1,4 +1,5 @@
-"""Lists whose length depends on the state of the broker, such as all groups: a long one is made in several turns of the event loop."""
+"""Makes responses that list, for example, all groups or all ACLs. Because such a list can be long, it is made in several turns of the event
+loop, between which other requests run."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Rules:
 - Topics and partitions that are rejected before the group coordinator is asked come first; the coordinator's results follow.
-- A topic of which the coordinator gets no partition is not sent to it, and so is in the response only if it was rejected.
-- A topic that was rejected in part has one entry. If nothing was rejected, the coordinator's results stay as they are, also if they have a
-  topic twice.
+- A topic of which no partition is accepted is not passed to the coordinator. It is in the response only if it was rejected.
+- A topic that was rejected in part has one entry. If nothing was rejected, the response has the coordinator's results unchanged, even if a
+  topic occurs in them twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Switches the quotas of a node on and off. While there are no quotas, none of their code is imported, and no request is checked."""
+"""Switches the quotas of a node on and off. While no quota is configured, the modules that implement quotas are not imported, and no
+request is checked."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Requests that name a topic or a partition several times. Kafka keeps the entries of many requests in a map from partitions, so that the
-last entry of a partition counts, and a topic without partitions is not handled at all.
+"""Handling of requests that name a topic or a partition several times. Kafka keeps the entries of many requests in a map from partitions.
+Therefore the last entry of a partition counts, and a topic without partitions is ignored.
 """
 
 from __future__ import annotations

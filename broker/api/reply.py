@@ -1,4 +1,4 @@
-"""The reply of the dispatcher to one request: bytes to send, nothing, or an instruction to close the connection."""
+"""The dispatcher's reply to one request: bytes to send, nothing, or an instruction to close the connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Used by the handlers of several share group APIs: whether share groups are enabled, and the error messages of coordinators."""
+"""Functions for the handlers of several share group APIs: they tell whether share groups are enabled, and return the error messages of
+coordinators."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The common part of the handlers of the share coordinator's five APIs (keys 83 to 87).
 
-Rules, as in Kafka: only brokers send these requests; each share partition has its own error; a request without a group id, or with an empty
-list, gets an empty response.
+Rules, as in Kafka: only brokers send these requests; each share partition has its own error; a request without a group id, without topics,
+or with a topic without partitions gets an empty response.
 """
 
 from __future__ import annotations

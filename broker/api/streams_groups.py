@@ -1,4 +1,5 @@
-"""Used by the handlers of several streams group APIs: whether streams groups are enabled, and the topics of a subtopology."""
+"""Functions for the handlers of several streams group APIs: they tell whether streams groups are enabled, and return the topics of a
+subtopology."""
 
 from __future__ import annotations
 

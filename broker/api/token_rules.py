@@ -1,7 +1,7 @@
 """The clients that may use delegation token APIs: authenticated ones that did not authenticate with a token (KIP-48).
 
-For a request in an Envelope the broker has checked the client's connection. The controller sees only its connection to that broker, so it
-checks only whether the client authenticated with a token.
+If a request arrives in an Envelope, the broker that sent the Envelope has checked the client's connection. The controller sees only the
+connection of that broker, so it checks only whether the client authenticated with a token.
 
 Source: KAFKA KafkaApis.allowTokenRequests, ControllerApis.allowTokenRequests.
 """

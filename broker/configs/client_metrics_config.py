@@ -1,7 +1,8 @@
 """Client metrics subscriptions (KIP-714; Kafka's `ClientMetricsConfigs`): resources of type CLIENT_METRICS.
 
-They are validated, stored and described whether telemetry is on or off; `ottla.broker.telemetry` applies them. The expressions in their
-`match` settings are RE2's, which match in linear time, so that no client can slow down the broker by a long text.
+Subscriptions are validated, stored and described whether telemetry is on or off; `ottla.broker.telemetry` applies them. The regular
+expressions in their `match` settings are RE2's, which match in linear time, so that no client can slow down the broker by sending a long
+text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Decides DescribeConfigs (Kafka's `ConfigHelper`): every setting with its value, its source and its synonyms.
+"""Makes the results of DescribeConfigs (Kafka's `ConfigHelper`): every setting with its value, its source and its synonyms.
 
 Invariants:
-- A null or empty list of keys means all; an unknown key is left out without an error. The response is sorted by name.
+- A null or empty list of keys means all settings; an unknown key is omitted without an error. The response is sorted by name.
 - A sensitive value is null everywhere, also in synonyms. Synonyms are all layers in order of precedence, the value in force first.
 """
 

@@ -1,9 +1,9 @@
 """The settings of single groups (Kafka's `GroupConfig`): resources of type GROUP, which override the broker's `group.consumer.…` etc.
 
 Invariants:
-- A group need not exist to have settings, and they outlive it.
-- The value in force is limited to the broker's present bounds, even if the bounds have changed since it was set. DescribeConfigs returns
-  the value as it was set.
+- A group need not exist to have settings, and its settings remain when the group is deleted.
+- The value in force is limited to the broker's present bounds, even if the bounds have changed since the value was set. DescribeConfigs
+  returns the value as it was set.
 """
 
 from __future__ import annotations

@@ -486,13 +486,13 @@ GATEWAY_HOST_CHARS = 255
 """The maximum length of a broker's host name in characters, for a gateway (a proxy): DNS allows 253."""
 
 GATEWAY_WRITE_HIGH_BYTES = 256 * KIB
-"""A gateway (a proxy) forwards bytes between a client and the cluster. While one side has not accepted more than this many bytes, the
-gateway does not read the other side. One connection holds at most this and a read of READ_CHUNK_BYTES in each direction: 1 MiB. Responses
-that the gateway changes need more.
+"""A gateway (a proxy) forwards bytes between a client and the cluster. While more than this many bytes for one side are unsent, the gateway
+does not read the other side. One connection holds at most this and a read of READ_CHUNK_BYTES in each direction: 1 MiB. Responses that the
+gateway changes need more.
 """
 GATEWAY_WRITE_LOW_BYTES = 64 * KIB
-"""A gateway (a proxy) that has stopped reading one side of a connection, because the other side accepted no more bytes, reads again when
-fewer bytes than this are unsent."""
+"""A gateway (a proxy) stops reading one side of a connection while too many bytes for the other side are unsent (GATEWAY_WRITE_HIGH_BYTES).
+It reads again when fewer bytes than this are unsent."""
 
 GATEWAY_IN_FLIGHT = 1_000
 """The maximum number of requests of one client connection through a gateway (a proxy) that wait for the cluster's responses. At this number

@@ -3,7 +3,7 @@
 Rules:
 * A state is logged when it begins, then after `STATE_STILL_MS`, then after pauses that double up to `STATE_STILL_MS_MAX`, and when it ends.
 * A state that begins again within `STATE_CALM_MS` of its end counts as the same state, so a flapping state logs as little as a lasting one.
-* At most `STATES_MAX` states are remembered; the oldest is forgotten first. Time is an argument.
+* At most `STATES_MAX` states are remembered; the oldest is forgotten first.
 """
 
 from __future__ import annotations
