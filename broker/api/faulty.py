@@ -46,7 +46,7 @@ _SHARE_REQUEST_ERRORS: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""The errors that Kafka reports for a whole ShareAcknowledge request: at the top level of a response without partitions (KAFKA
+"""The errors that Kafka's response to ShareAcknowledge has at the top level, without partitions (KAFKA
 ShareAcknowledgeRequest.getErrorResponse). Every other error is in the response's partitions, with NONE at the top level."""
 
 

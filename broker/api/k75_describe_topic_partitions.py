@@ -35,7 +35,8 @@ topics in a response, for which Kafka has no limit."""
 
 @API.on_broker()
 def handle(ctx: Context[ClusterServices], request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """Return the topics' partitions from the request's cursor on, until the response has as many as allowed."""
+    """Return the topics and their partitions, beginning at the request's cursor, until the response has as many partitions as the request
+    allows. `next_cursor` of the response says where the next request continues."""
     cursor = request.cursor
     all_topics = not request.topics
     names = [topic.name for topic in ctx.services.topics.topics()] if all_topics else sorted({topic.name for topic in request.topics})
@@ -72,7 +73,8 @@ def handle(ctx: Context[ClusterServices], request: DescribeTopicPartitionsReques
 
 
 def _describe(ctx: Context[ClusterServices], name: str, first: int, limit: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
-    """Return the topic with its partitions from `first` on, and the index of the first partition that was left out, or None."""
+    """Return the topic with at most `limit` partitions, from index `first` on. Also return the index of the first partition that was left
+    out because of `limit`, or None."""
     topic = ctx.services.topics.topic(name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION

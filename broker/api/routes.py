@@ -92,7 +92,7 @@ def _on_controllers(apis: Iterable[ServedApi]) -> Routes:
 
 
 def load_all() -> None:
-    """Import all handlers of a standalone node and the Produce fast path now."""
+    """Import all handlers of a standalone node and the Produce fast path now, so that no later request waits for an import."""
     load(broker_routes())
     load(standalone_routes())
     import_module("ottla.broker.api.produce_fast_path")

@@ -19,8 +19,8 @@ READ_CHUNK_BYTES = 256 * KIB
 FULL_READ_BYTES = 250_000
 """A socket read of this many bytes or more has filled uvloop's buffer (READ_CHUNK_BYTES), so more data may be waiting in the socket."""
 FULL_READS_PER_TURN = 4
-"""The number of full reads (FULL_READ_BYTES) after which a connection pauses until the next turn of the event loop. libuv reads one socket
-up to 32 times before it serves others, which would be 8 MiB, or 20 ms for each fast sender.
+"""The number of full reads (FULL_READ_BYTES) after which a connection pauses until the next turn of the event loop. Without this limit
+libuv reads one socket up to 32 times before it serves others: 8 MiB, or 20 ms for each fast sender.
 """
 
 WRITE_HIGH_BYTES = 1 * MIB
@@ -29,8 +29,8 @@ of 64 KiB.
 """
 
 WRITE_LOW_BYTES = 256 * KIB
-"""A connection that was paused by WRITE_HIGH_BYTES resumes when it has fewer unsent response bytes than this: a quarter of that limit, so
-that it does not switch back and forth.
+"""A connection that was paused because of WRITE_HIGH_BYTES resumes when it has fewer unsent response bytes than this. The value is a
+quarter of WRITE_HIGH_BYTES, so that the connection does not switch back and forth.
 """
 
 REQUESTS_PER_TURN = 64
@@ -64,7 +64,8 @@ broker has the setting socket.listen.backlog.size instead."""
 
 # --- one request ------------------------------------------------------------------------------------------------------------
 FETCH_PARTITION_READ_BYTES = 64 * MIB
-"""The most data of one partition in a Fetch response, even if the client asks for more: above the 55 MiB default of fetch.max.bytes."""
+"""The most bytes of one partition's records in a Fetch response, even if the client asks for more. The limit is above the default of
+fetch.max.bytes, 55 MiB."""
 
 ABORTED_AT_ONCE = 10_000
 """The most aborted transactions in one read of a partition: 10 ms at 1 us each. If a Fetch would return more of them, fewer records are
@@ -122,8 +123,8 @@ SLICE_MS = 5
 """The longest time that one large request keeps the event loop before other connections are served."""
 
 LARGE_REQUESTS_BYTES = 16 * MIB
-"""The maximum total size of the requests that are decoded on threads at the same time: two of the largest (STRUCTURED_REQUEST_BYTES).
-Decoded requests take up to thirty times as much memory: 480 MiB.
+"""The maximum total size of the requests that are decoded on threads at the same time: two requests of the maximum size
+(STRUCTURED_REQUEST_BYTES). A decoded request takes up to thirty times its bytes, so they take at most 480 MiB.
 """
 
 LARGE_RESPONSE_BYTES = 100 * MIB
@@ -147,8 +148,9 @@ EXPRESSION_NAMED_GROUPS = 10
 """The most named groups in one regular expression, because RE2 always captures them, which makes matching slow."""
 
 EXPRESSION_INSTRUCTIONS_AT_ONCE = 10_000
-"""The limit, in one turn of the event loop, for matching a regular expression with many names: the number of names times the number of the
-compiled expression's instructions, usually tens. Each instruction may run for each character, so names of 249 characters take up to 15 ms.
+"""Limits how many names a regular expression is matched with in one turn of the event loop: the number of names times the number of
+instructions of the compiled expression (usually tens) is at most this. It takes up to 15 ms with names of 249 characters, because each
+instruction may run for each character.
 """
 
 RECORD_ERRORS_MAX = 1000
@@ -159,7 +161,7 @@ TIMER_CALLBACKS_PER_TURN = 500
 """The most expired timers that run in one turn of the event loop: 5 ms at 10 us each."""
 
 TIMER_RETRY_MS = 10_000
-"""The pause before a failed timer callback is retried: Kafka's interval of checks for timed-out transactions."""
+"""The pause before a failed timer callback is retried. The value is the interval at which Kafka checks for timed-out transactions."""
 
 BACKGROUND_RETRY_MS = 100
 """The pause before failed background work (such as a broken periodic task) is retried the first time; the pause doubles with each
@@ -171,7 +173,8 @@ LOGS_AT_ONCE = 100
 """The most new partitions whose logs are created in one turn of the event loop: 10 ms at 0.1 ms each."""
 
 ELECTIONS_AT_ONCE = 10
-"""The most partitions whose new leader is applied in one turn of the event loop: each writes its leader epoch, 10 ms at 1 ms each."""
+"""The most partitions whose new leader is applied in one turn of the event loop. For each, its leader epoch is written to disk: 10 ms at 1
+ms each."""
 
 COMPACTION_KEYS = 250_000
 """The most keys that the log cleaner remembers in one pass: 40 MB at about 160 bytes each. A log with more keys takes several passes."""
@@ -201,8 +204,8 @@ client id. A client normally joins with its id at once; an unused id is kept for
 """
 
 STREAMS_TASKS = 10_000
-"""The maximum number of active tasks of a streams group, because all are assigned in one turn of the event loop: 0.2 s at 20 us each, 0.5 s
-with two standby replicas. Applications have dozens.
+"""The maximum number of active tasks of a streams group, because all tasks are assigned in one turn of the event loop: 0.2 s at 20 us each,
+0.5 s with two standby replicas. Real applications have dozens of tasks.
 """
 
 STREAMS_TOPIC_FAILURES = 1_000
@@ -214,7 +217,7 @@ MEASURED_BYTES = 64 * MIB
 """The maximum size in bytes of a cache of clients' measured usage; each kind of quota has such a cache. It has room for 65,000 clients with
 short names. When it is full, the clients that were silent longest are removed."""
 MEASURED_BYTES_EACH = 1 * KIB
-"""The bytes that count for one client in the cache of clients' measured usage (MEASURED_BYTES), besides its name: the samples of twelve
+"""The bytes that one client counts for, besides its name, in the cache of clients' measured usage (MEASURED_BYTES): the samples of twelve
 quota windows."""
 
 ACCEPT_WAIT_MS = 30_000
@@ -262,8 +265,8 @@ STATES_MAX = 1_000
 ADD_PARTITIONS_TRIES = 6
 """The number of attempts to add a partition to a transaction while the previous transaction is still being completed."""
 ADD_PARTITIONS_RETRY_MS = 20
-"""The pause between two attempts to add a partition to a transaction. All attempts (ADD_PARTITIONS_TRIES) take 100 ms, the default of
-Kafka's add.partitions.to.txn.retry.backoff.max.ms.
+"""The pause between two attempts to add a partition to a transaction. All pauses between the attempts (ADD_PARTITIONS_TRIES) take 100 ms,
+the default of Kafka's add.partitions.to.txn.retry.backoff.max.ms.
 """
 
 # --- the log of the process -------------------------------------------------------------------------------------------------
@@ -285,8 +288,8 @@ MARKER_RETRY_MS_MAX = 6_400
 """The longest pause before a transaction marker is sent again to a partition that rejected it."""
 
 OPERATIONS_PER_REQUEST = 1_000
-"""The most operations, such as transaction markers for partitions or transactions to verify, in one request to another broker. Their topic
-names take at most 250 KB, far below any broker's limit.
+"""The most operations in one request to another broker; an operation is, for example, a transaction marker for a partition, or a
+transaction to verify. The topic names in 1,000 operations take at most 250 KB, far below any broker's limit.
 """
 
 TIMED_OUT_TRANSACTIONS_PER_TURN = 100
@@ -295,8 +298,8 @@ TIMED_OUT_TRANSACTIONS_PER_TURN = 100
 
 # --- memory -----------------------------------------------------------------------------------------------------------------
 HEAP_KEPT_BYTES = 32 * 1024 * 1024
-"""The freed memory that the C allocator keeps instead of returning it to the kernel: the responses to five consumers that read six
-partitions at 1 MiB each."""
+"""How much freed memory the C allocator keeps instead of returning it to the kernel. This is enough for the responses to five consumers
+that each read 1 MiB from six partitions."""
 
 HEAP_ALLOCATION_BYTES = 8 * 1024 * 1024
 """The C allocator maps an allocation of more bytes than this separately, and returns it to the kernel when it is freed. A partition's read
@@ -322,8 +325,8 @@ FETCH_SESSION_IDLE_MS = 120_000
 than this. A new session with more partitions may also evict a session that is in use but is older than this."""
 
 FETCH_SESSION_PARTITIONS = 1_000_000
-"""The most partitions of all fetch sessions together: 300 MB at 300 bytes each. When they are reached, further clients fetch without a
-session."""
+"""The most partitions of all fetch sessions together: 300 MB at 300 bytes each. At this number no further session is created, and the
+clients fetch without a session."""
 
 SHARE_SESSION_BYTES_MAX = 256 * MIB
 """The maximum estimated memory of all share sessions together (KIP-932). It also limits their partitions, to 890,000, because a client may
@@ -335,8 +338,8 @@ SHARE_SESSION_PARTITION_BYTES = 300
 
 # --- connections to other nodes -----------------------------------------------------------------------------------------------
 NODE_RESPONSE_BYTES = 128 * MIB
-"""The largest response of another node that is read: one batch of the largest size that can be produced (100 MiB), and the fields around
-it."""
+"""The largest response that this node accepts from another node: one batch of the largest size that can be produced (100 MiB), and the
+fields around the batch."""
 
 LINK_BACKOFF_MS = 50
 """The first pause before a connection to another node is tried again (Kafka's reconnect.backoff.ms). The pause doubles with each
@@ -351,7 +354,7 @@ been read.
 """
 
 CONTROLLER_DISCOVERY_MS = 100
-"""The pause before a node looks for the active controller again, because no controller is known, or the connection to the only known one
+"""The pause before a node looks for the active controller again, if it knows no controller, or the connection to the only known controller
 was just closed."""
 
 CONTROLLER_SOCKET_MS = 30_000
@@ -370,7 +373,7 @@ TLS_HANDSHAKE_MS = 60_000
 """The longest time of a TLS handshake; connections.max.idle.ms applies instead if it is shorter."""
 
 TLS_WRITE_BYTES = 256 * 1024
-"""The most plaintext that is encrypted at a time, so that the ciphertext that cannot be sent yet is bounded. Longer data is split."""
+"""The most plaintext that is encrypted at a time; longer data is split. This bounds the ciphertext in memory that cannot be sent yet."""
 
 JWKS_BYTES = 512 * 1024
 """The largest JWKS document (the public keys of an OAuth provider) that is read, as in jose4j: a 4096-bit key with its certificates takes a
@@ -392,8 +395,8 @@ JWKS_PAUSE_MS = 1_000
 
 # --- the admin port ---------------------------------------------------------------------------------------------------------
 ADMIN_CONNECTIONS = 64
-"""The most connections to the admin port; further ones get an error. A browser opens six to one host, a metrics collector or a tool one:
-enough for ten of each."""
+"""The most connections to the admin port; a further connection gets an error. A browser opens six connections to a host, a metrics
+collector or a command-line tool one, so ten of each fit."""
 
 ADMIN_PATIENCE_MS = 30_000
 """The longest time that a connection to the admin port may take to send a complete request, or to read a response. The largest responses,
