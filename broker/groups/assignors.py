@@ -28,9 +28,8 @@ RANGE = "range"
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """An assignor's input about one member: `topics` has the ids of its subscribed topics that exist, `before` is its previous target
-    assignment.
-    """
+    """One member's part of an assignor's input: `topics` has the ids of its subscribed topics that exist, `before` is its previous target
+    assignment."""
 
     topics: frozenset[bytes]
     instance_id: str | None = None
@@ -98,8 +97,8 @@ class _AssignmentBuilder:
     def trim_to_quota(self) -> None:
         """If all members have the same subscription, unassign the partitions that exceed each member's share.
 
-        The share is the number of partitions divided by the number of members, rounded down. If there is a remainder, that many members
-        keep one partition more than the share: the first ones that have more.
+        The share is the number of partitions divided by the number of members, rounded down. If the remainder is n, the first n members
+        that have more partitions than the share keep one partition above it.
         """
         total = sum(self.topics[topic_id] for topic_id in self.rest)
         share, extra = divmod(total, len(self.members))
@@ -113,9 +112,8 @@ class _AssignmentBuilder:
                 self.rest[topic_id].add(partition)
 
     def hand_out_rest(self) -> None:
-        """Give each unassigned partition to the member that has the fewest partitions, of those that subscribe to its topic. Topics with
-        few subscribers are processed first.
-        """
+        """Give each unassigned partition to that subscriber of its topic which has the fewest partitions. Topics with few subscribers are
+        processed first."""
         for topic_id in sorted(self.rest, key=lambda topic_id: (len(self.subscribers[topic_id]), topic_id)):
             if not self.rest[topic_id]:
                 continue
@@ -127,9 +125,8 @@ class _AssignmentBuilder:
                 heapreplace(heap, (count + 1, member_id))
 
     def balance(self) -> None:
-        """Move partitions along chains of members (from each member to the next) until no chain is left whose first member has at least two
-        partitions more than its last.
-        """
+        """Move partitions along chains of members (each member gives one partition to the next) until there is no chain whose first member
+        has at least two partitions more than its last."""
         moved = True
         while moved:
             moved = False

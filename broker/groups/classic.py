@@ -148,7 +148,8 @@ class ClassicGroup:
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members)
 
     def current_generation(self, member_id: str) -> JoinGroupResult:
-        """Return a member's JoinGroup response for the current generation. Only the response to the leader has the list of members."""
+        """Return a JoinGroup response for the current generation, addressed to `member_id`. Only the response to the group leader lists the
+        members."""
         return JoinGroupResult(
             member_id=member_id,
             generation=self.generation,
@@ -170,7 +171,9 @@ class ClassicGroup:
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def sync(self, request: SyncRequest, request_key: PendingRequestKey, now: Now) -> ClassicOutcome:
-        """Reply to a SyncGroup with the member's assignment: at once, or when the leader's assignments are in the log."""
+        """Process a SyncGroup. The returned outcome has the reply if there is an error or the group is stable; the leader's SyncGroup
+        returns the record with the assignments, and the replies to all pending SyncGroups. Until then a member's request stays pending
+        under `request_key`."""
         error = self._check_sync(request)
         if error is not ErrorCode.NONE:
             return ClassicOutcome([Reply(request_key, SyncGroupResult(error=error))])
@@ -189,8 +192,8 @@ class ClassicGroup:
         return outcome
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
-        """Extend the member's session and return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin. Any other returned error leaves
-        the session as it is."""
+        """Extend the member's session and return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin. Do not extend the session, and
+        return the error, if the group is deleted, the member or instance id is wrong, or `generation` is not the current one."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self.check_member(member_id, instance_id)
@@ -202,9 +205,8 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, leaving: list[LeavingMember], now: Now) -> tuple[list[ErrorCode], ClassicOutcome]:
-        """Remove the members that `leaving` names; if any was removed, the others rebalance. Return one error code for each, in order, and
-        the record and replies that result (`ClassicOutcome`).
-        """
+        """Remove the members that `leaving` names; if any was removed, the others must rejoin. Return an error code for each named member,
+        in the same order, and the outcome with the record and replies to send."""
         outcome = ClassicOutcome()
         if self.state is ClassicState.DEAD:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(leaving), outcome
@@ -218,8 +220,7 @@ class ClassicGroup:
 
     def check_offset_commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> ErrorCode:
         """Return NONE if a client with these ids and this generation may commit offsets, otherwise the error (Kafka's
-        ClassicGroup.validateOffsetCommit). `transactional` is true for TxnOffsetCommit, whose client may send neither ids nor a generation.
-        """
+        ClassicGroup.validateOffsetCommit). `transactional` is true for TxnOffsetCommit, which may have neither ids nor a generation."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.is_empty:
@@ -276,7 +277,8 @@ class ClassicGroup:
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def record(self, assignments: Mapping[str, bytes], now: Now) -> GroupMetadataValue:
-        """Return the group's record for the log: its present generation, members and leader, with `assignments`, by member id."""
+        """Return the group's record for the log, with the present generation, members and leader. `assignments` has the members' encoded
+        assignments by member id."""
         return self._record_of(list(self.members), self.leader_id, assignments, now)
 
     def record_replacing(self, old_member_id: str, member: Member, now: Now) -> GroupMetadataValue:
@@ -287,10 +289,10 @@ class ClassicGroup:
         return self._record_of(members, leader, {m.member_id: m.assignment for m in members}, now)
 
     def apply(self, value: GroupMetadataValue) -> None:
-        """Replace the group's state by that of a record, live or while the log is loaded. Known members keep the state that is not in
-        records, such as session deadlines.
+        """Replace the group's state by the state in a record, both for a live operation and while the log is loaded. Known members keep the
+        state that records do not have, such as session deadlines.
 
-        A record without generation and members, which only shows that a new group exists, is ignored if a member has joined meanwhile.
+        A record without generation and members only shows that a new group exists. It is ignored if a member has joined meanwhile.
         """
         if not value.generation and not value.members and (self.generation or len(self.members)):
             return
@@ -341,7 +343,8 @@ class ClassicGroup:
         member.session_deadline_ms = now.mono_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def prepare_or_complete(self, now: Now, outcome: ClassicOutcome) -> None:
-        """Start a rebalance after a change of membership. If a rebalance is running, end its join phase if all members have joined."""
+        """Start a rebalance after a change of membership. If a rebalance is already running, end its join phase once all members have
+        joined."""
         if ClassicState.PREPARING_REBALANCE in VALID_TRANSITIONS[self.state]:
             self.prepare_rebalance(now, outcome)
         else:
@@ -383,9 +386,8 @@ class ClassicGroup:
         member.awaiting_join = request_key
 
     def fail_pending_requests(self, member: Member, error: ErrorCode, join_member_id: str, outcome: ClassicOutcome) -> None:
-        """Complete the member's pending JoinGroup and SyncGroup, if any, with an error. `join_member_id` is the member id in the JoinGroup
-        response.
-        """
+        """Complete the member's pending JoinGroup and SyncGroup, if any, with `error`: add the replies to `outcome`. `join_member_id` is
+        the member id in the JoinGroup response."""
         self._supersede(member.awaiting_join, JoinGroupResult(error=error, member_id=join_member_id), outcome)
         self._supersede(member.awaiting_sync, SyncGroupResult(error=error), outcome)
         member.awaiting_join = member.awaiting_sync = None

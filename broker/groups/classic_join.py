@@ -24,7 +24,7 @@ from ottla.protocol.error_codes import ErrorCode
 class JoinRequest:
     """A JoinGroup request, independent of its version. Timeouts are in ms.
 
-    `new_member_id` is a random id, which a member without an id gets.
+    `new_member_id` is a random id that the broker has generated; a member that sends no id gets it.
     """
 
     member_id: str
@@ -45,7 +45,8 @@ class JoinRequest:
 
 
 def join(group: ClassicGroup, request: JoinRequest, request_key: PendingRequestKey, now: Now) -> ClassicOutcome:
-    """Process a JoinGroup. Its reply is in the returned outcome, or in that of the operation that ends the join phase."""
+    """Process a JoinGroup. The reply is in the returned outcome if the request is answered at once; otherwise it is in the outcome of the
+    later operation that ends the join phase, under `request_key`."""
     attempt = _Join(group, request, request_key, now)
     attempt.run()
     return attempt.outcome
@@ -156,7 +157,7 @@ class _Join:
 
 
 def _refusal(group: ClassicGroup, request: JoinRequest) -> tuple[ErrorCode, str]:
-    """Return the error with which the JoinGroup is rejected (NONE if it is not), and the member id of the response."""
+    """Return the error with which the JoinGroup is rejected (NONE if it is accepted), and the member id for the error response."""
     if not _has_room(group, request.member_id):
         return ErrorCode.GROUP_MAX_SIZE_REACHED, ""
     if group.state is ClassicState.DEAD:
@@ -195,8 +196,9 @@ def _protocol_if_replaced(group: ClassicGroup, old: Member, member: Member) -> s
 
 
 def _answer_to_replacement(group: ClassicGroup, request: JoinRequest, old: Member, member: Member) -> JoinGroupResult:
-    """Return the response to a static member that has replaced `old` without a rebalance. If it is the leader, it must not assign again:
-    newer clients get `skip_assignment` (KIP-814), older ones the old leader's member id, so that they act as followers."""
+    """Return the JoinGroup response to a static member that has replaced `old` without a rebalance. If it is the leader, it must not assign
+    partitions again: newer clients get `skip_assignment` (KIP-814); older ones get the old leader's member id as the leader, so that they
+    act as followers."""
     was_leader = old.member_id == group.leader_id
     skip = was_leader and request.can_skip_assignment
     members = group.joined_members() if skip else ()

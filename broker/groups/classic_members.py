@@ -19,7 +19,8 @@ from ottla.broker.groups.results import PendingRequestKey
 
 
 class JoinProtocol(NamedTuple):
-    """An embedded protocol that a member supports: the assignor's name and its opaque subscription."""
+    """One protocol from a JoinGroup: `name` is an assignor, and `metadata` is the member's subscription in bytes that only the clients
+    interpret."""
 
     name: str
     metadata: bytes
@@ -150,13 +151,14 @@ class ClassicMembers:
         return True
 
     def supports(self, protocol_names: set[str]) -> bool:
-        """Return whether every member supports at least one of these protocols."""
+        """Return whether at least one of these protocols is supported by every member."""
         return any(self._support[name] == len(self._members) for name in protocol_names)
 
     def select_protocol(self) -> str:
-        """Return the protocol with the most votes among those that all members support; on a tie the first one voted for.
+        """Return the protocol for the next generation. Each member votes for the first protocol in its list that all members support; the
+        one with the most votes wins, on a tie the one that was voted for first.
 
-        Such a protocol exists, because a member can join only if it shares a protocol with all others.
+        There is always such a protocol, because a member can join only if it shares a protocol with all others.
         """
         everyone = len(self._members)
         candidates = {name for name, count in self._support.items() if count == everyone}

@@ -77,7 +77,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
 
     @property
     def regexes(self) -> Collection[str]:
-        """The regular expressions in the members' subscriptions."""
+        """The regular expressions in the members' subscriptions, each once."""
         return self._regexes.keys()
 
     def subscribers_of_regex(self, regex: str) -> int:

@@ -31,8 +31,10 @@ from ottla.protocol.errors import ProtocolError
 
 
 def join(update: ConsumerGroupUpdate, request: JoinRequest) -> JoinGroupResult:
-    """Process the JoinGroup of a classic protocol member: add it to the group, or take it one step towards its target assignment. Return
-    the response. Raises Rejected.
+    """Process the JoinGroup of a classic protocol member: add the member to the consumer group, or take it one step towards its target
+    assignment. Return the response.
+
+    Raises Rejected: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, or UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID for wrong ids.
     """
     member_id = request.member_id or request.new_member_id
     _check_may_join(update, request, member_id)
@@ -74,9 +76,8 @@ def join(update: ConsumerGroupUpdate, request: JoinRequest) -> JoinGroupResult:
 
 
 def _downgrade(update: ConsumerGroupUpdate, member_id: str, owned: Assignment | None, *, subscription_changed: bool) -> ConsumerMember:
-    """Convert the group to a classic group, because its last consumer protocol member, a static one, rejoins with the classic protocol.
-    Return this member. If the target assignment is up to date with the group epoch, the member first takes one step towards it.
-    """
+    """Convert the group to a classic group, because its last consumer protocol member, which is static, rejoins with the classic protocol.
+    Return that member. If the target assignment is for the current group epoch, the member first takes one step towards it."""
     is_stale = update.group.assignment_epoch < update.group.epoch
     if not is_stale:
         update.reconcile(member_id, owned, subscription_changed=subscription_changed)
@@ -87,8 +88,8 @@ def _downgrade(update: ConsumerGroupUpdate, member_id: str, owned: Assignment | 
 
 
 def sync(update: ConsumerGroupUpdate, request: SyncRequest) -> SyncGroupResult:
-    """Return the classic member's current assignment, which its last JoinGroup has set. Raises Rejected, with REBALANCE_IN_PROGRESS if the
-    member must rejoin because the target assignment has changed."""
+    """Return the classic member's current assignment, which its last JoinGroup has set. Raises Rejected: REBALANCE_IN_PROGRESS if the
+    member must rejoin because the target assignment has changed; another code if the ids, the generation or the protocol are wrong."""
     member = update.group.existing_member(request.member_id, request.instance_id)
     classic = _check_generation(member, request.generation)
     if request.protocol_type not in {None, CONSUMER_PROTOCOL_TYPE} or request.protocol_name not in {None, classic.protocols[0].name}:
@@ -106,8 +107,8 @@ def sync(update: ConsumerGroupUpdate, request: SyncRequest) -> SyncGroupResult:
 
 
 def heartbeat(update: ConsumerGroupUpdate, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Extend the classic member's session. Return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin to take its next step towards
-    its target assignment. Raises Rejected."""
+    """Extend the classic member's session. Return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin to take the next step towards
+    its target assignment. Raises Rejected: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION."""
     member = update.group.existing_member(member_id, instance_id)
     _check_generation(member, generation)
     update.keep_session(member)
@@ -124,10 +125,10 @@ def heartbeat(update: ConsumerGroupUpdate, member_id: str, instance_id: str | No
 
 
 def leave(update: ConsumerGroupUpdate, leaving: list[LeavingMember]) -> list[ErrorCode]:
-    """Remove the members that `leaving` names, and return one error code for each. They can also be consumer protocol members, which an
-    administrator removes by LeaveGroup (Kafka since 4.3).
+    """Remove the members that `leaving` names, and return one error code for each, in the same order. They can also be consumer protocol
+    members, which an administrator removes by LeaveGroup (Kafka since 4.3).
 
-    If the last consumer protocol member is removed, the group becomes a classic group (if `migration.may_downgrade`).
+    If this removes the last consumer protocol member, and `migration.may_downgrade` allows it, the group becomes a classic group.
     """
     of_the_consumer_protocol = {member.member_id for member in update.group.members.values() if member.classic is None}
     errors = [_leave_one(update, one) for one in leaving]

@@ -173,8 +173,9 @@ class ConsumerGroupUpdate(SubscriptionGroupUpdate[ConsumerGroup, ConsumerConfig]
         return self.group.preferred_assignor(self.config.assignors[0])
 
     def reconcile(self, member_id: str, owned: Assignment | None, *, subscription_changed: bool = False) -> ConsumerMember:
-        """Take a member one step towards its target assignment, write the result, and return the member. `owned` are the partitions that
-        the request lists as owned, None without a list. Raises Rejected(FENCED_MEMBER_EPOCH) if the member's state is unknown."""
+        """Take a member one step towards its target assignment, add the record of the result if it differs, and return the member. `owned`
+        are the partitions that the request lists as owned, None without a list. Raises Rejected(FENCED_MEMBER_EPOCH) if the member's stored
+        state is one that this broker does not know."""
         group = self.group
         member = group.members[member_id]
         subscription_changed = subscription_changed and self.config.ends_subscriptions_at_once

@@ -54,8 +54,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, ConsumerGroupUp
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatResult, list[Reply]]]:
-        """Process a ConsumerGroupHeartbeat. Return the response, and replies to pending joins and syncs of a classic group that the
-        heartbeat converts. Raises Rejected."""
+        """Process a ConsumerGroupHeartbeat. Return the records, the response, and the replies to pending joins and syncs of a classic group
+        that the heartbeat converts. Raises Rejected with the error code of the response."""
         consumer_heartbeat.check(beat, self._config_of(beat.group_id))
         if beat.epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
             update = self._begin_update(self.existing(beat.group_id), now)
@@ -89,7 +89,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, ConsumerGroupUp
         return Effects((), [Reply(request_key, result)])
 
     def heartbeat_of_classic(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
-        """Process the heartbeat of a classic protocol member, and return its error code."""
+        """Process the Heartbeat (not ConsumerGroupHeartbeat) of a classic protocol member in a consumer group, and return its error
+        code."""
         try:
             return consumer_classic.heartbeat(self._begin_update(group, now), member_id, instance_id, generation)
         except Rejected as refused:
@@ -98,13 +99,15 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, ConsumerGroupUp
     def leave(
         self, group: ConsumerGroup, leaving: list[LeavingMember], now: Now
     ) -> tuple[list[ErrorCode], Effects[GroupRecord, list[Reply]]]:
-        """Remove members of either protocol by a LeaveGroup. Return one error code for each, and the records and replies."""
+        """Process a LeaveGroup, which can remove members of either protocol. Return an error code for each member in `leaving`, and the
+        records to append."""
         update = self._begin_update(group, now)
         errors = consumer_classic.leave(update, leaving)
         return errors, self._effects(update, [])
 
     def extend_session_by_commit(self, group: ConsumerGroup, member_id: str, now: Now) -> None:
-        """Extend the session of a classic protocol member, which sends fewer heartbeats while it commits."""
+        """Extend the session of a member that commits offsets, if it uses the classic protocol: such a member sends fewer heartbeats while
+        it commits."""
         member = group.members.get(member_id)
         if member is not None and member.classic is not None:
             self._begin_update(group, now).keep_session(member)
@@ -160,8 +163,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, ConsumerGroupUp
         return resolution if resolution is not None and resolution.start() else None
 
     def end_resolution(self, resolution: Resolution, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Return the records of the topics that a resolution of regular expressions has found; none if it did not run to its end or the
-        group is no longer a consumer group."""
+        """Remove a resolution of regular expressions that has ended. Return the records of the topics that it found; no records if it did
+        not run to its end or the group is no longer a consumer group."""
         del self._resolutions[resolution.group_id]
         group = self._groups.get(resolution.group_id)
         if not isinstance(group, ConsumerGroup) or not resolution.found:
@@ -175,7 +178,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, ConsumerGroupUp
 
     def _begin_heartbeat_update(self, beat: Heartbeat, now: Now) -> ConsumerGroupUpdate:
         """Return an update (the operation that decides changes on a copy) of the existing group, or of a new one for a joining member.
-        Raises Rejected(GROUP_ID_NOT_FOUND)."""
+        Raises Rejected(GROUP_ID_NOT_FOUND) if a member that is not joining names no consumer group, or if the id belongs to a group that
+        cannot be converted."""
         group = self._groups.get(beat.group_id)
         if isinstance(group, ConsumerGroup) or beat.epoch != JOIN_EPOCH:
             return self._begin_update(self.existing(beat.group_id), now)

@@ -73,7 +73,8 @@ class HeartbeatResult:
 
 
 def check(beat: Heartbeat, config: ConsumerConfig) -> None:
-    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state."""
+    """Raise Rejected if a field of the heartbeat is invalid by itself, whatever the group's state: INVALID_REQUEST, or UNSUPPORTED_ASSIGNOR
+    for an assignor that is not configured."""
     invalid = _fault(beat)
     if invalid is not None:
         raise Rejected(ErrorCode.INVALID_REQUEST, invalid)
@@ -85,7 +86,7 @@ def check(beat: Heartbeat, config: ConsumerConfig) -> None:
 
 
 def is_empty(value: str | None) -> bool:
-    """Return whether the field's value is given (not None) and empty after Java's String.trim."""
+    """Return whether the string is empty after Java's String.trim; False for None (the field is absent)."""
     return value is not None and not value.strip(_TRIMMED)
 
 
@@ -114,7 +115,11 @@ def _fault(beat: Heartbeat) -> str | None:
 
 
 def heartbeat(update: ConsumerGroupUpdate, beat: Heartbeat) -> HeartbeatResult:
-    """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. Raises Rejected."""
+    """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response.
+
+    Raises Rejected: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID or FENCED_INSTANCE_ID for static
+    members, or INVALID_REGULAR_EXPRESSION.
+    """
     group = update.group
     if len(group.members) >= update.config.max_size and beat.member_id not in group.members:
         raise Rejected(
@@ -137,7 +142,7 @@ def heartbeat(update: ConsumerGroupUpdate, beat: Heartbeat) -> HeartbeatResult:
 
 def leave(update: ConsumerGroupUpdate, beat: Heartbeat) -> HeartbeatResult:
     """Process a heartbeat with epoch -1 (remove the member) or -2 (a static member leaves temporarily), and return the response. Raises
-    Rejected."""
+    Rejected(UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID)."""
     member = update.group.existing_member(beat.member_id, beat.instance_id)
     if beat.epoch == LEAVE_STATIC_EPOCH:
         update.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation={}))
@@ -148,8 +153,8 @@ def leave(update: ConsumerGroupUpdate, beat: Heartbeat) -> HeartbeatResult:
 
 
 def fence(update: ConsumerGroupUpdate, member_id: str) -> None:
-    """Remove a member. If it was the last consumer protocol member, and `migration.may_downgrade` allows it, the remaining members become a
-    classic group."""
+    """Remove a member, because it left or missed a deadline. If it was the last consumer protocol member, and `migration.may_downgrade`
+    allows it, the remaining members become a classic group."""
     spoke_classic = update.group.members[member_id].classic is not None
     update.remove_member(member_id)
     if not spoke_classic and migration.may_downgrade(update):
@@ -159,8 +164,9 @@ def fence(update: ConsumerGroupUpdate, member_id: str) -> None:
 
 
 def _member(update: ConsumerGroupUpdate, beat: Heartbeat) -> ConsumerMember:
-    """Return the member as it was before this heartbeat. A new member has only an id. A static member that returns under a new id has its
-    former assignment. Raises Rejected."""
+    """Return the member as it was before this heartbeat. A new member has only an id; a static member that returns under a new id has its
+    former assignment. Raises Rejected: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH for a wrong epoch, or UNRELEASED_INSTANCE_ID or
+    FENCED_INSTANCE_ID if another member has the instance id."""
     group = update.group
     if beat.epoch != JOIN_EPOCH:
         member = update.group.existing_member(beat.member_id, beat.instance_id)

@@ -102,7 +102,7 @@ class ConsumerMember:
 
 
 class _WithEpochs(Protocol):
-    """A topic's partitions in a record, with the group epoch in which each was assigned."""
+    """A topic in a current assignment record: its partitions, with the group epoch in which each was assigned."""
 
     @property
     def partitions(self) -> list[int]: ...
@@ -111,7 +111,7 @@ class _WithEpochs(Protocol):
 
 
 def fields_of_metadata(value: ConsumerGroupMemberMetadataValue) -> dict[str, object]:
-    """Return the fields of ConsumerMember that a member metadata record (type 5) determines. A member whose classic
+    """Return keyword arguments for ConsumerMember: the fields that a member metadata record (type 5) determines. A member whose classic
     metadata lists no protocol counts as a consumer protocol member."""
     classic = value.classic_member_metadata
     return {
@@ -150,7 +150,7 @@ def metadata_of(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
 
 
 def fields_of_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[str, object]:
-    """Return the fields of ConsumerMember that a current assignment record (type 8) determines."""
+    """Return keyword arguments for ConsumerMember: the fields that a current assignment record (type 8) determines."""
     known = {state.value for state in MemberState}
     return {
         "epoch": value.member_epoch,
@@ -179,7 +179,7 @@ def epochs_of(assignment: Assignment, epoch: int) -> Epochs:
 
 
 def assignment_from(topics: Iterable[AssignedTopic | OwnedTopic]) -> Assignment:
-    """Return the assignment listed in a record or request; entries of the same topic are merged."""
+    """Return the assignment that a record or request lists. A topic that is listed several times gets the partitions of all its entries."""
     assignment: dict[bytes, frozenset[int]] = {}
     for topic in topics:
         if topic.partitions:
@@ -189,7 +189,7 @@ def assignment_from(topics: Iterable[AssignedTopic | OwnedTopic]) -> Assignment:
 
 
 def topics_of(assignment: Assignment) -> list[AssignedTopic]:
-    """Return the assignment as records list it: topics with their partitions, sorted."""
+    """Return the assignment in the form of a record: a list of topics with their partitions, sorted."""
     return [AssignedTopic(topic_id, sorted(partitions)) for topic_id, partitions in sorted(assignment.items())]
 
 
@@ -202,7 +202,8 @@ def _epochs_from(topics: Iterable[OwnedTopic], default: int) -> Epochs:
 
 
 def epochs_per_partition(topic: _WithEpochs, default: int) -> list[int]:
-    """Return one epoch per partition; `default` for every partition if the record has no epochs or a wrong number of them."""
+    """Return the epoch in which each of the topic's partitions was assigned, in their order. If the record has no epochs or a wrong number
+    of them, it is `default` for every partition."""
     epochs = topic.assignment_epochs
     return epochs if epochs is not None and len(epochs) == len(topic.partitions) else [default] * len(topic.partitions)
 

@@ -74,7 +74,7 @@ class GroupsConfig:
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """An offset that a commit request has for one partition."""
+    """One partition of a commit request, with the offset to commit."""
 
     topic: str
     partition: int
@@ -86,10 +86,9 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """An OffsetCommit or TxnOffsetCommit, independent of its version. `generation` is the generation or member epoch. `retention_ms` is -1
-    unless the request has a retention time. `knows_epochs` is whether the request's version allows member epochs; `unknown_group_error` is
-    the error if the group does not exist.
-    """
+    """An OffsetCommit or TxnOffsetCommit, independent of its version. `generation` is the classic generation or the member epoch, as the
+    request has it. `retention_ms` is -1 unless the request has a retention time. `knows_epochs` is whether the request's version allows
+    member epochs. `unknown_group_error` is the error code if the group does not exist."""
 
     group_id: str
     generation: int = NO_GENERATION
@@ -129,9 +128,10 @@ class GroupCoordinator:
         share_config: Callable[[str], ShareConfig] | None = None,
         streams_config: Callable[[str], StreamsConfig] | None = None,
     ) -> None:
-        """Make the state machine of one partition's groups, without any group.
+        """Create the state machine of one partition of `__consumer_offsets`, without any group.
 
-        `consumer_config`, `share_config` and `streams_config` return one group's settings by its id; without them `config` applies to all.
+        `consumer_config`, `share_config` and `streams_config` return a group's settings by group id; if one is absent, every group of that
+        kind gets the defaults in `config`.
         """
         self.config = config
         self.groups: dict[str, Group] = {}
@@ -149,8 +149,8 @@ class GroupCoordinator:
     # --- membership -----------------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest, request_key: PendingRequestKey, now: Now) -> Effects[GroupRecord, Replies]:
-        """Process a JoinGroup; return the records and replies. The first join creates the group. A join with a member id for an unknown
-        group gets UNKNOWN_MEMBER_ID."""
+        """Process a JoinGroup; return the records and replies. The first JoinGroup creates the group. Errors are in the reply, for example
+        UNKNOWN_MEMBER_ID if the request has a member id and the group does not exist."""
         error = self._join_refusal(group_id, request)
         if error is not ErrorCode.NONE:
             return Effects((), [Reply(request_key, JoinGroupResult(error=error, member_id=request.member_id))])
@@ -208,13 +208,13 @@ class GroupCoordinator:
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def consumer_heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatResult, Replies]]:
-        """Process a ConsumerGroupHeartbeat. Return the response, and replies to pending joins and syncs of a classic group that the
-        heartbeat converts. Raises Rejected."""
+        """Process a ConsumerGroupHeartbeat. Return the records, the response, and the replies to pending joins and syncs of a classic group
+        that the heartbeat converts. Raises Rejected with the error code of the response."""
         return self.consumers.heartbeat(beat, now)
 
     def leave(self, group_id: str, leaving: list[LeavingMember], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, Replies]]:
-        """Remove the members that `leaving` names. Return one error code for each, and the records and replies. Raises
-        Rejected(INVALID_GROUP_ID) for an empty group id."""
+        """Process a LeaveGroup: remove the members that `leaving` names. Return an error code for each, in the same order, and the records
+        and replies. Raises Rejected(INVALID_GROUP_ID) for an empty group id."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
@@ -240,8 +240,8 @@ class GroupCoordinator:
         return None if group is None else group.next_deadline()
 
     def after_append(self, group_id: str, now: Now) -> Replies:
-        """Finish an operation whose records were appended and applied: if it converted a consumer group to a classic one, start sessions
-        and, if needed, a rebalance. Return the replies that this rebalance causes."""
+        """Finish an operation whose records were appended and applied. If the operation converted a consumer group to a classic one, start
+        its members' sessions and, if needed, a rebalance. Return the replies that the rebalance causes."""
         return self.consumers.after_append(group_id, now)
 
     def next_resolution(self, group_id: str) -> Resolution | None:
@@ -250,8 +250,8 @@ class GroupCoordinator:
         return self.consumers.next_resolution(group_id)
 
     def end_resolution(self, resolution: Resolution, now: Now) -> Effects[GroupRecord, Replies]:
-        """Return the records of the topics that a resolution of regular expressions has found; none if it did not run to its end or the
-        group is no longer a consumer group."""
+        """Remove a resolution of regular expressions that has ended. Return the records of the topics that it found; no records if it did
+        not run to its end or the group is no longer a consumer group."""
         return self.consumers.end_resolution(resolution, now)
 
     def on_write_failed(self, group_id: str, now: Now) -> Replies:
@@ -278,8 +278,8 @@ class GroupCoordinator:
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit, now: Now) -> Effects[GroupRecord, list[ErrorCode]]:
-        """Return the records that commit the offsets of a request, and one error code for each offset, in order. Raises Rejected if the
-        group rejects the member id, instance id or generation."""
+        """Return the records that commit the offsets of a request, and one error code for each offset, in the same order. Raises Rejected
+        with the error code for all offsets if the group rejects the request's member id, instance id or generation, or is a share group."""
         self._check_commit(commit)
         group = self.groups.get(commit.group_id)
         if group is not None and not commit.transactional:
@@ -312,12 +312,12 @@ class GroupCoordinator:
         member_epoch: int = -1,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Effects[GroupRecord, Fetched]:
-        """Return the committed offsets of `topics`; None means all partitions with an offset. An unknown group has no offsets, without an
-        error.
+        """Return the committed offsets of `topics`, or of all partitions with a committed offset if `topics` is None. An unknown group has
+        no offsets; that is not an error.
 
-        An offset committed for another topic id than that in `topic_ids` is ignored, because the topic was recreated. Raises Rejected if a
-        consumer or streams group rejects member id and epoch. For a share group, raises Rejected(GROUP_ID_NOT_FOUND) if `topics` is given,
-        and returns no offsets if it is None.
+        An offset that was committed for another topic id than that in `topic_ids` is ignored, because the topic was recreated. Raises
+        Rejected if a consumer or streams group does not have this member id with this epoch. For a share group, raises
+        Rejected(GROUP_ID_NOT_FOUND) if `topics` is given, and returns no offsets if it is None.
         """
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup) and topics is not None:
@@ -339,8 +339,8 @@ class GroupCoordinator:
 
     def delete_offsets(self, group_id: str, topics: Topics) -> Effects[GroupRecord, list[tuple[str, ErrorCode]]]:
         """Return the records that delete committed offsets, and an error code for each topic: GROUP_SUBSCRIBED_TO_TOPIC if a member
-        subscribes to it, otherwise NONE. Raises Rejected if the group does not exist, is a share group, or is a classic group with
-        members that are not consumers."""
+        subscribes to it, otherwise NONE. Raises Rejected: INVALID_GROUP_ID for an empty id; GROUP_ID_NOT_FOUND if the group does not exist
+        or is a share group; NON_EMPTY_GROUP if it is a classic group with members that are not consumers."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         group = self._existing(group_id)
@@ -359,16 +359,16 @@ class GroupCoordinator:
         return Effects(records, errors)
 
     def forget_topic(self, topic: str, topic_id: bytes) -> Effects[GroupRecord, None]:
-        """Return the records for a deleted topic: tombstones of its offsets, so that a later topic with the same name does not inherit
-        them, and its removal from share groups."""
+        """Return the records to write when a topic was deleted: tombstones of its committed offsets, so that a later topic with the same
+        name does not inherit them, and the removal of the topic from share groups."""
         offsets = [_no_offset(group_id, topic, partition) for group_id, partition in self.offsets.keys_of_topic(topic)]
         return Effects([*offsets, *self.shares.forget_topic(topic_id)], None)
 
     # --- groups ---------------------------------------------------------------------------------------------------------------
 
     def delete_group(self, group_id: str) -> Effects[GroupRecord, None]:
-        """Return the records that delete a group without members, and all its offsets. Raises Rejected(GROUP_ID_NOT_FOUND or
-        NON_EMPTY_GROUP)."""
+        """Return the records that delete a group and all its offsets. Raises Rejected: GROUP_ID_NOT_FOUND if it does not exist,
+        NON_EMPTY_GROUP if it has members."""
         group = self._existing(group_id)
         if not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
@@ -376,8 +376,8 @@ class GroupCoordinator:
         return Effects([*records, *_tombstones_of(group)], None)
 
     def expire_offsets(self, now: Now) -> Effects[GroupRecord, None]:
-        """Return the records that delete expired offsets, and groups that then have no members and no offsets. The caller may append the
-        records in several batches."""
+        """Return the records that delete expired offsets, and the groups that then have neither members nor offsets. The caller may append
+        the records in several batches."""
         records: list[GroupRecord] = []
         for group_id, group in self.groups.items():
             if isinstance(group, ShareGroup):
@@ -523,7 +523,7 @@ def _effects(group: ClassicGroup, outcome: ClassicOutcome) -> Effects[GroupRecor
 
 
 def _tombstones_of(group: Group) -> list[GroupRecord]:
-    """Return the records that delete a group without members, which depend on the kind of the group."""
+    """Return the tombstone records that delete a group of any kind. The group must have no members."""
     return group.tombstones() if isinstance(group, ModernGroup) else [GroupRecord(GroupMetadataKey(group.group_id), None)]
 
 

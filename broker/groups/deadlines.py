@@ -31,8 +31,8 @@ class DeadlineKind(IntEnum):
 
 
 class GroupDeadline(NamedTuple):
-    """A deadline of a group or a member, in monotonic ms. `epoch` is the member epoch that the member has to leave (REBALANCE), otherwise
-    -1."""
+    """A deadline of a group or a member, in monotonic ms. For kind REBALANCE, `epoch` is the member epoch that the member has to leave
+    until then; otherwise it is -1."""
 
     deadline_ms: int
     kind: DeadlineKind
@@ -48,7 +48,8 @@ class Deadlines:
         self._deadlines: dict[tuple[DeadlineKind, str], GroupDeadline] = {}
 
     def set(self, kind: DeadlineKind, member_id: str, deadline_ms: int, epoch: int = -1) -> None:
-        """Set a member's deadline of this kind, and replace an earlier one. `epoch` is the member epoch to leave (for REBALANCE)."""
+        """Set a member's deadline of this kind; it replaces an earlier one of the same kind. For kind REBALANCE, `epoch` is the member
+        epoch that the member has to leave."""
         self._deadlines[kind, member_id] = GroupDeadline(deadline_ms, kind, member_id, epoch)
         if self.next_ms is None or deadline_ms < self.next_ms:
             self.next_ms = deadline_ms

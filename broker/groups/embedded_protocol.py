@@ -29,7 +29,7 @@ class TopicPartition:
 
 @wire_struct
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """A classic consumer's subscription, from version 1 on with its owned partitions."""
+    """A classic consumer's subscription: its topics and, from version 1 on, the partitions that it owns."""
 
     topics: list[str] = array(string)
     user_data: Buffer | None = bytes_(nullable="0+", default=None)
@@ -40,7 +40,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 @wire_struct
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """A classic consumer's assignment as the group's leader encodes it."""
+    """A classic consumer's assigned partitions, as the group's leader encodes them for SyncGroup."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition)
     user_data: Buffer | None = bytes_(nullable="0+", default=None)
@@ -50,22 +50,23 @@ M = TypeVar("M", bound=Message)
 
 
 def read_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """Decode a classic consumer's subscription. Raises ProtocolError."""
+    """Decode a classic consumer's subscription. Raises ProtocolError if the bytes are malformed."""
     return _read(ConsumerProtocolSubscription, data)
 
 
 def owned_of(subscription: ConsumerProtocolSubscription, topics: TopicsView) -> Assignment:
-    """Return the partitions that the member owns, by topic id; deleted topics are left out."""
+    """Return the partitions that the subscription lists as owned, by topic id; deleted topics are left out."""
     return _by_id(subscription.owned_partitions, topics)
 
 
 def read_assignment(data: Buffer, topics: TopicsView) -> Assignment:
-    """Return the assigned partitions by topic id. Empty bytes mean that the leader assigned nothing. Raises ProtocolError."""
+    """Decode a classic consumer's assignment, and return the partitions by topic id; deleted topics are left out. Empty bytes mean that the
+    leader assigned nothing. Raises ProtocolError if other bytes are malformed."""
     return _by_id(_read(ConsumerProtocolAssignment, data).assigned_partitions, topics) if len(data) else {}
 
 
 def assigned_partitions(data: Buffer) -> list[tuple[str, int]]:
-    """Return the assigned (topic, partition) pairs, for display; none if the bytes are not a ConsumerProtocolAssignment."""
+    """Decode a classic consumer's assignment for display: return (topic, partition) pairs, or an empty list if the bytes are malformed."""
     try:
         listed = _read(ConsumerProtocolAssignment, data).assigned_partitions
     except ProtocolError:
@@ -74,12 +75,14 @@ def assigned_partitions(data: Buffer) -> list[tuple[str, int]]:
 
 
 def carries_user_data(data: Buffer) -> bool:
-    """Return whether an encoded assignment has user data, which only its assignor understands. Raises ProtocolError."""
+    """Return whether an encoded assignment has user data, which only the assignor understands. Raises ProtocolError if the bytes are
+    malformed."""
     return bool(len(data)) and bool(_read(ConsumerProtocolAssignment, data).user_data)
 
 
 def write_assignment(assignment: Assignment, subscription: Buffer, topics: TopicsView) -> bytes:
-    """Encode an assignment in the version of the member's `subscription`. Raises ProtocolError if that version is unknown."""
+    """Encode an assignment in the version in which the member encoded its `subscription`. Deleted topics are left out. Raises ProtocolError
+    if that version is unknown."""
     named = [(info.name, sorted(partitions)) for topic_id, partitions in assignment.items() if (info := topics.by_id(topic_id)) is not None]
     value = ConsumerProtocolAssignment([TopicPartition(name, partitions) for name, partitions in sorted(named)])
     return encode_prefixed(value, _version(subscription)[0])

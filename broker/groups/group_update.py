@@ -27,10 +27,9 @@ from ottla.broker.groups.topics_view import TopicInfo, TopicsView, hash_of
 
 
 class RecordClasses(NamedTuple):
-    """The keys and values of the records that consumer, share and streams groups all have, for one of these kinds of groups. Each field is
-    a function (or class) that makes such a key or value from its fields, for example `epoch_key` from a group id; `target` makes the value
-    of a member's target assignment.
-    """
+    """Makes the keys and values of the records that consumer, share and streams groups have in common. There is one instance for each of
+    these three kinds. Each field makes one key or value from its fields: `epoch_key` makes the key of the epoch record from a group id,
+    `target` the value of a member's target assignment record."""
 
     epoch_key: Callable[[str], Key]
     member_key: Callable[[str, str], Key]
@@ -50,14 +49,13 @@ class ModernConfig(Protocol):
     def assignment_interval_ms(self) -> int: ...
     @property
     def delays_assignments(self) -> bool:
-        """Whether the imitated Kafka release is 4.3 or later, which waits for an interval between two target assignments of a group. In
-        such a release a new group begins with epoch 1; before, with 0 (a streams group always with 1).
-        """
+        """Whether the Kafka release whose behaviour the broker has is 4.3 or later. Such a release waits for an interval between two target
+        assignments of a group, and a new group begins with epoch 1. Before, a new group began with 0 (a streams group always with 1)."""
         ...
 
     @property
     def assigns_empty(self) -> bool:
-        """Whether the target assignment of a group that becomes empty gets the group's new epoch at once (as in Kafka 4.4)."""
+        """Whether the target assignment of a group that becomes empty gets the group's new epoch at once, as since Kafka 4.4."""
         ...
 
 
@@ -67,10 +65,9 @@ ConfigT = TypeVar("ConfigT", bound=ModernConfig)
 
 
 class GroupUpdate(ABC, Generic[GroupT, ConfigT]):
-    """One operation on a group, which decides changes without applying them to the original group. `records` are the records that the
-    operation writes, `replies` the responses that it sends, and `group` is a copy of the group to which the records are applied (without
-    records, the original).
-    """
+    """One operation on a group, which decides changes without applying them to the original group. `records` are the records to write, and
+    `replies` the responses to send. `group` is a copy of the group to which the records are applied; it is the original as long as there
+    are no records."""
 
     CLASSES: ClassVar[RecordClasses]
 
@@ -91,9 +88,8 @@ class GroupUpdate(ABC, Generic[GroupT, ConfigT]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def put(self, key: Key, value: Value | None) -> None:
-        """Add a record to those that this operation writes (value None: a tombstone), and apply the record to this operation's copy of the
-        group.
-        """
+        """Add a record to those that this operation writes, and apply it to this operation's copy of the group. A `value` of None makes it
+        a tombstone."""
         if self.group is self._original:
             self.group = self._original.copy()
         self.records.append(GroupRecord(key, value))
@@ -121,9 +117,8 @@ class GroupUpdate(ABC, Generic[GroupT, ConfigT]):
         """Return the value of the record that stores the group's epoch and metadata hash."""
 
     def remove_member(self, member_id: str) -> None:
-        """Add tombstones for all records of a member to the records that this operation writes. The partitions or tasks of the member
-        become free.
-        """
+        """Add tombstones for all records of a member to the records that this operation writes. Other members can then get its partitions
+        or tasks."""
         self.put(self.CLASSES.assignment_key(self.group_id, member_id), None)
         self.put(self.CLASSES.target_key(self.group_id, member_id), None)
         self.put(self.CLASSES.member_key(self.group_id, member_id), None)
@@ -141,9 +136,8 @@ class GroupUpdate(ABC, Generic[GroupT, ConfigT]):
 
     @property
     def next_epoch(self) -> int:
-        """The epoch that the target assignment will have after `maybe_compute_target`. It is the group epoch if the assignment interval
-        since the last computation has passed; otherwise it stays as it is.
-        """
+        """The epoch that the target assignment will have after `maybe_compute_target`: the group epoch if the assignment interval since the
+        last computation has passed, otherwise the present target's epoch."""
         group, interval_ms = self.group, self.config.assignment_interval_ms
         computed_ms = group.assignment_timestamp_ms
         waits = bool(computed_ms and interval_ms) and self.now.wall_ms < computed_ms + interval_ms
@@ -182,7 +176,8 @@ class SubscriptionGroupUpdate(GroupUpdate[SubscriptionT, ConfigT]):
     """An operation on a consumer group or a share group, whose members subscribe to topics."""
 
     def refresh(self, *, subscriptions_changed: bool) -> None:
-        """Bump the group epoch if the subscriptions or the metadata of the subscribed topics have changed."""
+        """Bump the group epoch if `subscriptions_changed`, or if the metadata of the subscribed topics has changed since the last
+        update."""
         if not subscriptions_changed and self.group.topics_version == self.topics.version:
             return
         metadata_hash = self.metadata_hash()
@@ -196,5 +191,5 @@ class SubscriptionGroupUpdate(GroupUpdate[SubscriptionT, ConfigT]):
         return {name: info for name in self.group.subscribed_topics() if (info := self.topics.by_name(name)) is not None}
 
     def topic_ids_of(self, topics: frozenset[str], known: Mapping[str, TopicInfo]) -> frozenset[bytes]:
-        """Return the ids of the topics (by name) that are in `known`."""
+        """Return the ids of those topics in `topics`, a set of names, that `known` contains."""
         return frozenset(known[name].topic_id for name in topics if name in known)

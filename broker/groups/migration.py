@@ -32,7 +32,8 @@ from ottla.protocol.errors import ProtocolError
 
 
 def may_upgrade(group: ClassicGroup, update: ConsumerGroupUpdate) -> bool:
-    """Return whether a consumer protocol member may join this classic group that has members, and so convert it to a consumer group."""
+    """Return whether a consumer protocol member may join this classic group that has members, which converts it to a consumer group: the
+    migration policy allows it, the members are consumers, and their number does not exceed the consumer groups' maximum."""
     return update.config.allows_upgrade and group.protocol_type == CONSUMER_PROTOCOL_TYPE and len(group.members) <= update.config.max_size
 
 
@@ -70,15 +71,16 @@ def upgrade(group: ClassicGroup, update: ConsumerGroupUpdate) -> None:
 
 
 def may_downgrade(update: ConsumerGroupUpdate) -> bool:
-    """Return whether the remaining members of the update's group may become a classic group."""
+    """Return whether the members of the update's group may become a classic group: the migration policy allows it, all of them use the
+    classic protocol, and there is at least one, but no more than a classic group may have."""
     members = update.group.members.values()
     fits = 0 < len(members) <= update.config.classic_max_size
     return update.config.allows_downgrade and fits and all(member.classic is not None for member in members)
 
 
 def downgrade(update: ConsumerGroupUpdate, *, has_to_rebalance: bool) -> None:
-    """Write tombstones for the consumer group, and the record of the classic group. If the members' subscriptions cannot be decoded, the
-    consumer group stays and only its epoch is bumped."""
+    """Write tombstones for the consumer group, and the record of the classic group. `has_to_rebalance` is whether the classic group must
+    then rebalance. If the members' subscriptions cannot be decoded, the consumer group stays and only its epoch is bumped."""
     try:
         value = _classic_group(update)
     except ProtocolError:
@@ -107,13 +109,15 @@ def _consumer_member(group: ClassicGroup, member: Member, update: ConsumerGroupU
 
 
 def _without(assignment: Assignment, taken: set[tuple[bytes, int]]) -> Assignment:
-    """Return the partitions that are not in `taken`: a classic group's leader may have assigned a partition to two members."""
+    """Return the partitions of `assignment` that are not in `taken`. It is used because a classic group's leader may have assigned a
+    partition to two members."""
     left = {topic_id: frozenset(p for p in partitions if (topic_id, p) not in taken) for topic_id, partitions in assignment.items()}
     return {topic_id: partitions for topic_id, partitions in left.items() if partitions}
 
 
 def _classic_group(update: ConsumerGroupUpdate) -> GroupMetadataValue:
-    """Return the record of the classic group that the update's group becomes, with all assignments. Raises ProtocolError."""
+    """Return the record of the classic group that the update's group becomes, with all assignments. Raises ProtocolError if a subscription
+    has an unknown version."""
     members = ClassicMembers()
     for member in update.group.members.values():
         assert member.classic is not None, "only members of the classic protocol form a classic group"

@@ -108,7 +108,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return not self.members
 
     def existing_member(self, member_id: str) -> MemberT:
-        """Return the member with this id. Raises Rejected(UNKNOWN_MEMBER_ID)."""
+        """Return the member with this id. Raises Rejected(UNKNOWN_MEMBER_ID) if there is none."""
         member = self.members.get(member_id)
         if member is None:
             raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
@@ -199,7 +199,8 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         return None if member_id is None else self.members.get(member_id)
 
     def existing_member(self, member_id: str, instance_id: str | None = None) -> ReconciledT:
-        """Return the member with this id. Raises Rejected if it does not exist, or if another member has its instance id."""
+        """Return the member with this id. Raises Rejected: UNKNOWN_MEMBER_ID if the group has no such member or instance id,
+        FENCED_INSTANCE_ID if another member has the instance id."""
         if instance_id is None:
             return super().existing_member(member_id)
         member = self.static_member(instance_id)
@@ -221,9 +222,8 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
             del self._static[member.instance_id]
 
     def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
-        """Return the time in wall clock ms from which an offset's retention is counted: the commit's time. The caller must not expire
-        offsets of subscribed topics.
-        """
+        """Return the time in wall clock ms from which an offset's retention is counted, which is the commit's time. The caller ensures that
+        offsets of subscribed topics do not expire."""
         return commit_timestamp_ms
 
     def check_offset_commit(
@@ -261,7 +261,8 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         return ErrorCode.ILLEGAL_GENERATION if transactional and not knows_epochs else self._stale(member)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Return NONE if a member with this id and epoch may fetch offsets or if the request has neither (None, -1), else the error."""
+        """Return NONE if the group has this member with this epoch, so that it may fetch offsets, otherwise the error. NONE, too, if the
+        request has neither (None and -1)."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")
@@ -274,7 +275,8 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         """Return whether the member has had the partition since the group epoch `epoch` or an earlier one."""
 
     def _sends_epochs(self, member: ReconciledT) -> bool:
-        """Return whether the member's offset commits have a member epoch, not a classic generation."""
+        """Return whether the member's offset commits have a member epoch (consumer or streams protocol), not the generation of the classic
+        protocol."""
         return True
 
     def _stale(self, member: ReconciledT) -> ErrorCode:

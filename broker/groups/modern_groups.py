@@ -63,7 +63,8 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, UpdateT]):
 
     @abstractmethod
     def on_write_failed(self, group: GroupT, now: Now) -> None:
-        """Restore timers and other unpersisted state after the write of the last operation has failed."""
+        """Start the timers anew, and reset other state that is not persisted, after the write of the last operation's records has
+        failed."""
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
@@ -88,7 +89,7 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, UpdateT]):
     # --- lookup ---------------------------------------------------------------------------------------------------------------
 
     def existing(self, group_id: str) -> GroupT:
-        """Return the group with this id, of this kind. Raises Rejected(GROUP_ID_NOT_FOUND)."""
+        """Return the group with this id. Raises Rejected(GROUP_ID_NOT_FOUND) if there is none, or if it is a group of another kind."""
         group = self._groups.get(group_id)
         if isinstance(group, self.GROUP):
             return group  # type: ignore[return-value] # GROUP is the class of GroupT
@@ -99,8 +100,8 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, UpdateT]):
         return self.GROUP(group_id, FIRST_EPOCH if self._config_of(group_id).delays_assignments else 0)  # type: ignore[return-value] # as above
 
     def _begin_update(self, group: GroupT, now: Now) -> UpdateT:
-        """Return an update (the operation that decides changes on a copy) of the group. The deadlines of an existing group are stored
-        now, those of a new group only by `_effects`, because the operation may still be rejected."""
+        """Return an update of the group: the operation that decides changes on a copy. The deadlines of an existing group are registered
+        now; those of a new group only by `_effects`, because the operation may still be rejected."""
         deadlines = self.deadlines.get(group.group_id) or Deadlines()
         if self._groups.get(group.group_id) is group:
             self.deadlines[group.group_id] = deadlines

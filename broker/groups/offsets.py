@@ -77,7 +77,8 @@ class Offsets:
     def put(
         self, group: str, topic: str, partition: int, value: OffsetCommitValue, *, record_offset: int, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """Store a committed offset. If `producer_id` is given, the offset is pending until that producer's transaction ends."""
+        """Store the committed offset `value` of a partition, as its record says. If `producer_id` is given, the offset is pending until
+        that producer's transaction ends. `record_offset` is the offset of the record in `__consumer_offsets`."""
         table = self.committed if producer_id == NO_PRODUCER_ID else self._pending.setdefault(producer_id, OffsetTable())
         table.put(group, topic, partition, Committed(value, record_offset))
 

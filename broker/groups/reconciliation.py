@@ -40,8 +40,8 @@ def reconcile(member: ConsumerMember, target: Target, owned: Assignment | None) 
     """Return the member after one step towards its target; the same object if nothing changes. `owned` are the partitions that the request
     lists as owned; None if it has no list.
 
-    A newer coordinator may have written a member state that is unknown here. Then a request is accepted only if its list of owned
-    partitions is empty; otherwise Rejected(FENCED_MEMBER_EPOCH) is raised.
+    Raises Rejected(FENCED_MEMBER_EPOCH) if a newer coordinator has written a member state that is unknown here, unless the request's list
+    of owned partitions is empty.
     """
     after = _step(member, target, owned)
     return member if after == member else after
@@ -63,7 +63,8 @@ def _step(member: ConsumerMember, target: Target, owned: Assignment | None) -> C
 
 
 def owns_revoked_partitions(owned: Assignment | None, revoked: Assignment) -> bool:
-    """Return whether the member has yet to confirm the revocation: its request lists a partition of `revoked`, or has no list (None)."""
+    """Return whether the member still has to confirm a revocation: its request lists a partition of `revoked`, or has no list of owned
+    partitions (None)."""
     return owned is None or any(partitions & revoked.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
 
 

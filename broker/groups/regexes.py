@@ -39,9 +39,8 @@ logger = logging.getLogger(__name__)
 
 
 class RegexChange(Enum):
-    """How a request changes its member's regular expression (KAFKA UpdateRegularExpressionsResult). Only REGEX_UPDATED_AND_RESOLVED, which
-    includes a removed expression, bumps the group epoch at once.
-    """
+    """How a request changes its member's regular expression (Kafka's UpdateRegularExpressionsResult). Only REGEX_UPDATED_AND_RESOLVED bumps
+    the group epoch at once: the new expression is already resolved, or the expression was removed."""
 
     NO_CHANGE = "no change"
     REGEX_UPDATED = "updated"

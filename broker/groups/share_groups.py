@@ -40,16 +40,16 @@ Partitions = Mapping[bytes, frozenset[int]]
 
 
 class Initialization(NamedTuple):
-    """Share partitions that the share coordinator has to initialize: start offsets by (topic id, partition), -1 for a start offset that the
-    leader determines. `state_epoch` is the group epoch."""
+    """The share partitions that the share coordinator has to initialize. Their start offsets are given by (topic id, partition); -1 means
+    that the partition's leader determines the start offset. `state_epoch` is the group epoch."""
 
     state_epoch: int
     start_offsets: Mapping[tuple[bytes, int], int]
 
 
 class Deletion(NamedTuple):
-    """The share state that a request deletes: the topics with the partitions whose state is to be deleted. `unknown` has the names of the
-    requested topics without state."""
+    """The share state that a DeleteShareGroupOffsets request deletes: the topics, with the partitions whose state is to be deleted.
+    `unknown` has the names of requested topics for which the group has no state."""
 
     topics: SharedTopics
     unknown: Sequence[str] = ()
@@ -68,7 +68,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareGroupUpdate]):
     # --- membership -----------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: ShareHeartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatResult, Initialization]]:
-        """Return the heartbeat's response, and the share partitions to initialize afterwards. Raises Rejected."""
+        """Process a ShareGroupHeartbeat. Return the records, the response, and the share partitions that are to be initialized afterwards.
+        Raises Rejected with the error code of the response."""
         share_heartbeat.check(beat)
         if beat.epoch == LEAVE_EPOCH:
             update = self._begin_update(self.existing(beat.group_id), now)
@@ -115,8 +116,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareGroupUpdate]):
         return self._effects(update, None)
 
     def mark_uninitialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
-        """Return the record that marks these share partitions as not being initialized, after that failed. A later heartbeat begins their
-        initialization again."""
+        """Return the record that no longer marks these share partitions as being initialized, because their initialization failed. A later
+        heartbeat begins it again."""
         group = self._groups.get(group_id)
         self._initialization_begun_ms.pop(group_id, None)
         if not isinstance(group, ShareGroup) or not group.partitions.initializing:
@@ -126,10 +127,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareGroupUpdate]):
         return self._effects(update, None)
 
     def alter_offsets(self, group_id: str, offsets: Mapping[tuple[bytes, int], int], now: Now) -> Effects[GroupRecord, Initialization]:
-        """Reset share partitions to new start offsets: `offsets` has them by (topic id, partition). Return the record that marks these
+        """Reset share partitions to new start offsets, which `offsets` has by (topic id, partition). Return the record that marks these
         share partitions as being initialized, and the initialization that the share coordinator has to perform.
 
-        Raises Rejected: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND if the group is of another type.
+        Raises Rejected: NON_EMPTY_GROUP if the group has members, or GROUP_ID_NOT_FOUND if the id belongs to a group of another type.
         """
         group = self._groups.get(group_id)
         group = self._new(group_id) if group is None else self.existing(group_id)
@@ -145,10 +146,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareGroupUpdate]):
         return self._effects(update, Initialization(update.group.epoch, offsets))
 
     def delete_offsets(self, group_id: str, topics: Sequence[str], now: Now) -> Effects[GroupRecord, Deletion]:
-        """Return the record that marks the share state of the named topics as being deleted, and the partitions concerned. Raises
-        Rejected(GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP).
+        """Return the record that marks the share state of the named topics as being deleted, and the partitions concerned. Raises Rejected:
+        NON_EMPTY_GROUP if the group has members, or GROUP_ID_NOT_FOUND if there is no such share group.
 
-        A topic whose deletion has begun and not ended is deleted again.
+        A topic whose deletion has begun but not ended is deleted again.
         """
         group = self.existing(group_id)
         if not group.is_empty:
@@ -171,7 +172,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareGroupUpdate]):
         return self._effects(update, Deletion(found, unknown))
 
     def mark_deleted(self, group_id: str, topic_ids: Sequence[bytes], now: Now) -> Effects[GroupRecord, None]:
-        """Return the record that no longer lists these topics, because the share coordinator has deleted their state."""
+        """Return the group's record without these topics among those whose state is being deleted, because the share coordinator has
+        deleted it."""
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup) or not group.has_partitions_record:
             return Effects((), None)
@@ -181,8 +183,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareGroupUpdate]):
         return self._effects(update, None)
 
     def begin_deletion(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, SharedTopics]:
-        """Begin to delete the share state of a group that is to be deleted. Return the record, and the topics whose state is to be deleted.
-        Raises Rejected."""
+        """Begin to delete the share state of a group that is to be deleted. Return the record that marks the state as being deleted, and
+        the topics with their partitions. Raises Rejected(NON_EMPTY_GROUP) if the group has members."""
         if not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
         if not group.has_partitions_record:

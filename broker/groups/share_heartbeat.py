@@ -37,7 +37,7 @@ class ShareHeartbeat:
 
 
 def check(beat: ShareHeartbeat) -> None:
-    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state."""
+    """Raise Rejected(INVALID_REQUEST) if a field of the heartbeat is invalid by itself, whatever the group's state."""
     for name, value in (("MemberId", beat.member_id), ("GroupId", beat.group_id), ("RackId", beat.rack_id)):
         if is_empty(value):
             raise Rejected(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
@@ -50,7 +50,8 @@ def check(beat: ShareHeartbeat) -> None:
 
 
 def heartbeat(update: ShareGroupUpdate, beat: ShareHeartbeat) -> HeartbeatResult:
-    """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. Raises Rejected."""
+    """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. Raises Rejected: GROUP_MAX_SIZE_REACHED,
+    UNKNOWN_MEMBER_ID, or FENCED_MEMBER_EPOCH for a wrong epoch."""
     members = update.group.members
     if len(members) >= update.config.max_size and beat.member_id not in members:
         raise Rejected(
@@ -81,7 +82,7 @@ def heartbeat(update: ShareGroupUpdate, beat: ShareHeartbeat) -> HeartbeatResult
 
 
 def leave(update: ShareGroupUpdate, member_id: str) -> HeartbeatResult:
-    """Remove the member from the share group, and return the response. Raises Rejected."""
+    """Remove the member from the share group, and return the response. Raises Rejected(UNKNOWN_MEMBER_ID)."""
     fence(update, update.group.existing_member(member_id).member_id)
     return HeartbeatResult(member_id=member_id, epoch=LEAVE_EPOCH)
 

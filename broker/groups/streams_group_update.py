@@ -91,13 +91,14 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
 
     @property
     def original_group(self) -> StreamsGroup:
-        """The original group, whose unpersisted state the operation changes at once, without a record. For a new group these changes are
-        lost, as in Kafka: `apply` creates another object from the records."""
+        """The original group, whose unpersisted state this operation changes at once, without a record. If the group is new, these changes
+        are lost, as in Kafka: `apply` then creates another object from the records."""
         return self._original
 
     @property
     def configured(self) -> ConfiguredTopology:
-        """The group's topology, checked against the existing topics. Raises Rejected(UNKNOWN_SERVER_ERROR) before `check_topology`."""
+        """The group's topology, checked against the existing topics. Raises Rejected(UNKNOWN_SERVER_ERROR) if the topology was not checked
+        since the group was loaded."""
         if self.original_group.configured is None:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
         return self.original_group.configured
@@ -127,9 +128,8 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
 
     def put_member(self, before: StreamsMember, after: StreamsMember, *, names_instance: bool = False) -> bool:
         """Add the record of a member's metadata to the records that this operation writes, if the metadata has changed. Return whether the
-        change needs a new group epoch. If the request of a known member names an instance id, only changes of the fields that the assignor
-        may use need a new epoch.
-        """
+        change requires a new group epoch. If a known member's request has an instance id (`names_instance`), only changes of fields that
+        the assignor may use require one."""
         is_known = before.member_id in self.group.members
         if is_known and before == after:
             return False
@@ -152,7 +152,8 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
         return self.group.members[member_id]
 
     def put_topology(self, value: StreamsGroupTopologyValue) -> None:
-        """Write the topology that a member sent, if the group has none. An equal one, or one of an older epoch, is ignored.
+        """Add the record of the topology that a member sent, if the group has none. An equal topology, or one of an older epoch, is
+        ignored.
 
         Raises Rejected(INVALID_REQUEST) for a different topology of the same or a newer epoch: updates are not supported, as in Kafka.
         """
@@ -205,8 +206,9 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup, StreamsConfig]):
         return assign(members, configured.subtopologies, standbys, by_offsets=extended)
 
     def reconcile(self, member_id: str, owned: TaskSet | None) -> StreamsMember:
-        """Take a member one step towards its target tasks, write the result, and return the member. `owned` are the tasks that the request
-        lists as owned, None without lists. Raises Rejected(FENCED_MEMBER_EPOCH) if the member's state is unknown."""
+        """Take a member one step towards its target tasks, add the record of the result if it differs, and return the member. `owned` are
+        the tasks that the request lists as owned, None without lists. Raises Rejected(FENCED_MEMBER_EPOCH) if the member's stored state is
+        one that this broker does not know."""
         group = self.group
         member = group.members[member_id]
         tasks = TaskSet() if self.delays_first_assignment else group.target(member_id)

@@ -38,8 +38,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsGroupUpdate
     def heartbeat(
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, now: Now
     ) -> Effects[GroupRecord, StreamsHeartbeatResult]:
-        """Process a heartbeat, with which a member joins, stays in or leaves a group. Return the records and the response. Raises
-        Rejected."""
+        """Process a heartbeat, with which a member joins, stays in or leaves a group. Return the records and the response. Raises Rejected
+        with the error code of the response."""
         streams_heartbeat.check(beat, has_4_4_features=self._config_of(beat.group_id).has_4_4_features)
         if beat.member_epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
             update = self._begin_update(self.existing(beat.group_id), now)
@@ -76,7 +76,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsGroupUpdate
 
     def _begin_heartbeat_update(self, beat: StreamsGroupHeartbeatRequest, now: Now) -> StreamsGroupUpdate:
         """Return an update (the operation that decides changes on a copy) of the existing group, or of a new one for a joining member.
-        Raises Rejected(GROUP_ID_NOT_FOUND)."""
+        Raises Rejected(GROUP_ID_NOT_FOUND) if a member that is not joining names no streams group, or if the id belongs to a group that a
+        streams group cannot replace."""
         group = self._groups.get(beat.group_id)
         if group is None and beat.member_epoch != JOIN_EPOCH:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")

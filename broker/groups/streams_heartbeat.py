@@ -58,8 +58,8 @@ class StreamsHeartbeatResult:
 
 
 def check(beat: StreamsGroupHeartbeatRequest, *, has_4_4_features: bool = False) -> None:
-    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state. With `has_4_4_features` the rules of Kafka
-    4.4 apply, otherwise those of 4.3."""
+    """Raise Rejected if a field of the heartbeat is invalid by itself, whatever the group's state: INVALID_REQUEST, or
+    STREAMS_INVALID_TOPOLOGY. With `has_4_4_features` the rules of Kafka 4.4 apply, otherwise those of 4.3."""
     _reject(None if has_4_4_features else _unsupported_before_4_4(beat))
     if beat.topology is not None and any(subtopology.source_topic_regex for subtopology in beat.topology.subtopologies):
         _reject("Regular expressions for source topics are not supported yet.")
@@ -118,7 +118,8 @@ def _invalid_epoch(beat: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _check_changelogs(beat: StreamsGroupHeartbeatRequest) -> None:
-    """Reject a topology that sets the partition count of a changelog topic: the subtopology's source topics determine it."""
+    """Raise Rejected(STREAMS_INVALID_TOPOLOGY) if the topology sets the partition count of a changelog topic, because the count results
+    from the subtopology's source topics."""
     for subtopology in () if beat.topology is None else beat.topology.subtopologies:
         for topic in subtopology.state_changelog_topics:
             if topic.partitions:
@@ -132,7 +133,11 @@ def heartbeat(
     update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, exists: bool
 ) -> StreamsHeartbeatResult:
     """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. `exists` is false if this heartbeat creates
-    the group. Raises Rejected."""
+    the group.
+
+    Raises Rejected: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID or FENCED_INSTANCE_ID for static
+    members, INVALID_REQUEST for tasks or a topology that do not fit, or STREAMS_INVALID_TOPOLOGY.
+    """
     before = _member(update, beat)
     status: list[tuple[int, str]] = []
     after = _changed(before, beat, client_id, client_host, has_4_4_features=update.config.has_4_4_features)
@@ -181,7 +186,8 @@ def _count_endpoint_changes(
 
 
 def _note_problems(update: StreamsGroupUpdate, member: StreamsMember, status: list[tuple[int, str]]) -> None:
-    """Add to `status` the problem of the topics, a shutdown that a member has requested, and client tags that this member lacks."""
+    """Append to `status` (pairs of status code and detail) what prevents the group from working: missing or wrongly partitioned topics, a
+    shutdown that a member has requested, and required client tags that this member lacks."""
     if update.configured.problem is not None:
         status.append(update.configured.problem)
     member_id = update.original_group.shutdown_requested_by
@@ -196,7 +202,8 @@ def _note_problems(update: StreamsGroupUpdate, member: StreamsMember, status: li
 
 
 def leave(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatResult:
-    """Remove the member for good or, if it is a static member that will return, temporarily; return the response. Raises Rejected."""
+    """Remove the member, for good or (epoch -2: a static member that will return) temporarily; return the response. Raises
+    Rejected(UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID)."""
     if beat.shutdown_application:
         request_shutdown(update, beat.member_id)
     member = update.group.existing_member(beat.member_id, beat.instance_id)
@@ -210,7 +217,8 @@ def leave(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> Str
 
 
 def request_shutdown(update: StreamsGroupUpdate, member_id: str) -> None:
-    """Note that a member requested the shutdown of the application; the next response to every member has status SHUTDOWN_APPLICATION."""
+    """Record that a member requested the shutdown of the application; each member's next response then has the status
+    SHUTDOWN_APPLICATION."""
     update.original_group.shutdown_requested_by = update.original_group.shutdown_requested_by or member_id
 
 
@@ -223,8 +231,9 @@ def fence(update: StreamsGroupUpdate, member_id: str) -> None:
 
 
 def _member(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    """Return the member as it was before this heartbeat. A new member has only an id. A static member that returns under a new id has its
-    former assignment. Raises Rejected."""
+    """Return the member as it was before this heartbeat. A new member has only an id; a static member that returns under a new id has its
+    former assignment. Raises Rejected: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH for a wrong epoch, GROUP_MAX_SIZE_REACHED, or
+    UNRELEASED_INSTANCE_ID or FENCED_INSTANCE_ID if another member has the instance id."""
     if beat.member_epoch != JOIN_EPOCH:
         member = update.group.existing_member(beat.member_id, beat.instance_id)
         _check_epoch(member, beat)
@@ -296,7 +305,7 @@ def _note_stale_topology(update: StreamsGroupUpdate, member_id: str, status: lis
 
 
 def _check_tasks(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> None:
-    """If the topology is ready, raise Rejected(INVALID_REQUEST) if the request lists a task that the topology does not have."""
+    """Raise Rejected(INVALID_REQUEST) if the topology is ready and the request lists a task that the topology does not have."""
     if not update.configured.is_ready:
         return
     for kind in (beat.active_tasks, beat.standby_tasks, beat.warmup_tasks):
@@ -318,7 +327,8 @@ def _check_task(update: StreamsGroupUpdate, tasks: TaskIds) -> None:
 
 
 def _note_offsets(update: StreamsGroupUpdate, beat: StreamsGroupHeartbeatRequest) -> None:
-    """Store the offsets that the member reports for tasks of the topology. Raises Rejected if a task is listed twice."""
+    """Store the changelog offsets that the member reports for its tasks; tasks outside the topology are ignored. Raises
+    Rejected(INVALID_REQUEST) if a task is listed twice."""
     if beat.task_offsets is None and beat.task_end_offsets is None:
         return
     reports = update.original_group.reports
@@ -344,9 +354,8 @@ def _by_task(update: StreamsGroupUpdate, offsets: Sequence[TaskOffset]) -> dict[
 
 
 def _assign(update: StreamsGroupUpdate, status: list[tuple[int, str]]) -> None:
-    """Compute the target assignment if it is older than the group epoch. If it must wait, for the initial rebalance delay or the assignment
-    interval, add the reason to `status`.
-    """
+    """Compute the target assignment if it is older than the group epoch. If that has to wait, for the initial rebalance delay or the
+    assignment interval, append the reason to `status`."""
     if update.delays_first_assignment:
         status.append((Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."))
         return

@@ -43,8 +43,8 @@ class StreamsMemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsMember:
-    """One member: a thread of an application. `rebalance_timeout_ms` limits the time for revoking tasks; `user_endpoint` is where the
-    process answers interactive queries."""
+    """One member of a streams group: a thread of an application. `rebalance_timeout_ms` limits the time for revoking tasks; `user_endpoint`
+    is the (host, port) at which the process answers interactive queries."""
 
     member_id: str
     instance_id: str | None = None
@@ -72,7 +72,7 @@ class StreamsMember:
 
 
 def fields_of_metadata(value: StreamsGroupMemberMetadataValue) -> dict[str, object]:
-    """Return the fields of StreamsMember that a member metadata record (type 19) determines."""
+    """Return keyword arguments for StreamsMember: the fields that a member metadata record (type 19) determines."""
     endpoint = value.user_endpoint
     return {
         "instance_id": value.instance_id,
@@ -103,7 +103,7 @@ def metadata_of(member: StreamsMember) -> StreamsGroupMemberMetadataValue:
 
 
 def fields_of_assignment(value: StreamsGroupCurrentMemberAssignmentValue) -> dict[str, object]:
-    """Return the fields of StreamsMember that a current assignment record (type 22) determines."""
+    """Return keyword arguments for StreamsMember: the fields that a current assignment record (type 22) determines."""
     known = value.state in {state.value for state in StreamsMemberState}
     return {
         "epoch": value.member_epoch,

@@ -74,8 +74,8 @@ def reconcile(member: StreamsMember, target: TaskTarget, owned: TaskSet | None) 
     """Return the member after one step towards its target; the same object if nothing changes. `owned` are the tasks that the request lists
     as owned; None if it has no lists.
 
-    A newer coordinator may have written a member state that is unknown here. Then a request is accepted only if its lists of owned tasks
-    are empty; otherwise Rejected(FENCED_MEMBER_EPOCH) is raised.
+    Raises Rejected(FENCED_MEMBER_EPOCH) if a newer coordinator has written a member state that is unknown here, unless the request's lists
+    of owned tasks are empty.
     """
     after = _step(member, target, owned)
     return member if after == member else after

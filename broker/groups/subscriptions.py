@@ -16,9 +16,8 @@ _STRING_LENGTH = Struct(">h")
 
 
 def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the topics of all subscriptions together, or None if one of the subscriptions cannot be decoded, or if together they list more
-    than SUBSCRIBED_TOPICS topics. A list that several members have in common counts once.
-    """
+    """Return the topics of all encoded subscriptions together. Return None if one of them cannot be decoded, or if the distinct ones list
+    more than SUBSCRIBED_TOPICS topics in total."""
     topics: set[str] = set()
     left = limits.SUBSCRIBED_TOPICS
     lists: dict[bytes, bytes] = {}
