@@ -20,8 +20,8 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class AcknowledgeType(IntEnum):
-    """How a share group member acknowledges a record that it has acquired. The values are those of the request. GAP: the offset has no
-    record."""
+    """How a share group member acknowledges a record that it has acquired; the values are those of the request. GAP means that the offset
+    has no record."""
 
     GAP = 0
     ACCEPT = 1
@@ -41,7 +41,7 @@ _UNABLE: Final = "Unable to acknowledge records for the batch"
 
 
 class AcknowledgementBatch(NamedTuple):
-    """Acknowledgements for a range of offsets. `types` has one type for all offsets, or one type for each."""
+    """One member's acknowledgements for a range of offsets. `types` has either one type for the whole range, or one type per offset."""
 
     first_offset: int
     last_offset: int
@@ -58,7 +58,8 @@ def acknowledge(partition: SharePartition, member_id: str, batches: Sequence[Ack
     """Begin the state transitions for a share group member's acknowledgements in one partition. Return them as one `StateUpdate`, which the
     caller writes to the share group state.
 
-    Raises Rejected(INVALID_RECORD_STATE or INVALID_REQUEST) if one acknowledgement is not allowed; before that, the others are rolled back.
+    Raises Rejected: INVALID_RECORD_STATE if the member has not acquired one of the records, or INVALID_REQUEST for an unknown type or a
+    range outside the acquired records. The transitions begun before are then rolled back.
     """
     acknowledging = _Acknowledging(partition, member_id, now_ms)
     try:
@@ -98,8 +99,8 @@ class _Acknowledging:
                 self._change(batch.runs[0], segments[0].type)
 
     def _in_flight(self, acknowledged: AcknowledgementBatch) -> list[InFlightBatch]:
-        """Return the batches in flight that have acknowledged offsets. Raises Rejected if the acknowledged range begins or ends outside of
-        all batches in flight."""
+        """Return the batches in flight that have acknowledged offsets. Raises Rejected(INVALID_RECORD_STATE or INVALID_REQUEST) if the
+        acknowledged range begins before the first or ends after the last batch in flight."""
         first, last, start = acknowledged.first_offset, acknowledged.last_offset, self.partition.start_offset
         in_flight = self.partition.in_flight
         floor = in_flight.floor(first)

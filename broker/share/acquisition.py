@@ -30,7 +30,8 @@ class Fetched(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Acquisition:
     """The parameters with which a member acquires records of one share partition. With `record_limit`, `max_records` is a strict limit
-    (KIP-1206). Without it, the acquired records are tracked in groups of whole log batches, each with at least `batch_size` records."""
+    (KIP-1206). Without it, whole batches are acquired, and `batch_size` is the minimum number of records in each group of batches that is
+    tracked together."""
 
     member_id: str
     max_records: int
@@ -160,8 +161,9 @@ class _Acquiring:
             partition.fetched_to(last + 1)  # Kafka does not move the gap then, and may fetch the same offset forever
 
     def _acquire_again(self, batch: InFlightBatch, last: int) -> bool:
-        """Acquire the available records of a batch in flight (one that was acquired before). Return False if this request may not acquire
-        records of later batches, because this batch has records that were delivered too often to be delivered together with others."""
+        """Acquire the available records of a batch in flight (one that was acquired before), up to the offset `last`. Return False if this
+        request must not acquire records of later batches, because this batch has records that were delivered so often that only few of them
+        are delivered together."""
         first = max(self.batches[0].base_offset, self.partition.start_offset)
         throttled = self._is_throttled(batch, first, last)
         if throttled and self.count:
@@ -186,8 +188,7 @@ class _Acquiring:
         )
 
     def _acquire_part(self, batch: InFlightBatch, first: int, last: int) -> int:
-        """Acquire those records of a batch in flight that are available and in the range of offsets. Return the number of acquired
-        records."""
+        """Acquire the available records of a batch in flight that lie in the range of offsets. Return their number."""
         settings = self.partition.settings()
         limit, throttle_from = settings.delivery_count_limit, settings.throttle_from
         acquired: list[AcquiredRecords] = []

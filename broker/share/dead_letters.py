@@ -28,8 +28,8 @@ Content = tuple[bytes | None, bytes | None]
 
 
 class DeadLetters(NamedTuple):
-    """A range of offsets of a share partition that get dead letters: their records were rejected or delivered too often. All have the same
-    cause and the same delivery count."""
+    """A range of offsets of a share partition for which dead letters are to be written, because their records were rejected or delivered
+    too often. All have the same cause and the same delivery count."""
 
     first_offset: int
     last_offset: int

@@ -63,8 +63,8 @@ class InFlightState:
         self.member_id = member_id
         self.lock_deadline_ms = lock_deadline_ms
         self.change: object | None = None
-        """The update to the persisted state that these records are part of; while it is being written, their new state is pending. None if
-        no update is pending."""
+        """The pending update of the persisted state that includes these records; until its write has ended, their new state is pending.
+        None if no update is pending."""
         self._before: tuple[RecordState, str, int] | None = None
         self._archived = False
 
@@ -186,7 +186,8 @@ class InFlightBatch:
         return self.runs[0].state
 
     def split_at(self, offset: int) -> None:
-        """Split the run that contains the offset in two, so that the second one begins at the offset."""
+        """Split the run that contains the offset in two, so that the second run begins at the offset. A run is a part of the batch with one
+        delivery state."""
         self.is_split = True
         at = bisect_right(self.runs, offset, key=_first) - 1
         if at >= 0 and (run := self.runs[at]).first_offset < offset <= run.last_offset:
@@ -194,7 +195,8 @@ class InFlightBatch:
             run.last_offset = offset - 1
 
     def part(self, first_offset: int, last_offset: int) -> list[Run]:
-        """Split the batch's runs at both ends of the range of offsets, and return the runs inside the range."""
+        """Split the batch's runs (parts with one delivery state each) at both ends of the range of offsets. Return the runs inside the
+        range."""
         if first_offset > self.first_offset:
             self.split_at(first_offset)
         if last_offset < self.last_offset:
@@ -202,8 +204,8 @@ class InFlightBatch:
         return self.runs[bisect_left(self.runs, first_offset, key=_first) : bisect_right(self.runs, last_offset, key=_first)]
 
     def overlapping(self, first_offset: int, last_offset: int) -> Iterator[Run]:
-        """Yield the runs of the batch that have offsets in the range. The first one is found by binary search, because a batch may have
-        thousands of runs."""
+        """Yield the runs (parts of the batch with one delivery state each) that have offsets in the range. The first one is found by binary
+        search, because a batch may have thousands of runs."""
         at = max(0, bisect_right(self.runs, first_offset, key=_first) - 1)
         while at < len(self.runs) and (run := self.runs[at]).first_offset <= last_offset:
             if run.last_offset >= first_offset:
@@ -224,8 +226,8 @@ def _first(part: InFlightBatch | Run) -> int:
 
 
 class InFlight:
-    """All batches in flight (ranges of offsets that were acquired together) of a share partition, in the order of their offsets. They do
-    not overlap."""
+    """All batches in flight (ranges of offsets that were acquired together) of a share partition, in ascending order. They do not
+    overlap."""
 
     __slots__ = ("batches",)
 
@@ -265,8 +267,8 @@ class InFlight:
         return self.batches[bisect_left(self.batches, first_offset, key=_first) : bisect_right(self.batches, last_offset, key=_first)]
 
     def overlapping(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-        """Return the batches that begin in the range of offsets. Before them, return the last batch that begins earlier, because it may
-        reach into the range."""
+        """Return the batches in flight that begin in the range of offsets, preceded by the last batch that begins before the range, because
+        it may extend into it."""
         floor = self.floor(first_offset)
         return self.beginning_in(first_offset if floor is None else floor.first_offset, last_offset)
 

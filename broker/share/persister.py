@@ -31,7 +31,8 @@ class SharePartitionKey(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> SharePartitionKey:
-        """Parse the text form of a share partition's key, `group:topicId:partition`. The group id may contain colons. Raises ValueError."""
+        """Parse the text form of a share partition's key, `group:topicId:partition`. The group id may contain colons. Raises ValueError if
+        the text has another form."""
         group_id, topic_id, partition = text.rsplit(":", 2)
         if not group_id.strip():
             raise ValueError("a share partition without a group id")
@@ -72,8 +73,8 @@ class WrittenState:
 
 @dataclass(frozen=True, slots=True)
 class StateSummary:
-    """The persisted epochs and start offset of a share partition, without the delivery states. The defaults are those of a share partition
-    that has no persisted state."""
+    """The persisted epochs and start offset of a share partition, without the delivery states of records. The default values describe a
+    share partition that has no persisted state."""
 
     state_epoch: int = 0
     leader_epoch: int = 0
@@ -82,8 +83,9 @@ class StateSummary:
 
 
 class Persister(Protocol):
-    """Reads and writes the persisted state of share partitions. A method returns its result or, if it has to wait, a future of it. The
-    method or the future raises Rejected with the error code of the share coordinator's response, such as FENCED_STATE_EPOCH."""
+    """Reads and writes the persisted state of share partitions. Each method returns its result or, if it has to wait, a future of the
+    result. A failure is raised by the method or the future, as Rejected with the error code of the share coordinator's response, such as
+    FENCED_STATE_EPOCH."""
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
         """Return the share partition's state. From then on, requests with a leader epoch below `leader_epoch` are rejected with

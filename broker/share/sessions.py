@@ -71,7 +71,7 @@ class ShareSession:
         return sent
 
     def next_epoch(self) -> None:
-        """Advance the session's epoch after a request that used the session."""
+        """Advance the session's epoch after a request that used the session: by 1, and from 2147483647 to 1."""
         self.epoch = 1 if self.epoch == _INT32_MAX else self.epoch + 1
 
 
@@ -120,10 +120,10 @@ class ShareSessions:
     def update(
         self, session: ShareSession, added: Iterable[tuple[TopicPartition, str | None]], forgotten: Iterable[TopicPartition]
     ) -> None:
-        """Add the partitions `added` to a share session, each with its topic's name, and remove the partitions `forgotten`, as a request
-        lists them.
+        """Add the partitions `added` (each with its topic's name, None if unknown) to a share session, and remove the partitions
+        `forgotten`, as a ShareFetch or ShareAcknowledge request asks for it.
 
-        Raises Rejected(SHARE_SESSION_LIMIT_REACHED) if all sessions together would need too much memory.
+        Raises Rejected(SHARE_SESSION_LIMIT_REACHED) if all sessions together would need too much memory; the session is then unchanged.
         """
         partitions, before = session.partitions, session.weight_bytes
         new = {key: CachedSharePartition(topic, must_be_sent=True) for key, topic in added if key not in partitions}
@@ -139,9 +139,9 @@ class ShareSessions:
         self.weight_bytes += more_bytes
 
     def check(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """Return the member's share session after checking that the request's epoch `epoch` is the expected one; -1 is always accepted.
+        """Return the member's share session if the request's `epoch` is the session's next one, or -1, which ends a session.
 
-        Raises Rejected(SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH).
+        Raises Rejected: SHARE_SESSION_NOT_FOUND if the member has no session, INVALID_SHARE_SESSION_EPOCH for any other epoch.
         """
         session = self._sessions.get((group_id, member_id))
         if session is None:

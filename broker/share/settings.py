@@ -40,6 +40,6 @@ class ShareSettings:
 
     @property
     def throttle_from(self) -> int:
-        """The delivery count from which fewer records are delivered together. Its purpose: a record that crashes the members is finally
-        delivered alone, and no other records are archived with it."""
+        """The delivery count from which a record is delivered together with fewer others. Because of it, a record that crashes the members
+        is finally delivered alone, and no other records are archived with it."""
         return max(2, -(-self.delivery_count_limit // 2))

@@ -46,8 +46,8 @@ class AcquiredRecords(NamedTuple):
 class StateUpdate:
     """State changes of a share partition that are persisted by one write.
 
-    `SharePartition.commit` makes them all valid, and `roll_back` undoes them all. `batches` are the changed states for the persister;
-    `dead_letters` are the dead letters to write after it.
+    `SharePartition.commit` makes all of them final, and `roll_back` undoes all of them. `batches` are the changed states for the persister;
+    `dead_letters` are to be written once that write has succeeded.
     """
 
     __slots__ = ("batches", "dead_letters")
@@ -113,7 +113,7 @@ class SharePartition:
             self.trim()
 
     def state_to_write(self, batches: Sequence[StateBatch]) -> WrittenState:
-        """Return the argument of `Persister.write` for these changed batches. It also has the epochs, the start offset and the number of
+        """Return the argument of `Persister.write` that has these changed batches, the present epochs and start offset, and the number of
         completed deliveries."""
         return WrittenState(self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete_count, batches)
 
@@ -169,7 +169,7 @@ class SharePartition:
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def fetched_to(self, offset: int) -> None:
-        """Note that all offsets below `offset` were fetched, so that `open_gap` (the first offset that must be fetched again) becomes
+        """Record that all offsets below `offset` were fetched, so that `open_gap` (the first offset that must be fetched again) becomes
         `offset`. If `offset` is past the end offset, nothing has to be fetched again."""
         still_open = self.open_gap is not None and offset <= self.end_offset
         self._gap = (offset, self.end_offset) if still_open else None
@@ -197,13 +197,13 @@ class SharePartition:
 
     @property
     def next_lock_deadline_ms(self) -> int | None:
-        """The time in ms at which `expire_locks` must be called; None if no lock is registered. At that time there may be nothing to
-        expire, because the entry may be outdated."""
+        """The monotonic time in ms at which `expire_locks` must be called; None if no lock is registered. There may be nothing to expire at
+        that time, because the registered deadline may be outdated."""
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, now_ms: int) -> list[StateBatch]:
-        """Make the records available whose acquisition locks have expired. At the delivery count limit, archive them instead; if the group
-        has a dead letter queue, they become ARCHIVING. Return the state changes to persist."""
+        """Make records available again if their acquisition locks have expired. Records at the delivery count limit become ARCHIVED
+        instead, or ARCHIVING if the group has a dead letter queue. Return the state changes to persist."""
         expired: list[StateBatch] = []
         while self._locks and self._locks[0][0] <= now_ms:
             _, first, last = heapq.heappop(self._locks)
@@ -230,8 +230,8 @@ class SharePartition:
         self.may_have_available = True
 
     def add_expired_dead_letters(self, expired: Iterable[StateBatch]) -> None:
-        """For records whose locks have expired and that became ARCHIVING: add their dead letters to `dead_letters`. This is done whether or
-        not the write of their state succeeded."""
+        """Add to `dead_letters` the dead letters for those of the `expired` records that became ARCHIVING when their locks expired. They
+        are added whether or not the write of that state succeeded."""
         for first, last, state, delivery_count in expired:
             if state == RecordState.ARCHIVING:
                 self.dead_letters.append(DeadLetters(first, last, delivery_count, DELIVERED_TOO_OFTEN))
@@ -239,8 +239,8 @@ class SharePartition:
     # --- transitions -------------------------------------------------------------------------------------------------------------
 
     def begin(self, update: StateUpdate, run: Run, state: RecordState) -> bool:
-        """Begin to change the state of acquired records to `state`, as part of `update`. If their present state does not allow this or
-        another change is pending, change nothing and return False."""
+        """Begin to change the state of a run (consecutive records with the same delivery state) to `state`, as part of `update`. If the
+        present state does not allow this or another change is pending, change nothing and return False."""
         settings = self.settings()
         if not run.state.begin(update, state, settings.delivery_count_limit, settings.undeliverable_state):
             return False
@@ -252,8 +252,9 @@ class SharePartition:
         return True
 
     def commit(self, update: StateUpdate) -> bool:
-        """Make the state changes of `update` valid after its write, and add its dead letters to `dead_letters`. Then remove the first
-        records in flight whose delivery state is final (see `trim`). Return whether the start offset has moved."""
+        """Make the state changes of `update` final after its write has succeeded, and add its dead letters to `dead_letters`. Then remove
+        the records whose delivery state is final from the beginning of those in flight (`trim`). Return whether the start offset has moved.
+        """
         for run in self._changing(update):
             run.state.commit()
             if run.state.state is RecordState.AVAILABLE:

@@ -88,7 +88,8 @@ class ShareStateCoordinator:
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> Effects[ShareRecord, None]:
         """Return the record (a snapshot) that begins a new state epoch of the share partition, with this start offset and no delivery
-        states. Raises Rejected."""
+        states. Raises Rejected: FENCED_STATE_EPOCH for an older state epoch, UNKNOWN_TOPIC_OR_PARTITION, or INVALID_REQUEST for a negative
+        number."""
         self._check_epochs(key, state_epoch=state_epoch)
         found = self.states.get(key)
         if found is not None and state_epoch != _UNCHANGED and found.fencing_state_epoch > state_epoch:
@@ -105,8 +106,11 @@ class ShareStateCoordinator:
         return Effects([ShareRecord(key, value)], None)
 
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> Effects[ShareRecord, ReadState]:
-        """Return the share partition's state. If `leader_epoch` is higher than all before, also return a record that stores it. Raises
-        Rejected."""
+        """Return the share partition's state. If `leader_epoch` is higher than all before, also return a record that stores it.
+
+        Raises Rejected: INVALID_REQUEST if the share partition is not initialized or a number is negative, FENCED_LEADER_EPOCH for an older
+        leader epoch, or UNKNOWN_TOPIC_OR_PARTITION.
+        """
         self._check_epochs(key, leader_epoch=leader_epoch)
         found = self._initialized(key, "Read")
         _check_leader(found, leader_epoch, may_be_unknown=self._reads_unfenced)
@@ -118,7 +122,11 @@ class ShareStateCoordinator:
         return Effects([self._next_record(key, found, unchanged, leader_epoch, now_ms)], response)
 
     def write(self, key: SharePartitionKey, state: WrittenState, now_ms: int) -> Effects[ShareRecord, None]:
-        """Return the record that stores the written state: an update, or a snapshot after enough updates. Raises Rejected."""
+        """Return the record that stores the changed state: an update or, after enough updates, a snapshot.
+
+        Raises Rejected: INVALID_REQUEST if the share partition is not initialized or a number is invalid, FENCED_LEADER_EPOCH or
+        FENCED_STATE_EPOCH for an older epoch, or UNKNOWN_TOPIC_OR_PARTITION.
+        """
         self._check_epochs(key, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch)
         found = self._initialized(key, "Write")
         _check_leader(found, state.leader_epoch)
@@ -134,8 +142,8 @@ class ShareStateCoordinator:
         return Effects([self._next_record(key, found, state, found.leader_epoch, now_ms)], None)
 
     def summary(self, key: SharePartitionKey) -> StateSummary:
-        """Return the start offset, the state epoch and the leader epoch of the share partition's state, without the delivery states. Raises
-        Rejected."""
+        """Return the start offset and the epochs of the share partition's state, without the delivery states. Without a state, the result
+        has default values. Raises Rejected: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_REQUEST for a negative partition."""
         self._check_exists(key)
         found = self.states.get(key)
         if found is None:
@@ -143,9 +151,8 @@ class ShareStateCoordinator:
         return StateSummary(found.state_epoch, found.leader_epoch, found.start_offset, found.delivery_complete_count)
 
     def delete(self, key: SharePartitionKey) -> Effects[ShareRecord, None]:
-        """Return the record that deletes the share partition's state; no record if there is no state. Raises Rejected if the partition does
-        not exist.
-        """
+        """Return the record that deletes the share partition's state; no record if there is no state. Raises Rejected:
+        UNKNOWN_TOPIC_OR_PARTITION, or INVALID_REQUEST for a negative partition."""
         self._check_exists(key)
         return Effects([ShareRecord(key, None)] if key in self.states else (), None)
 
@@ -168,8 +175,8 @@ class ShareStateCoordinator:
         ]
 
     def redundant_before(self) -> int | None:
-        """Return the offset below which no record of the log is needed any more, so that these records can be deleted. Return None if the
-        offset is unknown or 0."""
+        """Return the offset below which every record of the log is redundant, so that these records can be deleted. Return None if no such
+        offset is known, or if it is 0."""
         return self._redundant_before or None
 
     # --- state ----------------------------------------------------------------------------------------------------------------

@@ -80,10 +80,10 @@ Subtopologies = Mapping[str, ConfiguredSubtopology]
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
-    """A topology configured with the topics that existed at one time; `metadata_hash` is the hash of their metadata.
+    """A topology configured with the topics that existed at one time; `metadata_hash` is the hash of these topics' metadata.
 
-    `subtopologies` is None if source topics are missing or partition counts contradict each other. `problem` is the status for the
-    members and its detail, None if the topology is ready.
+    `subtopologies` is None if source topics are missing or partition counts contradict each other. `problem` is the status code and its
+    detail that the members get, None if the topology is ready.
     """
 
     epoch: int
@@ -103,9 +103,11 @@ class ConfiguredTopology:
 
 
 def configure(topology: Topology, metadata_hash: int, partitions_of: PartitionsOf) -> ConfiguredTopology:
-    """Compute a topology's tasks and internal topics from the existing topics. Missing or contradicting topics are its `problem`.
+    """Compute a topology's tasks and internal topics from the existing topics. If topics are missing or have contradicting partition
+    counts, the result's `problem` says so.
 
-    Raises Rejected(STREAMS_INVALID_TOPOLOGY) if the topology contradicts itself or has more than `limits.STREAMS_TASKS` tasks.
+    Raises Rejected: STREAMS_INVALID_TOPOLOGY if the topology contradicts itself or has more than `limits.STREAMS_TASKS` tasks,
+    UNKNOWN_SERVER_ERROR for numbers that are out of range.
     """
     sources = {name for one in topology.subtopologies.values() for name in one.source_topics}
     missing_sources = sorted(name for name in sources if partitions_of(name) is None)
@@ -138,7 +140,8 @@ def _configured(subtopology: Subtopology, counts: Counts, partitions_of: Partiti
 
 
 def _internal(topics: Iterable[TopicInfo], counts: Counts) -> dict[str, InternalTopic]:
-    """Return internal topics by name, with their partition counts. Raises Rejected(UNKNOWN_SERVER_ERROR) for a negative one, as Kafka."""
+    """Return internal topics by name, with their partition counts: the count that the topology sets, otherwise the one in `counts`. Raises
+    Rejected(UNKNOWN_SERVER_ERROR), as Kafka does, for a count below 1."""
     found = {}
     for topic in topics:
         partitions = topic.partitions or counts[topic.name]

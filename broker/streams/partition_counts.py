@@ -35,7 +35,8 @@ class IncorrectlyPartitioned(Exception):
 def decide_counts(topology: Topology, partitions_of: PartitionsOf) -> Counts:
     """Return the number of partitions of each internal topic. All source topics must exist.
 
-    Raises IncorrectlyPartitioned, or Rejected(STREAMS_INVALID_TOPOLOGY) if a topic's count depends on itself or on no source topic.
+    Raises IncorrectlyPartitioned if partition counts contradict each other, and Rejected: STREAMS_INVALID_TOPOLOGY if a topic's count
+    depends on itself or on no source topic, UNKNOWN_SERVER_ERROR if a copartition group refers to a topic that does not exist.
     """
     subtopologies = list(topology.subtopologies.values())
     counts = _repartition_counts(subtopologies, partitions_of)
@@ -71,7 +72,8 @@ def decide_counts(topology: Topology, partitions_of: PartitionsOf) -> Counts:
 
 
 def _repartition_counts(subtopologies: Sequence[Subtopology], partitions_of: PartitionsOf) -> Counts:
-    """Return the partition counts of the repartition topics: set by the topology, or computed.
+    """Return the partition counts of the repartition topics: the count that the topology sets, otherwise a computed one. Raises
+    Rejected(STREAMS_INVALID_TOPOLOGY) if the count of a topic that a subtopology writes cannot be computed.
 
     Kafka visits all subtopologies repeatedly until every count is known. Here each subtopology is visited once, when its first input has a
     count, in Kafka's order: otherwise a chain of 10,000 subtopologies would take a minute.
@@ -113,7 +115,8 @@ def _known_inputs(subtopology: Subtopology, counts: Counts, partitions_of: Parti
 
 
 def _common_count(own: Counts, repartition: Counts, fixed: Set[str], fixed_counts: Set[int]) -> int:
-    """Return the partition count that a copartition group's repartition topics must have. Raises IncorrectlyPartitioned.
+    """Return the partition count that a copartition group's repartition topics must have. Raises IncorrectlyPartitioned if counts that must
+    be equal differ.
 
     `own` has the counts of all topics of the group, `repartition` those of its repartition topics. `fixed` has the repartition topics of
     the whole topology whose count is set, `fixed_counts` their counts.

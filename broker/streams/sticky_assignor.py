@@ -26,9 +26,8 @@ from ottla.broker.streams.tasks import Tasks, TaskSet
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """The assignor's input about a member: its process id, and its previous tasks in `before`. These are the tasks of its previous target
-    assignment or, since Kafka 4.4, its current tasks.
-    """
+    """One member's part of the assignor's input: its process id, and its previous tasks in `before`. These are the tasks of its previous
+    target assignment or, since Kafka 4.4, its current tasks."""
 
     process_id: str
     before: TaskSet = field(default_factory=TaskSet)
@@ -96,12 +95,14 @@ class _Process:
         return task in self._tasks
 
     def give(self, member_id: str, task: _Task, given: dict[str, list[_Task]]) -> int:
-        """Assign a task to a member; `given` is this process's `active` or `standby`. Return the member's number of tasks."""
+        """Assign a task to a member of this process, and return the member's number of tasks. `given` is this object's `active` or
+        `standby`, to which the task is added."""
         self._by_count = None
         return self._give(member_id, task, given)
 
     def give_least_loaded(self, task: _Task, given: dict[str, list[_Task]]) -> int:
-        """Assign a task to the member with the fewest tasks; `given` is `active` or `standby`. Return that member's number of tasks."""
+        """Assign a task to the member of this process that has the fewest tasks, and return its number of tasks. `given` is this object's
+        `active` or `standby`, to which the task is added."""
         if self._by_count is None:
             self._by_count = JavaHeap(in_hash_order(self.counts, string_hash), self.counts.__getitem__)
         member_id = self._by_count.pop()
@@ -233,9 +234,10 @@ class _Assignment:
 
 
 def _least_loaded(holders: Iterable[_Holder], task: _Task | None = None) -> _Holder | None:
-    """Return the least loaded of `holders`, by its process's load and its own number of tasks; None without holders.
+    """Return the least loaded of `holders`, by the load of its process and its own number of tasks; None if there are no holders.
 
-    Also None if the first holder's process has `task`, whichever holder is the least loaded: Kafka checks only the first.
+    If `task` is given, return None if the first holder's process already has it, even if another holder's has not: Kafka checks only the
+    first.
     """
     first = found = next(iter(holders), None)
     if first is None or found is None:

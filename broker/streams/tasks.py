@@ -70,6 +70,6 @@ def tasks_from(listed: Iterable[_TaskIds]) -> Tasks:
 
 
 def sorted_tasks(tasks: Tasks) -> Iterator[tuple[str, list[int]]]:
-    """Yield subtopologies and their partitions, sorted, as a record lists them."""
+    """Yield each subtopology id with its partitions, both in ascending order, as a record lists them."""
     for subtopology_id, partitions in sorted(tasks.items()):
         yield subtopology_id, sorted(partitions)

@@ -26,8 +26,8 @@ class Topology:
 
     @classmethod
     def of(cls, value: StreamsGroupTopologyValue) -> Topology:
-        """Return the topology in a record. Raises Rejected(UNKNOWN_SERVER_ERROR), as Kafka, for a duplicate subtopology id or a negative
-        epoch."""
+        """Return the topology that a record stores. Raises Rejected(UNKNOWN_SERVER_ERROR), as Kafka does, for a duplicate subtopology id or
+        a negative epoch."""
         by_id = {subtopology.subtopology_id: subtopology for subtopology in value.subtopologies}
         if len(by_id) < len(value.subtopologies) or value.epoch < 0:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -44,7 +44,8 @@ class Topology:
         return frozenset(self.topics())
 
     def topics(self) -> Iterator[str]:
-        """Yield the topics of `required_topics`, some of them several times."""
+        """Yield the names of all topics that the topology needs: source, repartition and changelog topics. A name may occur several
+        times."""
         for subtopology in self.subtopologies.values():
             yield from inputs_of(subtopology)
             for topic in subtopology.state_changelog_topics:

@@ -17,15 +17,16 @@ from ottla.broker.txns.txn_records import TxnRecord
 
 
 class TxnCoordinator:
-    """The state machine of the transactional ids in one partition of `__transaction_state` (a `Machine` of
-    `ottla.broker.runtime.coordination.shard`)."""
+    """The state machine of the transactional ids in one partition of `__transaction_state`. It implements the protocol `Machine` of
+    `ottla.broker.runtime.coordination.shard`."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
         self._open: dict[str, None] = {}
 
     def apply(self, record: TxnRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Apply a record of the log: store the transactional id's state, or remove the id."""
+        """Apply a record of `__transaction_state` to the state in memory: store the transactional id's state, or remove the id (value None
+        or state Dead)."""
         transactional_id, value = record.transactional_id, record.value
         if value is not None and value.state is TxnState.PREPARE_EPOCH_FENCE:
             value = value._replace(state=TxnState.ONGOING)

@@ -29,8 +29,8 @@ NewProducerId = Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision: `write` is the transaction's next value, if any, which is appended and applied before the response; `error` is the error
-    in that response."""
+    """The result of a decision: `error` and the producer id and epoch are for the response. `write` is the transaction's next value, which
+    is appended and applied before the response is sent; None if it does not change."""
 
     error: ErrorCode = ErrorCode.NONE
     write: Transaction | None = None
@@ -40,7 +40,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The (producer id, epoch) that the client of an InitProducerId v3+ holds (KIP-360)."""
+    """The (producer id, epoch) that the client of an InitProducerId request of version 3 or later says it has (KIP-360)."""
 
     producer_id: int
     producer_epoch: int
@@ -62,7 +62,7 @@ def init_producer_id(
     now_ms: int,
 ) -> Decision:
     """Decide an InitProducerId: give the producer the next epoch, which fences all earlier producers of the transactional id (KIP-98,
-    KIP-360). An open transaction is aborted first; the response is then CONCURRENT_TRANSACTIONS, and the client retries."""
+    KIP-360). If a transaction is open, abort it instead; the response is then CONCURRENT_TRANSACTIONS, and the client retries."""
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if not 0 < timeout_ms <= timeout_ms_max:
@@ -79,9 +79,8 @@ def init_producer_id(
 
 
 def _may_hold(txn: Transaction, expected: Expected) -> bool:
-    """Return whether the client's producer id is acceptable: it is the stored one, or the previous one that was replaced because its epochs
-    were exhausted, or no epoch was assigned yet. `_next_epoch` checks the client's epoch.
-    """
+    """Return whether the client's producer id is acceptable. It is if it is the stored one, if it is the previous one that was replaced
+    because its epochs were exhausted, or if no epoch was assigned yet. `_next_epoch` checks the client's epoch."""
     if txn.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == txn.producer_id:
         return True
     return expected.producer_id == txn.prev_producer_id and epoch_exhausted(expected.producer_epoch)
@@ -105,12 +104,11 @@ def _next_epoch(txn: Transaction, expected: Expected | None, timeout_ms: int, ne
 
 
 def fence_and_abort(txn: Transaction, server_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
-    """Return the next state of an open transaction that the coordinator aborts, because it timed out or another producer took over the
-    transactional id.
+    """Return the next state of an open transaction that the coordinator aborts, because it timed out or another producer has begun to use
+    the transactional id.
 
-    The abort bumps the epoch, which fences the producer. In transaction version 2 every abort does so; in versions 0 and 1 the bump is a
-    step before the abort. In version 2 there is no such separate step, because it would overflow at the last epoch (KAFKA-19367,
-    KAFKA-20090).
+    The abort bumps the epoch, which fences the producer. In transaction version 2 every abort does so. In versions 0 and 1 the bump is a
+    separate step before the abort; in version 2 that step would overflow at the last epoch (KAFKA-19367, KAFKA-20090).
     """
     if server_version >= 2:
         return _prepared_with_bump(txn, False, new_producer_id, now_ms)
@@ -133,9 +131,8 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """Decide a request that adds partitions to the transaction, which begins with its first partitions (AddPartitionsToTxn,
-    AddOffsetsToTxn; with transaction version 2 also Produce and TxnOffsetCommit).
-    """
+    """Decide a request that adds partitions to a transaction: AddPartitionsToTxn, AddOffsetsToTxn or, with transaction version 2, Produce
+    and TxnOffsetCommit. The first partitions begin the transaction."""
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if txn is None:
@@ -202,8 +199,8 @@ _END_AGAIN: dict[TxnState, tuple[ErrorCode, ErrorCode]] = {
     TxnState.COMPLETE_COMMIT: (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE),
     TxnState.COMPLETE_ABORT: (ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE),
 }
-"""The error code of an EndTxn that finds no open transaction, by the transactional id's state: for a commit and for an abort. NONE means
-that the request is a retry of the one that led to this state."""
+"""The error codes of an EndTxn that finds no open transaction, by the transactional id's state: one for a commit and one for an abort. NONE
+means that the request is a retry of the EndTxn that led to this state."""
 
 
 def _end_again(txn: Transaction, commit: bool) -> Decision:
@@ -225,8 +222,8 @@ def _end(txn: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: i
 
 
 def _end_with_bump(txn: Transaction, holder: tuple[int, int], commit: bool, new_producer_id: NewProducerId, now_ms: int) -> Decision:
-    """Decide an EndTxn of transaction version 2 from `holder`, the request's (producer id, epoch). A request with the epoch before the
-    stored one is a retry; one with the stored epoch ends the current transaction."""
+    """Decide an EndTxn of transaction version 2; `holder` is the request's (producer id, epoch). A request with the epoch before the stored
+    one is a retry; one with the stored epoch ends the current transaction."""
     producer_id, epoch = holder
     if txn.state in PREPARED and holder == txn.holder:
         return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -54,16 +54,16 @@ class Transaction(NamedTuple):
 
     @property
     def holder(self) -> tuple[int, int]:
-        """The (producer id, epoch) that the producer uses from now on: the new ones if a change of producer id (exhausted epochs) is
-        prepared."""
+        """The (producer id, epoch) that the producer uses from now on. If a new producer id is prepared, because the epochs are exhausted,
+        these are the new id and epoch 0."""
         if self.state in PREPARED and self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
 
     def _moved(self, state: TxnState, now_ms: int, **changes: object) -> Transaction:
-        """Return the next state. Each move forgets a producer id that an earlier rotation replaced (KAFKA TransactionMetadata
-        prepareTransitionTo): a late request of the old id must not abort a transaction of the new one.
-        """
+        """Return the next state, with `changes` to other fields. If the producer id was replaced earlier, because its epochs were
+        exhausted, the old id is forgotten: a late request with it must not abort a transaction of the new one (KAFKA TransactionMetadata
+        prepareTransitionTo)."""
         assert state in VALID_TRANSITIONS[self.state], f"{self.transactional_id}: {self.state.name} -> {state.name} is no legal move"
         moved = self._replace(state=state, last_update_ms=now_ms, prev_producer_id=self.producer_id)
         return moved._replace(**changes)  # type: ignore[arg-type]  # the callers below name real fields
@@ -90,7 +90,8 @@ class Transaction(NamedTuple):
         return self.initialised(0, last_epoch, timeout_ms, now_ms)._replace(producer_id=producer_id)
 
     def with_partitions(self, added: frozenset[TopicPartition], version: int, now_ms: int) -> Transaction:
-        """Return the ongoing state with `added` partitions; the transaction starts with its first partition."""
+        """Return the state Ongoing with the partitions `added`. If no transaction is open, one starts at `now_ms`. `version` is the
+        client's transaction version."""
         start_ms = self.start_ms if self.state is TxnState.ONGOING else now_ms
         return self._moved(TxnState.ONGOING, now_ms, partitions=self.partitions | added, start_ms=start_ms, version=version)
 
@@ -100,10 +101,10 @@ class Transaction(NamedTuple):
         return self._moved(state, now_ms, version=0, next_producer_id=NO_PRODUCER_ID)
 
     def prepared_with_bump(self, next_producer_id: int, *, commit: bool, now_ms: int) -> Transaction:
-        """Return the state PrepareCommit or PrepareAbort, for transaction version 2. It has the producer's next epoch, so the epoch of a
-        marker is above that of the data before it.
+        """Return the state PrepareCommit or PrepareAbort, for transaction version 2. It has the producer's next epoch, so that a marker has
+        a higher epoch than the data before it.
 
-        `next_producer_id` is given if the epochs are exhausted.
+        `next_producer_id` is a new producer id if the epochs are exhausted, otherwise -1.
         """
         return self._moved(
             TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
@@ -122,7 +123,8 @@ class Transaction(NamedTuple):
         return self._replace(producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=NO_PRODUCER_EPOCH)
 
     def completed(self, now_ms: int) -> Transaction:
-        """Return the completed state, when all markers are written. A prepared change of producer id takes effect."""
+        """Return the state CompleteCommit or CompleteAbort, for when all markers are written. A prepared change of producer id takes
+        effect."""
         producer_id, epoch = self.holder
         return self._moved(
             TxnState.COMPLETE_COMMIT if self.commits else TxnState.COMPLETE_ABORT,

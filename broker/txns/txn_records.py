@@ -26,14 +26,15 @@ from ottla.protocol.transaction_log import TRANSACTION_KEY, PartitionsOfTopic, T
 
 @dataclass(frozen=True, slots=True)
 class TxnRecord:
-    """A record of `__transaction_state`: a transactional id with its state; None removes the id."""
+    """A record of `__transaction_state`: a transactional id with its state. The value None removes the id."""
 
     transactional_id: str
     value: Transaction | None
 
 
 def encode_record(record: TxnRecord, transaction_version: int) -> tuple[bytes, bytes | None]:
-    """Return the bytes of key and value, None for a tombstone. `transaction_version` is the cluster's, which decides the format."""
+    """Return the bytes of the record's key and value; the value is None for a tombstone. `transaction_version` is the cluster's feature
+    level, which decides the version of the value."""
     key = encode_prefixed(TransactionLogKey(record.transactional_id), 0, TRANSACTION_KEY)
     if record.value is None:
         return key, None
