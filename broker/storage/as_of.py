@@ -37,10 +37,11 @@ class AtOffset(NamedTuple):
 
 
 def truncate_at_moment(directory: Path, moment: int | AtOffset, now_ms: int, *, files: Files = FILES) -> int:
-    """Truncate all logs in one node's directory to `moment`: a Unix time in ms, or the end offset of one log. Return the moment in ms.
+    """Truncate all logs in one node's directory to their state at `moment`: a Unix time in ms, or the end offset of one log. Return the
+    moment in ms.
 
-    No broker may be using the directory. Raises ForkRefused if the directory has no data of that moment, and LogDirRefused, OSError or
-    RecordsError if the directory cannot be opened or read.
+    No broker may be using the directory. Raises ForkRefused if the moment is in the future, or if the directory has no data of that moment,
+    and LogDirRefused, OSError or RecordsError if the directory cannot be opened or read.
     """
     meta = decode_meta((directory / META_PROPERTIES).read_bytes())
     log_dir = LogDir.open(directory, BrokerSettings(node_id=meta.node_id), now_ms, files=files)
@@ -107,7 +108,8 @@ def _truncate_log(log_dir: LogDir, log: PartitionLog, offset: int, now_ms: int) 
 
 
 def _truncate_metadata_log(log_dir: LogDir, moment_ms: int, now_ms: int) -> None:
-    """Truncate the metadata log, and remove the snapshots beyond its new end. Raises ForkRefused if the log begins after the moment."""
+    """Truncate the metadata log at the moment (Unix time in ms), and remove the snapshots beyond its new end. Raises ForkRefused if the log
+    begins after the moment."""
     log = log_dir.logs.get(_METADATA)
     if log is None:  # only partitions were copied here: the broker's start creates topics for them
         return

@@ -50,7 +50,7 @@ _RECORD_ERRORS_SHOWN: Final = 3
 
 @dataclass(slots=True)
 class Checked:
-    """A validated batch as it will be written to the log, which only sets its base offset and leader epoch.
+    """A validated batch as it will be written to the log: the log changes nothing but its base offset and leader epoch.
 
     `header` still has the client's base offset, 0. `bytes_from_magic` are the batch's bytes from the magic byte on, in one or more buffers.
     """
@@ -60,14 +60,17 @@ class Checked:
 
 
 class TooLongForEventLoop(Exception):
-    """The check would block the event loop for too long: the caller repeats it on another thread. Nothing has changed."""
+    """Raised when checking a batch would block the event loop for too long. Nothing has changed: the caller repeats the check on another
+    thread."""
 
 
 def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once: bool = False) -> Checked:
-    """Validate the single batch in `data`, which a client sent. The checks are made in Kafka's order, which decides the error.
+    """Validate the single batch in `data`, which a client sent, and return it as it is to be written. The checks are made in Kafka's order,
+    which decides the error.
 
-    Raises `Rejected` with Kafka's error code. With `at_once` (on the event loop) it raises `TooLongForEventLoop` for a batch whose check
-    would take more than a few ms. The result has views of `data`, which must not change before the result is written.
+    Raises `Rejected` with Kafka's error code if the batch is invalid. With `at_once` (on the event loop) it raises `TooLongForEventLoop`
+    for a batch whose check would take more than a few ms. The result has views of `data`, which must not change before the result is
+    written.
     """
     view = data if type(data) is memoryview else memoryview(data)
     header = _check_envelope(view, config)
@@ -90,8 +93,8 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once
 
 
 def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
-    """Return the header of the single batch in `data`, after checking magic, base offset, size and checksum (analyzeAndValidateRecords).
-    Raises `Rejected`."""
+    """Return the header of the single batch in `data`. Raises `Rejected` for a wrong magic or base offset (INVALID_RECORD), for more than
+    max.message.bytes (MESSAGE_TOO_LARGE), or for a wrong size or checksum (CORRUPT_MESSAGE). Source: Kafka's analyzeAndValidateRecords."""
     try:
         header = read_header(data)
     except CorruptBatch as e:
@@ -116,7 +119,8 @@ def check_size(size: int, config: LogConfig) -> None:
 
 
 def _check_header(header: BatchHeader) -> None:
-    """Check the header fields that a client sets (LogValidator.validateBatch)."""
+    """Raise Rejected(INVALID_RECORD) if the header's record count or base sequence is wrong, or if the batch is a control batch
+    (LogValidator.validateBatch)."""
     count = header.record_count
     if count <= 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"the record count is {count}")
@@ -131,8 +135,8 @@ def _check_header(header: BatchHeader) -> None:
 def _check_count(count: int, size: int, config: LogConfig) -> None:
     """Reject a batch whose record count is above the limit, before its records are read; `size` is the records' uncompressed size in bytes.
 
-    The error is MESSAGE_TOO_LARGE, because a Java producer then splits the batch and sends the parts. It is INVALID_RECORD if `size` bytes
-    cannot contain that many records.
+    Raises Rejected(MESSAGE_TOO_LARGE), because a Java producer then splits the batch and sends the parts. If `size` bytes cannot contain
+    that many records, raises Rejected(INVALID_RECORD).
     """
     maximum = max(limits.BATCH_RECORDS_MAX, config.max_message_bytes // walk.MIN_RECORD_BYTES)
     if count <= maximum:
@@ -163,7 +167,8 @@ def _decompress(codec: Codec, tail: Buffer, config: LogConfig, *, at_once: bool)
 
 
 def _check_sizes(records: Buffer, header: BatchHeader, maximum: int) -> None:
-    """Reject a compressed batch with a record of more than `maximum` bytes, not counting its length field (DefaultRecord.readFrom)."""
+    """Raise Rejected(INVALID_RECORD) if a record of a compressed batch has more than `maximum` bytes, not counting its length field
+    (DefaultRecord.readFrom). `records` are the batch's decompressed records."""
     starts = walk.columns(records, header.record_count, 0, header.base_timestamp).record_starts
     for index, start in enumerate(starts):
         body = read_uvarint(records, start)[0] >> 1  # zigzag, and not negative after the scan
@@ -173,9 +178,8 @@ def _check_sizes(records: Buffer, header: BatchHeader, maximum: int) -> None:
 
 
 def _check_records(records: Buffer, header: BatchHeader, scan: walk.Scan, config: LogConfig, now_ms: int) -> None:
-    """Reject a batch with a missing key (in a compacted topic) or a timestamp out of range. `scan` has the records' extreme timestamps and
-    first missing key. Only if these are invalid, the records are read again one by one, to report the errors.
-    """
+    """Raise `Rejected` if a record has a timestamp out of range, or no key in a compacted topic. `scan` has the extreme timestamps and the
+    first record without a key; only if these are invalid, the records are read again one by one, to report each error."""
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
     newest_ms = now_ms + config.message_timestamp_after_max_ms
     if header.attributes & LOG_APPEND_TIME:
@@ -195,7 +199,7 @@ def _in_window(timestamp: int, oldest_ms: int, newest_ms: int) -> bool:
 
 
 def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, oldest_ms: int, newest_ms: int) -> None:
-    """Raise `Rejected` with the index and first error of each invalid record, at most RECORD_ERRORS_MAX of them.
+    """Raise `Rejected` with the index and the first error of each invalid record, for at most RECORD_ERRORS_MAX records.
 
     The batch's error code is INVALID_TIMESTAMP if any of these records has an invalid timestamp, otherwise INVALID_RECORD.
     """

@@ -25,7 +25,8 @@ def encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def decode_lines(data: bytes, fields: int) -> list[list[str]]:
-    """Return the entries of a checkpoint file, each split into its `fields` words. Raises `CorruptCheckpoint`."""
+    """Return the entries of a checkpoint file, each as a list of its `fields` words. Raises `CorruptCheckpoint` if the bytes have another
+    format or were truncated."""
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as e:
@@ -48,7 +49,8 @@ def decode_lines(data: bytes, fields: int) -> list[list[str]]:
 
 
 def number(word: str, line: int) -> int:
-    """Parse the number in `word`. `line` is the line's number in the file, for the message. Raises `CorruptCheckpoint`."""
+    """Return the integer that `word` stands for. Raises `CorruptCheckpoint` if it is no number; the message names the file's line number
+    `line`."""
     try:
         return int(word)
     except ValueError as e:
@@ -64,6 +66,7 @@ def encode_offsets(offsets: Offsets) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[tuple[str, int], int]:
-    """Return the offsets by topic and partition in the bytes of a checkpoint file. Raises `CorruptCheckpoint`."""
+    """Decode the bytes of a checkpoint file: return offsets by topic and partition. Raises `CorruptCheckpoint` if the bytes have another
+    format."""
     rows = decode_lines(data, 3)
     return {(topic, number(partition, at)): number(offset, at) for at, (topic, partition, offset) in enumerate(rows, 3)}

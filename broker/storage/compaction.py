@@ -43,8 +43,8 @@ HORIZON_MAX_MS: Final = 2**62
 
 
 def key_digest(key: bytes) -> bytes:
-    """Return the key under which `OffsetMap` stores a record key: its 16-byte digest, or a shorter key itself, so a short key never
-    collides with another one."""
+    """Return the form in which `OffsetMap` stores a record key: a 16-byte digest, or the key itself if it is shorter, so that a short key
+    never collides with another one."""
     return key if len(key) < _DIGEST_BYTES else hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -59,7 +59,8 @@ class CleanedTransactions:
         self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
         self._committed: set[int] = set()
         self.still_aborted: list[AbortedTxn] = []
-        """Aborted transactions that still had data when their marker was reached: consumers need their transaction index entries."""
+        """Aborted transactions of which the log still had data when their marker was reached. The transaction index must keep their
+        entries, because consumers need these to skip the data."""
 
     def data_is_aborted(self, header: BatchHeader) -> bool:
         """Process a data batch of the log. Return whether the batch belongs to an aborted transaction."""
@@ -74,7 +75,8 @@ class CleanedTransactions:
         return True
 
     def marker_is_empty(self, header: BatchHeader, batch: Buffer) -> bool:
-        """Process a control batch. Return whether it ends a transaction of which no data is left in the log. Raises `RecordsError`."""
+        """Process a control batch. Return whether it is a marker that ends a transaction of which no data is left in the log. Raises
+        `RecordsError` for a malformed batch."""
         self._advance(header.last_offset)
         kind = parse_marker(batch).type
         if kind is ControlType.ABORT:
@@ -105,8 +107,8 @@ class OffsetMap:
         self._transactions = CleanedTransactions(aborted)
 
     def add(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Add the keys of a batch with their offsets. Return False, with nothing added, if the map is full; the first batch is added
-        even if it has too many keys. Raises `RecordsError`."""
+        """Add the keys of a batch with their offsets. Return False, with nothing added, if the map would get too many keys; the first batch
+        is added however many it has. Raises `RecordsError` for a corrupt batch."""
         if header.magic == MAGIC_V2 and header.record_count > 0:
             _check(batch, header)
             if header.is_control:
@@ -135,9 +137,8 @@ class LastOfProducer(NamedTuple):
 
 
 class CleaningRules(NamedTuple):
-    """The parameters of one cleaning pass over a log. Times are in ms; `latest` has the latest offset of each key (by `key_digest`);
-    `end_offset` is one past the last offset to clean.
-    """
+    """The parameters of one cleaning pass over a log. `latest` has the latest offset of each key (by `key_digest`), `last_of_producers` the
+    last batch of each producer id. `end_offset` is one past the last offset to clean. Times are in ms."""
 
     latest: Mapping[bytes, int]
     end_offset: int
@@ -167,7 +168,7 @@ class BatchCleaner:
     def clean(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         """Return the bytes to write in place of `batch`: the same batch, a rewritten one, its header alone, or None to remove it.
 
-        Raises `RecordsError`.
+        Raises `RecordsError` for a corrupt batch.
         """
         if header.magic != MAGIC_V2:
             return batch
@@ -189,9 +190,9 @@ class BatchCleaner:
         return self._without_records(header) if gone else self._clean_data(batch, header)
 
     def _clean_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """Return the replacement of a transaction marker whose transaction has no data left. At first it gets a delete horizon, the time
-        from which it can be removed. A cleaning after the horizon removes it (None), or keeps the batch header alone if `_must_stay`.
-        """
+        """Return the bytes to write for a transaction marker whose transaction has no data left. The first cleaning gives the marker a
+        delete horizon, the time from which it can be removed. A cleaning after that time removes it (None), or keeps the batch header alone
+        if `_must_stay`."""
         if self._horizon_passed(header):
             return self._without_records(header)
         return batch if header.has_delete_horizon else self._with_horizon(header, memoryview(batch)[HEADER_BYTES:], None)
@@ -214,8 +215,8 @@ class BatchCleaner:
     def _survivors(self, section: memoryview, found: walk.Columns, *, drops_tombstones: bool) -> tuple[list[int], bool]:
         """Return the indexes of the records to keep, and whether one of them is a tombstone.
 
-        `section` has the batch's uncompressed records, `found` the position and lengths of each. A record is removed if it has no key, if a
-        later record has the same key, or, with `drops_tombstones`, if it is a tombstone.
+        `section` has the batch's uncompressed records, `found` their positions, key lengths and value lengths. A record is removed if it
+        has no key, if a later record has the same key, or, with `drops_tombstones`, if it is a tombstone.
         """
         latest = self._rules.latest
         kept: list[int] = []

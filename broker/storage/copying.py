@@ -105,7 +105,7 @@ class _Unsupported(Exception):
 
 def _in_kernel(from_fd: int, to_fd: int, start: int, end: int) -> int:
     """Copy the bytes from `start` to `end` with `copy_file_range`. Return the end position: less than `end` if the file is shorter. Raises
-    `_Unsupported`, `OSError`."""
+    `_Unsupported` if the system cannot copy between these files, and `OSError`."""
     while start < end:
         try:
             copied = os.copy_file_range(from_fd, to_fd, end - start, start, start)

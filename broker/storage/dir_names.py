@@ -28,7 +28,8 @@ def parse_partition_dir(name: str) -> tuple[str, int] | None:
 
 
 def is_deleted(name: str) -> bool:
-    """Return whether the name is that of a partition deleted by Ottla or Kafka. Directories with any other name are never removed."""
+    """Return whether a directory's name is one that Ottla or Kafka gives to a deleted partition. Directories with any other name are never
+    removed."""
     return _DELETED.fullmatch(name) is not None
 
 

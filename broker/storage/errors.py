@@ -10,23 +10,25 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class FsyncFailed(OSError):
-    """A sync failed, so the contents of the page cache are unknown: the process must stop and recover from the files.
+    """Raised when a sync failed. The contents of the page cache are then unknown: the process must stop, and recover from the files at its
+    next start.
 
     A retry would be wrong: after a failed fsync Linux marks the pages clean, and the next fsync succeeds without having written them.
     """
 
 
 def storage_error(what: str, error: Exception) -> Rejected:
-    """Return the `Rejected` (KAFKA_STORAGE_ERROR) for a request that failed with a disk error. `what` names the failed operation."""
+    """Return the exception `Rejected` (KAFKA_STORAGE_ERROR) for a request that failed with the disk error `error`. `what` describes the
+    failed operation, for the message."""
     return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
 
 class LogDirLocked(Exception):
-    """Another broker, Ottla or Apache Kafka, holds the lock of the data directory."""
+    """Raised when another broker, Ottla or Apache Kafka, holds the lock of the data directory."""
 
 
 class LogDirRefused(Exception):
-    """The data directory belongs to another cluster or node, or is unusable. The message names the file and the reason."""
+    """Raised when the data directory belongs to another cluster or node, or is unusable. The message names the file and the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,10 +39,11 @@ class Lock(Protocol):
 
 
 class Files:
-    """Access to the operating system's files. Tests replace it."""
+    """Access to the operating system's files. Tests replace it. Every failure is raised as an `OSError`."""
 
     def lock(self, directory: Path) -> Lock:
-        """Lock an existing directory for one broker. Raises `LogDirLocked`, `LogDirRefused`."""
+        """Lock an existing data directory for one broker, and return the lock. Raises `LogDirLocked` if another broker has locked it,
+        `LogDirRefused` if the lock file cannot be written."""
         return DirLock(directory)
 
     def open(self, path: Path) -> int:
@@ -152,7 +153,8 @@ class Files:
             self.close(fd)
 
     def write(self, path: Path, data: Buffer, *, sync: bool) -> None:
-        """Replace a file's content in place, not atomically: for files with a checksum, which readers reject when only partly written."""
+        """Replace a file's content in place, and sync it if `sync`. This is not atomic: it is only for files with a checksum, which readers
+        reject if they were partly written."""
         if links_of(path) > 1:
             self.remove(path)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o644)
@@ -164,7 +166,8 @@ class Files:
             os.close(fd)
 
     def write_atomic(self, path: Path, data: Buffer, *, sync: bool = True) -> None:
-        """Replace a file atomically: temporary file, fsync, rename, fsync of the directory, as Kafka does for checkpoints (CheckpointFile).
+        """Replace a file atomically: write a temporary file, sync it, rename it and sync the directory, as Kafka does for checkpoints
+        (CheckpointFile).
 
         Without `sync` a process crash still leaves the old or the new content; a power loss may leave an empty file until it is synced.
         """

@@ -14,9 +14,9 @@ from ottla.broker.storage.files import Files
 
 
 class FlushTicket:
-    """A sync that has begun: when `sync` returns, every record below `offset` is on disk.
+    """A sync of a log that was begun: when the method `sync` returns, every record below `offset` is on disk.
 
-    `generation` is the log's truncation counter at the start of the sync. If it differs at the end, the log was truncated meanwhile.
+    `generation` is the log's count of truncations at the beginning. If it differs when the sync has ended, the log was truncated meanwhile.
     """
 
     __slots__ = ("_directory", "_fds", "_files", "_paths", "generation", "offset")
@@ -32,7 +32,7 @@ class FlushTicket:
         self._directory = directory
 
     def sync(self) -> None:
-        """Block until the log's records below `offset` are on disk. Raises `FsyncFailed`: then the contents of the disk are unknown."""
+        """Block until the log's records below `offset` are on disk. Raises `FsyncFailed`: it is then unknown which of them are."""
         try:
             for fd in self._fds:
                 self._files.fsync(fd)
@@ -49,6 +49,6 @@ class FlushTicket:
             self.close()
 
     def close(self) -> None:
-        """Close the descriptors. `sync` does so itself; otherwise the owner of a ticket that will not be synced calls this."""
+        """Close the ticket's file descriptors. `sync` does so itself; call this for a ticket that will not be synced."""
         while self._fds:
             self._files.close(self._fds.pop())

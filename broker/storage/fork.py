@@ -43,7 +43,7 @@ _DELETED: Final = ".deleted"
 
 
 class ForkRefused(Exception):
-    """The data directory cannot be forked (copied); the message says why and what to do."""
+    """Raised when a data directory cannot be forked (copied); the message says why and what to do."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,8 @@ class ForkReport:
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition's directory: the inode and size (bytes) of each file that is not a `.deleted` one."""
+    """A partition's directory that is to be copied: the inode and size (bytes) of each of its files, except those with the suffix
+    `.deleted`."""
 
     path: Path
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -112,7 +113,7 @@ class _Node:
 
     path: Path
     small: dict[str, bytes]
-    """The contents, by name, of the files beside the partitions' directories: the checkpoints and meta.properties."""
+    """The contents, by file name, of the checkpoints and meta.properties, which lie beside the partitions' directories."""
     marker: tuple[int, int] | None
     """Inode and modification time (ns) of the clean-shutdown marker, None without one."""
     partitions: list[_Partition]
@@ -137,8 +138,8 @@ def fork(source: Path, target: Path, *, links: bool = True, finish: Callable[[Pa
     """Copy a data directory of one node, or of several (`ottla serve --brokers 3`), to `target`, which must not exist.
 
     Pass `links=False`, which makes no hard links, for a copy that Apache Kafka will use: Kafka truncates closed segments in place, which
-    would change the original. `finish` is called with the complete copy, under a temporary name, before it is renamed to `target`. Raises
-    ForkRefused.
+    would change the original. `finish` is called with the path of the complete copy, before that is renamed to `target`. Raises ForkRefused
+    if `source` is not a data directory, if `target` exists or lies inside it, or if a file cannot be copied.
     """
     began = time.monotonic()
     source, target = source.absolute(), target.absolute()
@@ -327,8 +328,8 @@ def _copy(partition: _Partition, name: str, target: Path, report: ForkReport, *,
 
 
 def _link(partition: _Partition, name: str, target: Path) -> bool:
-    """Make a hard link to a closed segment. Return False if the system refuses: `target` is on another file system, or another user owns
-    the file. Raises FileNotFoundError if the segment was removed."""
+    """Make a hard link to a closed segment in the directory `target`. Return False if the system refuses: `target` is on another file
+    system, or another user owns the file. Raises FileNotFoundError if the segment was removed."""
     try:
         os.link(partition.path / name, target)
     except FileNotFoundError:
@@ -339,8 +340,8 @@ def _link(partition: _Partition, name: str, target: Path) -> bool:
 
 
 def _copy_marker(node: _Node, target: Path) -> bool:
-    """Copy the clean-shutdown marker if it existed unchanged during the whole copy. Return whether it did: then no broker was running,
-    because a broker removes the marker at its start, before it changes anything."""
+    """Copy the clean-shutdown marker if it existed unchanged during the whole copy, and return whether it did. If so, no broker was
+    running, because a broker removes the marker at its start, before it changes anything."""
     if node.marker is None or _identity(node.path / CLEAN_SHUTDOWN) != node.marker:
         return False
     shutil.copy2(node.path / CLEAN_SHUTDOWN, target / CLEAN_SHUTDOWN)

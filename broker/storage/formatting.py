@@ -75,8 +75,9 @@ def format_directory(
 
 
 def bootstrap_records(files: Files, path: Path) -> list[MetadataRecord]:
-    """Return the records with which the directory was formatted, which the first controller appends to a new metadata log; empty if there
-    are none. Kafka before 4.4 wrote them to `bootstrap.checkpoint`, 4.4 to the snapshot at offset 0. Raises ProtocolError, OSError."""
+    """Return the records with which the directory was formatted; empty if there are none. The first controller appends them to a new
+    metadata log. They are in `bootstrap.checkpoint` (Kafka before 4.4) or in the snapshot at offset 0 (4.4). Raises ProtocolError if that
+    file is corrupt, and OSError."""
     for file in (path / BOOTSTRAP_FILE, path / METADATA_DIRECTORY / BOOTSTRAP_SNAPSHOT.file_name):
         if files.exists(file) and (records := read_snapshot(files.read_bytes(file)).records):
             return records

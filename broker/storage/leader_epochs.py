@@ -25,7 +25,8 @@ class EpochStart(NamedTuple):
 
 
 def decode_epochs(data: bytes) -> list[EpochStart]:
-    """Return the entries (epoch, start offset) in the bytes of a leader-epoch-checkpoint file. Raises `CorruptCheckpoint`."""
+    """Return the entries (epoch, start offset) in the bytes of a leader-epoch-checkpoint file. Raises `CorruptCheckpoint` if the bytes have
+    another format."""
     entries = [EpochStart(number(epoch, at), number(start, at)) for at, (epoch, start) in enumerate(decode_lines(data, 2), 3)]
     for line, (before, after) in enumerate(pairwise(entries), 4):
         if after.epoch <= before.epoch or after.start_offset <= before.start_offset:
@@ -34,9 +35,8 @@ def decode_epochs(data: bytes) -> list[EpochStart]:
 
 
 class LeaderEpochs:
-    """The leader epochs of one log. `in_memory` is true for a log whose directory does not exist yet: no file is written before
-    `begin_file`.
-    """
+    """The leader epochs of one log, with their start offsets. `in_memory` is true for a log whose directory does not exist yet: no file is
+    written until `begin_file` is called."""
 
     __slots__ = ("_directory", "_entries", "_files", "_in_memory", "latest", "synced")
 
@@ -45,7 +45,7 @@ class LeaderEpochs:
         self._directory = directory
         self._entries = list(entries)
         self.latest = self._entries[-1].epoch if self._entries else UNDEFINED
-        """The greatest epoch, -1 without any."""
+        """The greatest epoch in the list, -1 if the list is empty."""
         self.synced = False
         self._in_memory = in_memory
 
@@ -86,9 +86,11 @@ class LeaderEpochs:
         return self._entries[number].epoch if number >= 0 else UNDEFINED
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (the greatest known epoch <= `epoch`, its end offset) (KIP-101).
+        """Return (the greatest known epoch <= `epoch`, the offset at which that epoch ends) (KIP-101). The latest epoch ends at
+        `log_end_offset`.
 
-        An epoch before the first known one ends where that one starts. An epoch after the latest one is unknown: (-1, -1).
+        For an epoch before the first known one, return it with the start offset of the first. For an epoch after the latest one, return
+        (-1, -1).
         """
         if epoch == UNDEFINED or epoch > self.latest:
             return UNDEFINED, UNDEFINED

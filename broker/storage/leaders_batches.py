@@ -25,10 +25,11 @@ class LeadersBatch(NamedTuple):
 
 
 def leaders_batches(data: Buffer, leader_epoch: int) -> Iterator[LeadersBatch]:
-    """Yield the complete batches of the response to a follower's fetch in `leader_epoch`. Their sizes and timestamps are not limited.
+    """Yield the complete batches in `data`, the response to a follower's fetch in `leader_epoch`. Their sizes and timestamps are not
+    limited.
 
     A batch of a later epoch ends the iteration: the follower must fetch it in that epoch (KAFKA-18723). An incomplete last batch is
-    skipped. Raises `Rejected` at the first corrupt batch.
+    skipped. Raises Rejected(CORRUPT_MESSAGE) at the first corrupt batch.
     """
     view = memoryview(data)
     try:

@@ -69,7 +69,7 @@ class _BatchWork(Generic[T]):
 
 def _run_batch_work(log: PartitionLog, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[BlockingWork, None, T]:
     """Do `work`, which decodes and processes one batch of `segment`, and return its result. If the batch is compressed or large, yield the
-    work as `BlockingWork`, so that the caller does it on a thread. Raises _SegmentGone.
+    work as `BlockingWork`, so that the caller does it on a thread. Raises _SegmentGone if the segment was removed from the log meanwhile.
     """
     if not header.attributes & CODEC_MASK and header.record_count <= limits.CLEANED_AT_ONCE_RECORDS:
         return work()
@@ -86,7 +86,7 @@ the next slice. It returns the offset up to which the log is clean, which is the
 
 
 class Dirtiness(NamedTuple):
-    """A log's clean and dirty bytes; the offsets [first_dirty, end) are the dirty range that can be cleaned now."""
+    """A log's clean and dirty bytes. The offsets from `first_dirty` to `end` (excluded) are the part that can be cleaned now."""
 
     first_dirty: int
     end: int
@@ -133,8 +133,8 @@ def needs_cleaning(log: PartitionLog, found: Dirtiness, now_ms: int) -> bool:
 
 
 def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
-    """Make one cleaning pass over `log`, in slices (a generator). Its result is the new first dirty offset, or the old one if a segment was
-    removed meanwhile.
+    """Make one cleaning pass over `log`, in slices: the result is a generator that returns the new first dirty offset, or the old one if a
+    segment was removed meanwhile.
 
     Raises `RecordsError` for a corrupt batch, and `OSError`. An `OSError` while segments are replaced takes the log offline.
     """

@@ -23,7 +23,8 @@ Blocking = Callable[[], None]
 class LogCleanerManager:
     """Cleans the dirtiest log of a data directory.
 
-    `cleaned` has each log's first dirty offset, and is shared with `LogDir`. `checkpoint` returns a function that writes `cleaned` to disk.
+    `cleaned` has the first dirty offset of each log, by partition; `LogDir` uses the same mapping. `checkpoint` returns a function that
+    writes `cleaned` to disk.
     """
 
     def __init__(self, cleaned: dict[Key, int], checkpoint: Callable[[], Blocking]) -> None:
@@ -58,7 +59,8 @@ class LogCleanerManager:
             yield self._checkpoint()
 
     def _choose(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Key | None:
-        """Return the key of the dirtiest log that needs cleaning, None if none does. Logs whose last pass had an `OSError` come last."""
+        """Return the key (topic, partition) of the dirtiest log that needs cleaning, None if no log does. A log whose last pass had an
+        `OSError` is chosen only if there is no other."""
         found: list[tuple[bool, float, Key]] = []
         for key, log in logs.items():
             if log.config.compacts and log.failure is None and log not in self._uncleanable and len(log.segments) > 1:

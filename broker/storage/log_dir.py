@@ -86,7 +86,8 @@ class LogDir:
         self.logs: dict[Key, PartitionLog] = {}
         self.failed: dict[Key, OSError] = {}
         self.first_dirty_offsets: dict[Key, int] = {}
-        """Each log's first dirty offset: the cleaner changes it, and `cleaner-offset-checkpoint` stores it."""
+        """The first dirty offset of each log, by (topic, partition). The log cleaner changes this mapping, and `cleaner-offset-checkpoint`
+        stores it."""
         self.findings: list[Damage] = []
         self._now_ms = now_ms
         self._files = files
@@ -119,7 +120,8 @@ class LogDir:
         random_bytes: Callable[[int], bytes] = os.urandom,
         threads: Threads = ThreadPoolExecutor,
     ) -> LogDir:
-        """Lock the directory and recover every partition in it. Raises `LogDirLocked`, `LogDirRefused`."""
+        """Lock the directory and recover every partition in it; create the directory if it does not exist. Raises `LogDirLocked` if another
+        broker uses it, `LogDirRefused` if it belongs to another node or cluster, or cannot be read or written."""
         try:
             files.make_dir(path)
         except OSError as e:
@@ -219,8 +221,8 @@ class LogDir:
         self.logs[key] = log
 
     def _looks_like_a_partition(self, directory: Path) -> bool:
-        """Return whether the directory has a partition's files, or is empty, as after a crash at its creation. Other directories can have a
-        partition's name, too (`photos-2024`)."""
+        """Return whether the directory has a partition's files, or is empty, as after a crash just after it was created. Other directories
+        can have a partition's name, too (`photos-2024`)."""
         names = [entry.name for entry in self._files.scan(directory)]
         return not names or any(_OF_A_PARTITION.match(name) for name in names)
 
@@ -266,7 +268,8 @@ class LogDir:
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, at_once: bool = False) -> PartitionLog:
         """Create the log of a new partition. Its directory is created by the first write (`recovery.new_log`), or now with `at_once`.
 
-        A directory of this name that a failed removal has left is renamed first. Raises `Rejected`.
+        A directory of this name that a failed removal has left is renamed first. Raises Rejected(KAFKA_STORAGE_ERROR) for a disk error, or
+        if the name is not valid or belongs to a directory without a partition's files.
         """
         key = (topic, partition)
         assert key not in self.logs, f"{topic}-{partition} exists already"
@@ -289,7 +292,7 @@ class LogDir:
         return log
 
     def assign_topic_id(self, log: PartitionLog, topic_id: bytes) -> None:
-        """Record the topic id in a partition's directory that was found without one. Raises `Rejected`."""
+        """Store the topic id in the directory of a partition that was found without one. Raises Rejected(KAFKA_STORAGE_ERROR)."""
         try:
             self._files.write_atomic(log.directory / partition_metadata.FILE_NAME, partition_metadata.encode_metadata(topic_id))
         except OSError as e:
@@ -297,18 +300,20 @@ class LogDir:
         log.topic_id = topic_id
 
     def delete_log(self, topic: str, partition: int) -> None:
-        """Remove a partition, also a failed one: rename its directory to `…-delete`, whose files are removed after
-        log.segment.delete.delay.ms. Raises `Rejected`."""
+        """Remove a partition, even one with a disk error: rename its directory to `…-delete`. The files are removed after
+        log.segment.delete.delay.ms. Raises Rejected(KAFKA_STORAGE_ERROR) if the renaming fails."""
         aside = self._remove_and_rename((topic, partition), DELETE_SUFFIX)
         if aside is not None:
             self._directories_to_delete[aside] = None
 
     def mark_stray(self, topic: str, partition: int) -> None:
-        """Rename the directory of a partition that belongs to no topic to `…-stray`. Its files are never removed. Raises `Rejected`."""
+        """Rename the directory of a partition that belongs to no topic to `…-stray`. Its files are never removed. Raises
+        Rejected(KAFKA_STORAGE_ERROR) if the renaming fails."""
         self._remove_and_rename((topic, partition), STRAY_SUFFIX)
 
     def _remove_and_rename(self, key: Key, suffix: str) -> Path | None:
-        """Remove a partition from `logs` and rename its directory. Return the new path; None if the directory was never created."""
+        """Remove a partition from `logs` and rename its directory. Return the new path; None if the directory was never created. Raises
+        Rejected(KAFKA_STORAGE_ERROR) if the renaming fails."""
         log = self.logs.pop(key, None)
         self.failed.pop(key, None)
         self.first_dirty_offsets.pop(key, None)
@@ -423,9 +428,9 @@ class LogDir:
     # --- stop ------------------------------------------------------------------------------------------------------------------
 
     def close(self, clean: bool = True) -> None:
-        """Close all logs and release the lock. A clean close first saves and syncs all logs, and then writes the clean-shutdown marker.
+        """Close all logs and release the lock. If `clean`, first save and sync all logs, and then write the clean-shutdown marker.
 
-        The marker is not written if a log cannot be saved; that error is logged.
+        If a log cannot be saved, the error is logged, and the marker is not written.
         """
         try:
             if clean and self.save():
@@ -438,7 +443,8 @@ class LogDir:
             self._lock.release()
 
     def save(self) -> bool:
-        """Save and sync all logs and checkpoints, and stay open. Return False if a log has failed or was not saved. Raises `OSError`."""
+        """Save and sync all logs and checkpoints; the logs stay open. Return False, without writing the checkpoints, if a log is offline or
+        could not be saved. Raises `OSError` if a checkpoint cannot be written."""
         if not self._save_logs():
             return False
         self.recovery_point_checkpoint()()

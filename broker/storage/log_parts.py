@@ -39,4 +39,4 @@ class LogParts:
     verifies_transactions: bool
     rng: random.Random
     with_files_to_delete: set[tuple[str, int]]
-    """The partitions (topic, index) of the data directory that have files to be removed later; shared by all its logs."""
+    """The partitions (topic, index) that have files to be removed later. All logs of a data directory share this set."""

@@ -54,9 +54,8 @@ def finish(search: Generator[Work, Work, T]) -> T:
 
 
 class FetchDataInfo(NamedTuple):
-    """The result of a read: bytes of `segment` that end at its byte `end_position`. `on_older_segment` is true if the offset up to which
-    the reader may read lies in a later segment.
-    """
+    """The result of a read: bytes of `segment` that end at its byte `end_position`. If `on_older_segment` is true, a later segment has more
+    records that the reader may read."""
 
     records: bytes
     segment: Segment
@@ -79,8 +78,8 @@ class LogReader:
     def read(self, offset: int, visible_end: int, log_end_offset: int, max_bytes: int, *, min_one_batch: bool) -> FetchDataInfo | None:
         """Return bytes of one segment: the batches from the one with `offset` to offset `visible_end` (excluded), at most `max_bytes`.
 
-        With `min_one_batch` the first batch is returned whole, whatever its size. None if no batch is in that range, because compaction
-        removed all. Raises `CorruptBatch`.
+        With `min_one_batch` the first batch is returned whole, whatever its size. Return None if the range has no batch, because compaction
+        removed all of them. Raises `CorruptBatch` if the first batch has an impossible length.
         """
         found = self._locate(offset)
         if found is None:
@@ -145,10 +144,9 @@ class LogReader:
     # --- timestamps ------------------------------------------------------------------------------------------------------------
 
     def search(self, timestamp: int, log_start_offset: int, check: Callable[[], None]) -> Search[TimestampOffset | None]:
-        """Return the first record from `log_start_offset` on whose timestamp is at least `timestamp`, None if there is none. MAX_TIMESTAMP
-        finds the record with the log's greatest timestamp instead, other negative values find nothing. `check` is called after each batch
-        that was searched, and raises an error if the log went offline meanwhile.
-        """
+        """Search for the first record from `log_start_offset` on whose timestamp is at least `timestamp`, and return it; None if there is
+        none. For MAX_TIMESTAMP, return the record with the log's greatest timestamp; for any other negative value, return None. `check` is
+        called after each batch that was searched, and raises an error if the log went offline meanwhile."""
         if timestamp == MAX_TIMESTAMP:
             return (yield from self._with_max_timestamp())
         from_offset = log_start_offset
@@ -162,9 +160,8 @@ class LogReader:
         return None
 
     def _batch_at(self, timestamp: int, from_offset: int) -> tuple[BatchHeader, bytes] | None:
-        """Return the first batch that ends at or after `from_offset` and has a record whose timestamp is at least `timestamp`, and its
-        bytes.
-        """
+        """Return the header and the bytes of the first batch that ends at or after `from_offset` and has a record whose timestamp is at
+        least `timestamp`; None if there is none."""
         for segment in self.segments.from_offset(from_offset):
             if segment.max_timestamp >= timestamp:
                 start = segment.offset_index.lookup(max(segment.time_index.lookup(timestamp), from_offset))
@@ -211,7 +208,7 @@ def _found_in(  # noqa: PLR0917 # the first two are one batch
     data: bytes, header: BatchHeader, oldest: int, newest: int, from_offset: int, max_bytes: int
 ) -> TimestampOffset | None:
     """Return the first record of the batch `data` at or after `from_offset` with a timestamp in [oldest, newest], None if there is none.
-    Raises `RecordsError`, and BatchTooLarge for a batch that decompresses to more than `max_bytes`.
+    Raises `RecordsError` for a corrupt batch, and BatchTooLarge for one that decompresses to more than `max_bytes`.
 
     Compiled code searches the records, because a batch can have a million.
     """

@@ -32,7 +32,8 @@ class Isolation(Enum):
 
 @dataclass(slots=True)
 class AppendInfo:
-    """The result of an append. For a duplicate nothing was written: offsets and time are those of the batch written before.
+    """The result of an append. For a duplicate nothing was written, and the offsets and the time are those of the batch that was written
+    before.
 
     `log_append_time_ms` is -1 if the batch has CreateTime. `first_offset` and `last_offset` are -1 if there was no batch to append.
     """
@@ -45,10 +46,10 @@ class AppendInfo:
 
 
 class ReadResult(NamedTuple):
-    """Stored batches, the last one possibly incomplete, with the log's offsets at the time of the read.
+    """The result of a read: batches, the last one possibly incomplete, and the log's offsets at that time.
 
-    `aborted` has (producer id, first offset) of the aborted transactions for READ_COMMITTED, otherwise nothing. If `on_older_segment` is
-    true, later segments have more records for this reader, so its fetch must not wait for fetch.min.bytes.
+    For READ_COMMITTED, `aborted` has (producer id, first offset) of the aborted transactions; otherwise it is empty. If `on_older_segment`
+    is true, later segments have more records for this reader, so its fetch must not wait for fetch.min.bytes.
     """
 
     records: bytes

@@ -40,7 +40,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mark:
-    """A saved state of the data directory, to which a broker can be rewound. `now_ms` is the broker's time at the mark."""
+    """A saved state of the broker's data directory, to which the broker can be rewound. `now_ms` is the broker's clock when the mark was
+    made."""
 
     directory: Path
     now_ms: int
@@ -83,9 +84,10 @@ class Marks(Generic[T]):
         incarnations: Mapping[int, bytes] | None = None,
     ) -> Mark:
         """Make a mark (a saved state): fork the data directory, which must be saved (`LogDir.save`) and must not change meanwhile. Return
-        the mark. Raises ForkRefused.
+        the mark. Raises ForkRefused if the directory cannot be copied.
 
-        `mark_as_clean` is called with the finished fork. `histories` and `incarnations` are stored in the mark.
+        `mark_as_clean` is called with the finished fork, to write the clean-shutdown marker there. `histories` and `incarnations` are
+        stored in the mark.
         """
         self._made += 1
         mark = Mark(self._root / f"{self._made}", now_ms, histories, incarnations or {})
@@ -95,7 +97,7 @@ class Marks(Generic[T]):
 
     async def prepared(self, mark: Mark) -> None:
         """Wait until a thread has made the copy of the mark (a saved state) that `restore` uses, so that `restore` does not block. Raises
-        ForkRefused, OSError."""
+        ForkRefused or OSError if the copy cannot be made."""
         self.copy_again()
         await asyncio.wrap_future(self._copies[mark])
 
@@ -113,8 +115,8 @@ class Marks(Generic[T]):
 
     def restore(self, mark: Mark) -> T | None:
         """Replace the data directory, which no broker may be using, by a copy of the mark (a saved state). Return the result of `preopen`
-        for that copy, or None if the copy was not opened in advance. Call `copy_again` once the broker has started. Raises ForkRefused,
-        OSError."""
+        for that copy, or None if the copy was not opened in advance. Call `copy_again` once the broker has started. Raises ForkRefused or
+        OSError if the copy cannot be made or renamed."""
         self.copy_again()
         copy = self._copies[mark].result()
         opened = self._opened.pop(mark, None)
@@ -168,7 +170,7 @@ def _prefix(data_dir: Path) -> str:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange the names of two directories of one file system. Raises `OSError`."""
+    """Exchange the names of two directories of one file system, in one step where the system can do that. Raises `OSError`."""
     if sys.platform == "linux" and _renameat2(one, other):
         return
     aside = one.with_name(f"{one.name}-aside")

@@ -33,8 +33,8 @@ def encode_meta(meta: MetaProperties, now_ms: int) -> bytes:
 
 
 def decode_meta(data: bytes) -> MetaProperties:
-    """Parse a meta.properties file. Raises `ValueError` that names the missing or invalid key. Without directory.id (Kafka < 3.7) the id is
-    all zeros."""
+    """Parse a meta.properties file. Raises `ValueError` that names the missing or invalid key. A file without directory.id (Kafka before
+    3.7) is valid; the directory id is then all zeros."""
     fields: dict[str, str] = module_of("javaproperties", "reading").loads(data.decode("latin-1"))
     if fields.get("version") != "1":
         raise ValueError(f"version {fields.get('version')}; only 1 is understood")

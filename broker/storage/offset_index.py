@@ -31,15 +31,13 @@ class OffsetIndex(SparseIndex):
         return self.entry(count - 1) if count else None
 
     def lookup(self, offset: int) -> int:
-        """Return the byte position of a batch at or before the one with `offset`: a scan for that batch starts there."""
+        """Return the byte position of the batch with `offset` or of an earlier batch: a scan for that offset starts there."""
         number = self._floor(offset)
         return self.entry(number)[1] if number >= 0 else 0
 
     def offset_at_or_after(self, position: int) -> int | None:
-        """Return the offset of the first entry at or after byte `position`, an upper bound of the offsets in a fetch that ends there.
-
-        None if there is no such entry (OffsetIndex.fetchUpperBoundOffset).
-        """
+        """Return the offset of the first entry at or after byte `position`; None if there is no such entry. It is an upper bound of the
+        offsets in a fetch that ends at `position` (OffsetIndex.fetchUpperBoundOffset)."""
         count = len(self)
         low, high = 0, count
         while low < high:

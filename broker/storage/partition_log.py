@@ -61,7 +61,7 @@ SNAPSHOT_EVERY_BYTES: Final = 32 << 20
 
 
 class PartitionLog:
-    """A partition's log: its segments, producer state and leader epochs. It is made by `recovery.open_log` or `new_log`."""
+    """A partition's log: its segments, producer state and leader epochs. `recovery.open_log` or `new_log` makes it."""
 
     def __init__(self, parts: LogParts) -> None:
         self.topic = parts.topic
@@ -124,7 +124,8 @@ class PartitionLog:
         self.producer_state.on_high_watermark_updated(high_watermark)
 
     def become_leader(self, epoch: int) -> None:
-        """Begin leader epoch `epoch` at the log's end; later appends belong to it. Raises `Rejected` if the epoch cannot be stored."""
+        """Begin leader epoch `epoch` at the log's end; later appends belong to it. Raises Rejected(KAFKA_STORAGE_ERROR) for a disk
+        error."""
         self._check_online()
         self._begin_epoch(epoch, self.log_end_offset)
         self.leader_epoch = epoch
@@ -275,7 +276,8 @@ class PartitionLog:
         index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
     def _append_replicated(self, data: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Append the leader's batches unchanged. Raise `Rejected` at a corrupt batch or one below the log end; earlier batches stay."""
+        """Append the leader's batches unchanged. Raise `Rejected` at a corrupt batch or one below the log end; those before it stay
+        written."""
         self._check_online()
         first = last = -1
         for header, batch, marker in leaders_batches(data, leader_epoch):
@@ -302,7 +304,7 @@ class PartitionLog:
             raise storage_error(f"cannot begin at offset {header.base_offset}", e) from e
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment and start one at the log's end. Raises `Rejected`; then the old one stays active."""
+        """Close the active segment and start one at the log's end. Raises Rejected(KAFKA_STORAGE_ERROR); then the old one stays active."""
         base_offset = self.log_end_offset
         try:
             self.segments.active.finish()
@@ -339,8 +341,8 @@ class PartitionLog:
     def read(self, offset: int, max_bytes: int, *, isolation: Isolation, min_one_batch: bool = False) -> ReadResult:
         """Read at most `max_bytes` of one segment, from the batch with `offset` on; with `min_one_batch`, at least that whole batch.
 
-        Raises `Rejected(OFFSET_OUT_OF_RANGE)` if `offset` is outside [log start, log end]. The result is empty if `offset` is at or above
-        the reader's visible end offset (high watermark or last stable offset).
+        Raises `Rejected`: OFFSET_OUT_OF_RANGE if `offset` is outside [log start, log end], CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR. The
+        result is empty if `offset` is at or above the reader's visible end offset (high watermark or last stable offset).
         """
         if self.failure is not None:
             self._check_online()
@@ -364,9 +366,7 @@ class PartitionLog:
 
     def offset_for_timestamp(self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> TimestampOffset:
         """Return the first record whose timestamp is at least `timestamp` (ms). Negative values have ListOffsets' meaning (-1: latest, …).
-
-        Return `NOT_FOUND` if there is no such record below the reader's visible end offset. Raises `Rejected`.
-        """
+        Return `NOT_FOUND` if there is no such record below the reader's visible end offset. Raises `Rejected` if the log cannot be read."""
         return finish(self.search_timestamp(timestamp, isolation))
 
     def search_timestamp(self, timestamp: int, isolation: Isolation) -> Search[TimestampOffset]:
@@ -452,7 +452,8 @@ class PartitionLog:
     # --- the log's beginning -----------------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
-        """Raise the log start to `offset` (-1: the high watermark) unless it is higher; return it (DeleteRecords). Raises `Rejected`."""
+        """Raise the log start to `offset` (-1: the high watermark) if it is lower, and return the log start (DeleteRecords). Raises
+        `Rejected`: OFFSET_OUT_OF_RANGE above the high watermark, or KAFKA_STORAGE_ERROR."""
         self._check_online()
         target = self.high_watermark if offset == -1 else offset
         if not 0 <= target <= self.high_watermark:
@@ -472,9 +473,7 @@ class PartitionLog:
 
     def apply_retention(self, now_ms: int) -> int:
         """Remove the segments that retention does not keep. Return their size in bytes. Their files are removed after file.delete.delay.ms.
-
-        Raises `Rejected` for a disk error.
-        """
+        Raises Rejected(KAFKA_STORAGE_ERROR) for a disk error."""
         self._check_online()
         try:
             taken = deletable(
@@ -580,7 +579,8 @@ class PartitionLog:
         self.release()
 
     def close_begin(self) -> FlushTicket | None:
-        """Begin a clean close; `release` ends it. Return a ticket to sync; None if all is synced or the log is offline. Raises OSError."""
+        """Begin a clean close, which `release` ends. Return a ticket to sync; None if there is nothing to sync or the log is offline.
+        Raises OSError."""
         if self.failure is not None or not self.segments.active.is_on_disk:
             return None
         self.segments.active.finish()

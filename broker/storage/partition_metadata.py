@@ -17,7 +17,7 @@ def encode_metadata(topic_id: bytes) -> bytes:
 
 
 def decode_metadata(data: bytes) -> bytes:
-    """Return the topic id in the contents of a partition.metadata file. Raises `ValueError`."""
+    """Return the topic id in the contents of a partition.metadata file. Raises `ValueError` if the file has another format."""
     lines = [line.partition(": ") for line in data.decode().splitlines()]
     fields = {key: value for key, _, value in lines}
     if fields.get("version") != "0" or "topic_id" not in fields:

@@ -33,7 +33,8 @@ producer. A batch before these is not recognized as a duplicate, as in Kafka."""
 
 
 def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
-    """Return the transaction marker in a control batch, None for another control record. Raises `RecordsError`."""
+    """Return the transaction marker in the control batch at byte `position` of the segment, None if the batch has another control record.
+    Raises `RecordsError` if it cannot be decoded."""
     marker = parse_marker(segment.pread(header.size_bytes, position))
     return marker if marker.ends_transaction else None
 
@@ -99,8 +100,8 @@ def apply(state: ProducerState, segment: Segment, position: int, header: BatchHe
 
 
 def find_duplicate(state: ProducerState, segments: SegmentList, batch: BatchHeader) -> BatchMetadata | None:
-    """Return the earlier copy of `batch`, or None, like `ProducerState.find_duplicate_in_memory`, but also search the log for batches older
-    than the snapshot from which `state` was loaded. Raises `OSError`."""
+    """Return the batch of which `batch` is a duplicate, None if there is none. Unlike `ProducerState.find_duplicate_in_memory`, also search
+    the log for batches older than the snapshot from which `state` was loaded. Raises `OSError`."""
     known = state.find_duplicate_in_memory(batch)
     if known is None and (entry := state.get(batch.producer_id)) is not None and entry.may_repeat_older(batch):
         recall_window(entry, segments)
@@ -109,7 +110,7 @@ def find_duplicate(state: ProducerState, segments: SegmentList, batch: BatchHead
 
 
 def recall_window(entry: ProducerStateEntry, segments: SegmentList) -> None:
-    """Read the producer's batches before the oldest one in `entry` from the log, and add them to `entry`, until it has five. Raises
+    """Read the producer's batches that precede the oldest one in `entry` from the log, and add them to `entry`, until it has five. Raises
     `OSError`.
 
     Batches that retention, compaction or corruption removed from the log are not recognized as duplicates.
@@ -125,8 +126,7 @@ def recall_window(entry: ProducerStateEntry, segments: SegmentList) -> None:
 
 def _back_from(segments: SegmentList, offset: int) -> Iterator[BatchHeader]:
     """Yield the headers of the batches before `offset`, newest first. The log is read backwards, one range between two index entries at a
-    time. Raises `CorruptBatch`.
-    """
+    time. Raises `CorruptBatch` at an invalid batch."""
     for segment in segments.before(offset):
         end = offset
         while end > segment.base_offset:

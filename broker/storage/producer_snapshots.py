@@ -20,7 +20,7 @@ SUFFIX: Final = ".snapshot"
 
 
 class CorruptSnapshot(Exception):
-    """The file is not a producer snapshot of a known version."""
+    """Raised when a file is not a producer snapshot of a known version."""
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
@@ -43,7 +43,7 @@ def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """Return the producers' states in the bytes of a snapshot file. Raises `CorruptSnapshot`."""
+    """Return the producers' states in the bytes of a snapshot file. Raises `CorruptSnapshot` if the bytes are invalid."""
     try:
         return list(_entries(entries_of(data)))
     except ProtocolError as e:
@@ -60,7 +60,8 @@ def _entries(rows: memoryview) -> Iterator[ProducerStateEntry]:
 
 
 class ProducerSnapshots:
-    """The snapshot files in one partition's directory, by offset."""
+    """The producer snapshot files in one partition's directory. `offsets` has the offset at which each was taken; `unsynced` those of files
+    that are not synced yet."""
 
     __slots__ = ("_directory", "_files", "offsets", "unsynced")
 
@@ -102,7 +103,8 @@ class ProducerSnapshots:
         self.unsynced.discard(offset)
 
     def forget(self, offset: int) -> Path | None:
-        """Remove the snapshot at `offset` from the list. Return its file for the caller to remove; None if there is no such snapshot."""
+        """Remove the snapshot at `offset` from `offsets`. Return its path, so that the caller removes the file; None if there is no such
+        snapshot."""
         if offset not in self.offsets:
             return None
         self.offsets.discard(offset)

@@ -63,7 +63,7 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerStateEntry:
-    """One producer id's state in one partition. -1 means none in every field, as in the snapshot."""
+    """One producer id's state in one partition. In every field, -1 means that there is no value, as in a snapshot file."""
 
     producer_id: int
     producer_epoch: int = NO_EPOCH
@@ -179,7 +179,8 @@ class ProducerState:
         return None
 
     def check_verified(self, batch: BatchHeader, guard: VerificationGuard | None) -> None:
-        """Raise `Rejected` for a transactional batch that would begin a transaction which the coordinator has not confirmed (KIP-890).
+        """Raise `Rejected` for a transactional batch that would begin a transaction which the coordinator has not confirmed (KIP-890):
+        INVALID_TXN_STATE, or INVALID_PRODUCER_EPOCH for an old epoch.
 
         `guard` is the one that `start_verification` returned before the coordinator was asked, None if it was not asked.
         """
@@ -192,9 +193,9 @@ class ProducerState:
             raise Rejected(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def check_batch(self, batch: BatchHeader, origin: Origin) -> None:
-        """Raise `Rejected` for a data batch with a wrong epoch, sequence or transaction. The caller has checked before that the batch is no
-        duplicate (`find_duplicate_in_memory`), because a duplicate has a wrong sequence, too. `origin` is CLIENT or COORDINATOR:
-        batches of a leader are not checked again."""
+        """Raise `Rejected` for a data batch with a wrong epoch (INVALID_PRODUCER_EPOCH), a wrong sequence (OUT_OF_ORDER_SEQUENCE_NUMBER),
+        or without a transaction although one is open (INVALID_TXN_STATE). The caller has already checked that the batch is no duplicate,
+        because a duplicate has a wrong sequence, too. `origin` is CLIENT or COORDINATOR: batches from a leader are not checked again."""
         guard = self._guards.get(batch.producer_id) if origin is Origin.CLIENT else None
         entry = self._entries.get(batch.producer_id)
         if guard is not None:
@@ -213,7 +214,7 @@ class ProducerState:
 
     @staticmethod
     def _check_first(guard: VerificationGuard, batch: BatchHeader, *, known: bool) -> None:
-        """Raise `Rejected` for a transaction's first batch with a wrong sequence (KIP-890).
+        """Raise Rejected(OUT_OF_ORDER_SEQUENCE_NUMBER) for a transaction's first batch with a wrong sequence (KIP-890).
 
         A producer of transaction version 2 begins every transaction with a new epoch and sequence 0, so an unknown producer (`known` is
         false) must send 0. No batch may be written before another waiting batch with a lower sequence.
@@ -250,7 +251,8 @@ class ProducerState:
         return entry is not None and entry.producer_epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
 
     def check_marker(self, batch: BatchHeader, marker: Marker, transaction_version: int) -> None:
-        """Raise `Rejected` for a transaction marker of a fenced producer or coordinator (ProducerAppendInfo.appendEndTxnMarker).
+        """Raise `Rejected` for a transaction marker with an old producer epoch (INVALID_PRODUCER_EPOCH) or coordinator epoch
+        (TRANSACTION_COORDINATOR_FENCED). Source: Kafka's ProducerAppendInfo.appendEndTxnMarker.
 
         From transaction version 2 on a marker has a later epoch than its transaction. A marker with the stored epoch belongs to an earlier
         transaction, so it is rejected while a transaction is open (KIP-890). The last epoch, 32767, is an exception: Kafka 4.0 could leave
@@ -273,11 +275,11 @@ class ProducerState:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Return a guard, with which the transaction's first batch may be appended after the coordinator has confirmed the transaction.
+        """Return a guard, which the transaction's first batch needs: it may be appended once the coordinator has confirmed the transaction.
 
-        Return None if the transaction is open in this partition: no verification is needed. Concurrent callers get the same guard.
-        `supports_epoch_bump` is true for a producer of transaction version 2. Raises `Rejected` for an old epoch
-        (UnifiedLog.maybeStartTransactionVerification).
+        Return None if the transaction is already open in this partition, so that no verification is needed. Concurrent callers get the same
+        guard. `supports_epoch_bump` is true for a producer of transaction version 2. Raises Rejected(INVALID_PRODUCER_EPOCH) for an old
+        epoch (UnifiedLog.maybeStartTransactionVerification).
         """
         entry = self._entries.get(producer_id)
         if entry is not None:
@@ -294,7 +296,8 @@ class ProducerState:
     # --- changes ---------------------------------------------------------------------------------------------------------------
 
     def apply_batch(self, batch: BatchHeader, base_offset: int) -> None:
-        """Apply a producer's data batch that was written at `base_offset`."""
+        """Update the producer's state for its data batch that was written at `base_offset`. A transactional batch begins a transaction if
+        none is open."""
         producer_id = batch.producer_id
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -354,9 +357,8 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The lowest first offset of a transaction that is open, or whose marker is not below the high watermark yet; None without such a
-        transaction.
-        """
+        """The first offset of the oldest transaction that is open, or whose marker is not below the high watermark yet; None without such a
+        transaction."""
         if not self._ongoing and not self._unreplicated:
             return None
         return min([*self._unreplicated, next(iter(self._ongoing), 2**63 - 1)])
@@ -367,7 +369,7 @@ class ProducerState:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
     def on_log_start_offset_incremented(self, offset: int) -> None:
-        """Forget ended transactions whose markers are below the new log start, `offset`."""
+        """Forget ended transactions whose markers are below `offset`, the new log start."""
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:

@@ -22,8 +22,8 @@ _NOBODY: Final = -1
 
 
 def read_election(files: Files, directory: Path) -> Election | None:
-    """Return the election (epoch and leader) in the directory's quorum-state file, None without the file. Raises `LogDirRefused` if it is
-    invalid, OSError."""
+    """Return the election (epoch and leader) in the directory's quorum-state file, None without the file. Raises `LogDirRefused` if the
+    file is invalid, and OSError."""
     path = directory / FILE_NAME
     try:
         found = json.loads(files.read_bytes(path))
@@ -40,8 +40,8 @@ def read_election(files: Files, directory: Path) -> Election | None:
 
 
 def write_election(files: Files, directory: Path, election: Election, kraft_version: int, voters: Iterable[int]) -> None:
-    """Replace the directory's quorum-state file atomically and sync it. `voters` (node ids) are stored only at `kraft.version` 0. Raises
-    OSError."""
+    """Replace the directory's quorum-state file atomically and sync it. `kraft_version`, the feature level, decides the format; `voters`
+    (node ids) are stored only at level 0. Raises OSError."""
     fields: dict[str, Any] = {"leaderId": election.leader_id, "leaderEpoch": election.epoch, "votedId": _NOBODY}
     if kraft_version == 0:
         named = [{"voterId": voter} for voter in voters]

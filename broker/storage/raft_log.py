@@ -37,8 +37,8 @@ class MetadataRetention(NamedTuple):
 
 
 class RaftLog:
-    """The metadata log. This object is the only writer of `log`. Its constructor raises `LogDirRefused` if the log begins after
-    offset 0 and no snapshot has the records before, and OSError."""
+    """The metadata log with its snapshots. Only this object writes `log`. The constructor raises `LogDirRefused` if the log begins after
+    offset 0 and no snapshot has the records before that, and OSError."""
 
     def __init__(self, log: PartitionLog, retention: MetadataRetention | None = None, *, now_ms: int) -> None:
         self.log = log
@@ -66,14 +66,15 @@ class RaftLog:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, in the log or a snapshot; 0 before the first."""
+        """The epoch of the last record, which is in the log or in the newest snapshot; 0 if there is no record."""
         newest = self.snapshots.newest
         if self.log.epochs.latest == _NO_EPOCH and newest is not None and newest.end_offset == self.end_offset:
             return newest.epoch
         return max(self.log.epochs.latest, 0)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (the greatest known epoch <= `epoch`, its end offset); (the last epoch, the log's end) if the log knows none."""
+        """Return (the greatest known epoch <= `epoch`, the offset at which that epoch ends). If the log knows no such epoch, return (the
+        last epoch, the log's end)."""
         known, end = self.log.end_offset_for_epoch(epoch)
         return (known, end) if known != _NO_EPOCH else (self.last_epoch, self.end_offset)
 
@@ -110,7 +111,7 @@ class RaftLog:
 
     def committed(self, offset: int) -> bytes:
         """Return complete batches of the metadata log below the high watermark, from `offset` on; empty if there are none. Raises
-        `Rejected`."""
+        Rejected(OFFSET_OUT_OF_RANGE) if the log begins after `offset`, or if it cannot be read (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE)."""
         if offset >= self.high_watermark:
             return b""
         return self.log.read(offset, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
@@ -118,9 +119,11 @@ class RaftLog:
     # --- retention ---------------------------------------------------------------------------------------------------------------
 
     def clean(self, now_ms: int) -> bool:
-        """Apply retention: remove the oldest snapshots, and the records before the first remaining one. Return whether any was removed.
+        """Apply retention: remove the oldest snapshots, and the records before the first remaining one. Return whether anything was
+        removed.
 
-        The newest snapshot is always kept (KafkaRaftLog.maybeClean). Raises `Rejected`, ProtocolError, OSError.
+        The newest snapshot is always kept (KafkaRaftLog.maybeClean). Raises `Rejected` or OSError for a disk error, and ProtocolError for a
+        corrupt snapshot.
         """
         return self._clean_by_size(now_ms) | self._clean_by_time(now_ms)
 
@@ -150,8 +153,8 @@ class RaftLog:
         return cleaned
 
     def _start_at(self, snapshot: SnapshotId, now_ms: int) -> bool:
-        """Move the log start to the snapshot's end, and remove earlier snapshots. Return whether anything was removed; nothing is if the
-        end is not after the log start, or is above the high watermark (KafkaRaftLog.deleteBeforeSnapshot)."""
+        """Move the log start to the snapshot's end, and remove earlier snapshots. Return whether anything was removed. Do nothing if the
+        snapshot's end is not after the log start, or is above the high watermark (KafkaRaftLog.deleteBeforeSnapshot)."""
         if not self.start_offset < snapshot.end_offset <= self.high_watermark:
             return False
         self.log.delete_records_before(snapshot.end_offset)

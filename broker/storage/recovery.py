@@ -42,8 +42,8 @@ INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 
 @dataclass(slots=True)
 class OpenRequest:
-    """The input of `open_log` and `new_log`. The two offsets are from the data directory's checkpoint files. `clean` is true after a clean
-    shutdown."""
+    """The input of `open_log` and `new_log`. `recovery_point` and `log_start_offset` are from the data directory's checkpoint files.
+    `clean` is true after a clean shutdown."""
 
     directory: Path
     topic: str
@@ -61,7 +61,7 @@ class OpenRequest:
     verifies_transactions: bool = True
     with_files_to_delete: set[tuple[str, int]] = field(default_factory=set)
     of_cluster_broker: bool = False
-    """Whether the node is a broker of a cluster. There, a partition directory without a topic id counts as a stray, which belongs to no
+    """Whether the node is a broker of a cluster. On such a node, a partition directory without a topic id is a stray: it belongs to no
     topic (Kafka's `LogManager.isStrayReplica`)."""
 
 
@@ -164,7 +164,8 @@ def _new_segment(load: _Loading, base_offset: int) -> Segment:
 
 
 def _load_segments(load: _Loading) -> tuple[list[Segment], set[int]]:
-    """Return the directory's segments, and the base offsets of the segments with a missing or invalid index, which are verified whole."""
+    """Return the directory's segments, and the base offsets of those with a missing or invalid index. Recovery verifies these segments from
+    their start."""
     request = load.request
     entries = finish_swaps(request.files, request.directory)
     logs = {_base(e): e.size for e in entries if e.name.endswith(".log")}

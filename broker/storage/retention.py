@@ -14,8 +14,8 @@ def deletable(
 ) -> list[Segment]:
     """Return the oldest segments that retention.ms, retention.bytes or the log start offset no longer keep.
 
-    If the result has every segment, the caller must roll the log first. It never has a segment with records at or above the high
-    watermark, nor an empty active segment. For records without timestamps the file's modification time counts. Raises `OSError`.
+    If the result has every segment, the caller must roll the log first. The result never has a segment with records at or above the high
+    watermark, nor an empty active segment. A segment without timestamps has the age of its file's modification time. Raises `OSError`.
     """
     ends = [s.base_offset for s in segments[1:]] + [log_end_offset]
     eligible = [(s, end) for s, end in zip(segments, ends, strict=True) if end <= high_watermark and (s is not segments[-1] or s.size)]

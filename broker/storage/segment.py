@@ -40,7 +40,8 @@ REPLAY_BYTES: Final = 256 << 10
 
 
 def any_header(data: bytes, at: int = 0) -> BatchHeader:
-    """Return the header of the record batch, or of the old message of magic 0 or 1, at byte `at` of `data`. Raises `CorruptBatch`.
+    """Return the header of the record batch, or of the old message of magic 0 or 1, at byte `at` of `data`. Raises `CorruptBatch` if there
+    is neither.
 
     A message gets the header of a batch of one record without timestamps, leader epoch and producer.
     """
@@ -389,7 +390,8 @@ class Segment:
         return dropped
 
     def truncate_at(self, position: int, offset: int) -> None:
-        """Truncate the file at `position`, where the batch with base offset `offset` begins, and the indexes with it."""
+        """Truncate the `.log` file at byte `position`, where the batch with base offset `offset` begins, and remove the index entries from
+        there on."""
         self._files.truncate(self._to_write(), position)
         self.size = position
         self.offset_index.truncate_to(offset)
@@ -398,7 +400,7 @@ class Segment:
         self.resume()
 
     def resume(self) -> int:
-        """Prepare a loaded or truncated segment for appends. Return its end offset: that of the next record.
+        """Prepare a loaded or truncated segment for appends. Return its end offset, which is the offset of the next record.
 
         Only the headers after the last index entry are read. Raises `CorruptBatch` if the index contradicts the file, or the last batch is
         incomplete.
@@ -420,7 +422,7 @@ class Segment:
     def trust_indexes_below(self, offset: int) -> int:
         """Before recovery, keep the index entries below `offset`, whose batches were flushed; drop the others.
 
-        Return the byte position from which recovery must verify every batch. Invalid indexes are dropped whole, and the result is 0.
+        Return the byte position from which recovery must verify every batch. If an index is invalid, drop all entries and return 0.
         """
         self.offset_index.truncate_to(offset)
         last = self.offset_index.last()
@@ -441,7 +443,7 @@ class Segment:
         return last[1]
 
     def distrust_indexes(self) -> int:
-        """Drop the indexes, before recovery of the whole segment. Return 0, the position from which recovery must verify."""
+        """Drop all index entries, so that recovery verifies the whole segment. Return 0, the byte position from which it must verify."""
         self.reset_indexes()
         return 0
 

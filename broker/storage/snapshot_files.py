@@ -53,15 +53,16 @@ class SnapshotFiles:
         self.ids = sorted({*self.ids, snapshot})
 
     def path(self, snapshot: SnapshotId) -> Path:
-        """Return the path of a snapshot, whether it exists or not."""
+        """Return the path that a snapshot's file has or would have."""
         return self._directory / snapshot.file_name
 
     def read(self, snapshot: SnapshotId) -> Snapshot:
-        """Return the decoded contents of a snapshot. Raises ProtocolError if it is corrupt, OSError."""
+        """Return the decoded contents of a snapshot. Raises ProtocolError if it is corrupt, and OSError."""
         return read_snapshot(self._files.read_bytes(self.path(snapshot)))
 
     def append_time_ms(self, snapshot: SnapshotId) -> int:
-        """Return the time (ms) when the last record that the snapshot contains was appended to the log. Raises ProtocolError, OSError."""
+        """Return the time (ms) at which the last record that the snapshot contains was appended to the log. Raises ProtocolError if the
+        snapshot's first batch is corrupt, and OSError."""
         fd = self._files.open_read(self.path(snapshot))
         try:
             return read_append_time(self._files.pread(fd, _HEADER_BATCH_MAX, 0))
@@ -100,7 +101,8 @@ class SnapshotFiles:
             raise
 
     def forget_before(self, end_offset: int, now_ms: int) -> bool:
-        """Remove the snapshots that end before `end_offset`. Return whether there were any. Raises OSError."""
+        """Remove the snapshots that end before `end_offset` from `ids`, and rename their files to `.deleted`. Return whether there were
+        any. Raises OSError."""
         gone = [snapshot for snapshot in self.ids if snapshot.end_offset < end_offset]
         for snapshot in gone:
             path = self.path(snapshot)

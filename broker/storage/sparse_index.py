@@ -24,7 +24,8 @@ REWRITE: Final = -1
 
 
 class SparseIndex:
-    """Base class of `OffsetIndex` and `TimeIndex` (Kafka's AbstractIndex)."""
+    """Base class of `OffsetIndex` and `TimeIndex`: an index of fixed-size entries (Kafka's AbstractIndex). If `fresh`, the index has no
+    file yet and no entries."""
 
     ENTRY: ClassVar[struct.Struct]
     __slots__ = ("_data", "_files", "_saved", "base_offset", "path")
@@ -93,7 +94,7 @@ class SparseIndex:
         return self._data is not None and self._saved != len(self._data)
 
     def save(self) -> bool:
-        """Write the index file if it differs from the entries in memory. Return whether it did. Raises `OSError`."""
+        """Write the index file if it differs from the entries in memory. Return whether it was written. Raises `OSError`."""
         data = self._data
         if data is None or self._saved == len(data):
             return False

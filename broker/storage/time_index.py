@@ -34,8 +34,8 @@ class TimeIndex(SparseIndex):
         return self.entry(count - 1) if count else None
 
     def lookup(self, timestamp: int) -> int:
-        """Return an offset at or before the first record whose timestamp is at least `timestamp` (ms): a scan for that record starts
-        there."""
+        """Return an offset such that no earlier record has a timestamp of at least `timestamp` (ms): a scan for the first such record
+        starts there."""
         number = self._floor(timestamp - 1)
         return self.entry(number)[1] if number >= 0 else self.base_offset
 

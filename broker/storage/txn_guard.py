@@ -24,8 +24,8 @@ class VerificationGuard:
     supports_epoch_bump: bool
 
     def add_waiting_batch(self, epoch: int, sequence: int) -> None:
-        """Record another batch that waits for the same response; a later epoch replaces the earlier one (Kafka's
-        VerificationStateEntry.maybeUpdateLowestSequenceAndEpoch)."""
+        """Record another batch that waits for the coordinator's response: update `lowest_sequence`, or start again with this batch if its
+        epoch is later (Kafka's VerificationStateEntry.maybeUpdateLowestSequenceAndEpoch)."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:

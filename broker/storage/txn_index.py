@@ -56,8 +56,8 @@ class TxnIndex:
         entries.append(txn)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
-        """Return the aborted transactions that overlap [fetch_offset, upper_bound), and whether the search is complete, because no
-        later segment can have another one (TransactionIndex.collectAbortedTxns)."""
+        """Return the aborted transactions that overlap [fetch_offset, upper_bound), and True if no later segment can have another one.
+        False means that the caller must search the next segment, too (TransactionIndex.collectAbortedTxns)."""
         found, entries = [], self.entries()
         for txn in islice(entries, bisect_left(entries, fetch_offset, key=_LAST_OFFSET), None):
             if txn.first_offset < upper_bound:
@@ -82,8 +82,8 @@ class TxnIndex:
         return self._entries is not None and self._saved != len(self._entries)
 
     def save(self) -> bool:
-        """Write the index file if it differs from the entries in memory; if there are none, remove it. Return whether it differed. Raises
-        `OSError`."""
+        """Write the index file if it differs from the entries in memory, or remove it if there are no entries. Return whether it differed.
+        Raises `OSError`."""
         entries = self._entries
         if entries is None or self._saved == len(entries):
             return False
