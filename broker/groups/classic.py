@@ -12,7 +12,7 @@ Invariants:
 * Every request gets exactly one reply. If a later request of the same member replaces a pending one, the older request gets
   REBALANCE_IN_PROGRESS (Kafka leaves it unanswered).
 
-JoinRequest, the longest operation, is in `classic_join`. Source: Kafka's GroupMetadataManager.classicGroup*, ClassicGroup; KIP-345,
+The processing of JoinGroup is in `classic_join`. Source: Kafka's GroupMetadataManager.classicGroup*, ClassicGroup; KIP-345,
 KIP-394.
 """
 
@@ -96,9 +96,8 @@ class ClassicGroup:
         """The topics of all members' subscriptions. None if they are unknown, because the protocol type is not `consumer`, or a
         subscription cannot be decoded."""
         self.replacement: Member | None = None
-        """A static member that rejoined and got a new member id, while the record with this id is being written; `apply` then puts it in
-        the place of the member with the old id.
-        """
+        """A static member that has rejoined under a new member id, as long as the record that stores it is being written. `apply` then
+        replaces the member with the old id by it."""
         self._pending_sync: set[str] = set()
         self._join_deadline_ms: int | None = None
         self._sync_deadline_ms: int | None = None
@@ -160,9 +159,8 @@ class ClassicGroup:
         )
 
     def next_deadline(self) -> int | None:
-        """Return the monotonic time in ms of the earliest deadline, at which `expire` has to be called; None without deadlines. A heartbeat
-        only postpones deadlines, so this need not be called again after one.
-        """
+        """Return the monotonic time in ms of the earliest deadline, at which `expire` has to be called; None if there is no deadline. It
+        need not be called again after a heartbeat, which only postpones deadlines."""
         deadlines = [m.session_deadline_ms for m in self.members if m.session_deadline_ms is not None]
         deadlines += self.pending.values()
         deadlines += [deadline for deadline in (self._join_deadline_ms, self._sync_deadline_ms) if deadline is not None]
@@ -238,13 +236,14 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def extend_session_by_commit(self, member_id: str, now: Now) -> None:
-        """Extend the member's session, because an offset commit counts as a heartbeat."""
+        """Extend the member's session, because an offset commit counts as a heartbeat. An unknown member is ignored."""
         member = self.members.get(member_id)
         if member is not None:
             self.reset_session(member, now)
 
     def expire(self, now: Now) -> ClassicOutcome:
-        """Process the group's deadlines that have passed: first sessions and pending members, then the join phase, then the sync phase."""
+        """Process the group's deadlines that have passed: first sessions, and member ids that no client has joined with (`pending`), then
+        the join phase, then the sync phase."""
         outcome = ClassicOutcome()
         due = [
             (m.session_deadline_ms, m.member_id)
@@ -343,7 +342,7 @@ class ClassicGroup:
         member.session_deadline_ms = now.mono_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def prepare_or_complete(self, now: Now, outcome: ClassicOutcome) -> None:
-        """Start a rebalance after a change of membership. If a rebalance is already running, end its join phase once all members have
+        """Start a rebalance after a change of membership. If a rebalance is already running, end its join phase if all members have
         joined."""
         if ClassicState.PREPARING_REBALANCE in VALID_TRANSITIONS[self.state]:
             self.prepare_rebalance(now, outcome)

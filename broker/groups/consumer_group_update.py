@@ -110,7 +110,8 @@ class ConsumerGroupUpdate(SubscriptionGroupUpdate[ConsumerGroup, ConsumerConfig]
 
     def change_member(self, before: ConsumerMember, after: ConsumerMember, may_describe: MayDescribe) -> bool:
         """Add the record of the member's metadata if it has changed. Bump the group epoch if the subscribed topics, their metadata or the
-        assignor that most members request have changed. Plan a resolution of regular expressions if one is due.
+        assignor that most members request have changed. Plan a resolution of regular expressions if one is due; it finds only topics for
+        which `may_describe` is true.
 
         Return whether the member's subscription has changed. Raises Rejected(INVALID_REGULAR_EXPRESSION). Source: Kafka's
         hasMemberSubscriptionChanged, maybeUpdateRegularExpressions, hasPreferredServerAssignorChanged, updateSubscriptionMetadata.
@@ -139,7 +140,8 @@ class ConsumerGroupUpdate(SubscriptionGroupUpdate[ConsumerGroup, ConsumerConfig]
         return names_changed or regex is not RegexChange.NO_CHANGE
 
     def put_resolved(self, resolution: Resolution) -> None:
-        """Add the records of the topics to which the regular expressions resolve, and bump the group epoch if the topics have changed."""
+        """Add a record for each regular expression, with the names of the topics that the resolution has found for it. Bump the group epoch
+        if these topics, or the metadata of the subscribed topics, have changed."""
         changed = False
         for regex, topics in sorted(resolution.found.items()):
             if self.group.subscribers_of_regex(regex):

@@ -7,7 +7,8 @@ Invariants:
 * A member with the epoch before its current one is accepted if it owns only partitions assigned to it: the response with the new epoch was
   lost. Any other wrong epoch fences the member, which must rejoin without partitions.
 * A member that rejoins under its id, because it was fenced or missed the response, owns nothing and gets its assignment again.
-* An instance id has one live member. The next one can join after the last has left with -2, and gets its state.
+* An instance id has one live member. Another member can join with this instance id after the first has left with -2; it gets the assignment
+  of the first.
 
 Source: Kafka's GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid, GroupMetadataManager.consumerGroupHeartbeat,
 consumerGroupLeave, consumerGroupFenceMember (4.3).

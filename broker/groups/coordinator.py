@@ -313,11 +313,12 @@ class GroupCoordinator:
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Effects[GroupRecord, Fetched]:
         """Return the committed offsets of `topics`, or of all partitions with a committed offset if `topics` is None. An unknown group has
-        no offsets; that is not an error.
+        no offsets; that is not an error. With `require_stable`, a partition with an offset in an open transaction gets
+        UNSTABLE_OFFSET_COMMIT.
 
         An offset that was committed for another topic id than that in `topic_ids` is ignored, because the topic was recreated. Raises
-        Rejected if a consumer or streams group does not have this member id with this epoch. For a share group, raises
-        Rejected(GROUP_ID_NOT_FOUND) if `topics` is given, and returns no offsets if it is None.
+        Rejected(UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION) if a consumer or streams group does not have this member with
+        this epoch. For a share group, raises Rejected(GROUP_ID_NOT_FOUND) if `topics` is given, and returns no offsets if it is None.
         """
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup) and topics is not None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class DeadlineKind(IntEnum):
-    """The kinds of deadlines. Except for INITIAL_REBALANCE, each deadline is one by which a member has to do something."""
+    """The kinds of deadlines. Each is a time by which a member must do something, except INITIAL_REBALANCE, which belongs to the group."""
 
     SESSION = 0
     """The member must send a heartbeat before this deadline; otherwise it is removed."""

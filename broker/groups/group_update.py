@@ -27,9 +27,9 @@ from ottla.broker.groups.topics_view import TopicInfo, TopicsView, hash_of
 
 
 class RecordClasses(NamedTuple):
-    """Makes the keys and values of the records that consumer, share and streams groups have in common. There is one instance for each of
-    these three kinds. Each field makes one key or value from its fields: `epoch_key` makes the key of the epoch record from a group id,
-    `target` the value of a member's target assignment record."""
+    """Functions (or classes) that make the keys and values of the records that consumer, share and streams groups have in common; there is
+    one instance for each of these three kinds. For example, `epoch_key` returns the key of the epoch record for a group id, and `target`
+    the value of a member's target assignment record."""
 
     epoch_key: Callable[[str], Key]
     member_key: Callable[[str, str], Key]
@@ -49,13 +49,13 @@ class ModernConfig(Protocol):
     def assignment_interval_ms(self) -> int: ...
     @property
     def delays_assignments(self) -> bool:
-        """Whether the Kafka release whose behaviour the broker has is 4.3 or later. Such a release waits for an interval between two target
-        assignments of a group, and a new group begins with epoch 1. Before, a new group began with 0 (a streams group always with 1)."""
+        """Whether the broker behaves like Kafka 4.3 or later, which waits for an interval between two target assignments of a group, and
+        begins a new group with epoch 1. Before, a new group began with epoch 0 (a streams group always with 1)."""
         ...
 
     @property
     def assigns_empty(self) -> bool:
-        """Whether the target assignment of a group that becomes empty gets the group's new epoch at once, as since Kafka 4.4."""
+        """Whether the target assignment of a group that becomes empty gets the group's new epoch at once, as in Kafka since 4.4."""
         ...
 
 

@@ -109,8 +109,8 @@ def _consumer_member(group: ClassicGroup, member: Member, update: ConsumerGroupU
 
 
 def _without(assignment: Assignment, taken: set[tuple[bytes, int]]) -> Assignment:
-    """Return the partitions of `assignment` that are not in `taken`. It is used because a classic group's leader may have assigned a
-    partition to two members."""
+    """Return the partitions of `assignment` that are not in `taken`, because a classic group's leader may have assigned a partition to two
+    members."""
     left = {topic_id: frozenset(p for p in partitions if (topic_id, p) not in taken) for topic_id, partitions in assignment.items()}
     return {topic_id: partitions for topic_id, partitions in left.items() if partitions}
 

@@ -101,7 +101,7 @@ class Offsets:
         return any(group in table for table in self._pending.values())
 
     def keys_of(self, group: str) -> list[tuple[str, int]]:
-        """Return each (topic, partition) for which the group has a committed or pending offset, once."""
+        """Return every (topic, partition) for which the group has a committed or pending offset, without duplicates."""
         keys: dict[tuple[str, int], None] = {}
         for table in (self.committed, *self._pending.values()):
             for topic, partitions in table.of_group(group).items():
@@ -109,7 +109,7 @@ class Offsets:
         return list(keys)
 
     def keys_of_topic(self, topic: str) -> list[tuple[str, int]]:
-        """Return each (group, partition) with a committed or pending offset of this topic, once."""
+        """Return every (group, partition) with a committed or pending offset of this topic, without duplicates."""
         keys: dict[tuple[str, int], None] = {}
         for table in (self.committed, *self._pending.values()):
             keys.update(((group, partition), None) for group, of, partition, _ in table if of == topic)

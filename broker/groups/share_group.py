@@ -92,7 +92,7 @@ class ShareGroup(SubscriptionGroup[ShareMember]):
         )
 
     def tombstones(self) -> list[GroupRecord]:
-        """Return the tombstone records that delete the group. It must have no members."""
+        """Return the tombstone records that delete the group. The group must have no members."""
         keys = (
             records.ShareGroupTargetAssignmentMetadataKey(self.group_id),
             records.ShareGroupStatePartitionMetadataKey(self.group_id),

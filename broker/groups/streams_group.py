@@ -38,8 +38,7 @@ _Task = tuple[str, int]
 
 class OffsetReport(NamedTuple):
     """The changelog offsets that one member reported for its tasks, by (subtopology id, partition). A task may have several changelogs:
-    `offsets` has the sum of the offsets up to which the member's state has them, `end_offsets` the sum of their end offsets.
-    """
+    `offsets` has the sum of the offsets that the member's state has reached in them, `end_offsets` the sum of their end offsets."""
 
     offsets: Mapping[_Task, int] = {}
     end_offsets: Mapping[_Task, int] = {}
@@ -101,7 +100,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         return process_id in self._standby.get(task, ()) or process_id in self._warmup.get(task, ())
 
     def tombstones(self) -> list[GroupRecord]:
-        """Return the tombstone records that delete the group. It must have no members."""
+        """Return the tombstone records that delete the group. The group must have no members."""
         keys = (
             records.StreamsGroupTargetAssignmentMetadataKey(self.group_id),
             records.StreamsGroupMetadataKey(self.group_id),

@@ -58,7 +58,8 @@ class StreamsConfig:
 
     @property
     def acceptable_recovery_lag(self) -> int:
-        """The lag, in offsets, up to which a task counts as caught up; sent to members with the report interval. -1: no reports."""
+        """The lag, in offsets, up to which a task counts as caught up; -1 if members do not report offsets. The heartbeat response has this
+        value."""
         return _ACCEPTABLE_RECOVERY_LAG if self.has_4_4_features else -1
 
     @property

@@ -1,5 +1,5 @@
 """The delivery state of a share partition's records in flight: those from the first that is not settled to the last that was ever acquired
-(KAFKA InFlightState, InFlightBatch, RecordState).
+(KAFKA InFlightState, InFlightBatch, RecordState). A record is settled if its delivery state is final and durable.
 
 Kafka tracks a batch as a whole while all its records are in one state, and each offset once they differ. Here a batch has one object for
 each run of consecutive records with the same state, so its memory depends on the number of runs, not of records.
@@ -75,7 +75,7 @@ class InFlightState:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the records' delivery state is final and is not waiting for a write."""
+        """Whether the records' delivery state is final, and no write of it is pending."""
         return self.state.is_terminal and self.change is None
 
     def copy(self) -> InFlightState:

@@ -177,8 +177,8 @@ class SharePartition:
     # --- locks -------------------------------------------------------------------------------------------------------------------
 
     def lock(self, first_offset: int, last_offset: int, now_ms: int) -> int:
-        """Return the deadline in ms of the acquisition lock of records that a member acquires or renews at `now_ms`. Also register the
-        deadline for `expire_locks`."""
+        """Return the deadline (monotonic ms) of the acquisition lock of records that a member acquires or renews at `now_ms`, and register
+        this deadline for `expire_locks`."""
         if len(self._locks) >= self._max_locks:
             self._locks = [lock for lock in self._locks if self._is_current(*lock)]
             heapq.heapify(self._locks)

@@ -230,8 +230,8 @@ def _rewrite(
     data: memoryview, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int, at_once: bool
 ) -> Checked:
     """Return the batch unchanged, with another header, or with recompressed or renumbered records, as the topic's configuration requires
-    (LogValidator.validateMessagesAndAssignOffsets…). `scan` is the result of the first pass over `records`. Raises `Rejected`, and
-    `TooLongForEventLoop` with `at_once`."""
+    (LogValidator.validateMessagesAndAssignOffsets…). `scan` is the result of the first pass over `records`. Raises Rejected(INVALID_RECORD
+    or MESSAGE_TOO_LARGE) and, with `at_once`, `TooLongForEventLoop`."""
     attributes, max_timestamp = header.attributes, scan.max_timestamp
     if config.log_append_time:
         attributes |= LOG_APPEND_TIME

@@ -16,7 +16,7 @@ _VERSION: Final = "0"
 
 
 class CorruptCheckpoint(Exception):
-    """A checkpoint file is not in Kafka's format. The message names the line and the reason."""
+    """Raised when a checkpoint file is not in Kafka's format. The message names the line and the reason."""
 
 
 def encode_lines(lines: Iterable[str]) -> bytes:

@@ -39,7 +39,7 @@ from ottla.protocol.wire import Buffer
 
 _DIGEST_BYTES: Final = 16
 HORIZON_MAX_MS: Final = 2**62
-"""The latest delete horizon, for an infinite delete.retention.ms, so that no record's timestamp delta exceeds 64 bits."""
+"""The delete horizon (ms) if delete.retention.ms is infinite. It is not larger, so that no record's timestamp delta exceeds 64 bits."""
 
 
 def key_digest(key: bytes) -> bytes:

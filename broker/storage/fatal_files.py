@@ -1,7 +1,8 @@
-"""Stops a cluster broker at the first disk error. The controller then elects other replicas, which it does not do while the broker lives.
+"""Stops a cluster broker at the first disk error, so that the controller elects other replicas as leaders. While the broker lives, the
+controller does not do so.
 
-Source: Kafka's LogDirFailureChannel, LogManager.handleLogDirFailure, which halts a broker without an online log directory. This broker
-has one log directory.
+Source: Kafka's LogDirFailureChannel, LogManager.handleLogDirFailure, which halts a broker without an online log directory. This broker has
+one log directory.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ from ottla.broker.storage.log_dir import CLEAN_SHUTDOWN
 from ottla.broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
 
 DEPENDED_ON_LOGS: Final = ("__cluster_metadata-", "__transaction_state-")
-"""Name prefixes of the logs on which the records of other logs depend: they say which topics exist and which transactions are open."""
+"""Name prefixes of the logs on which the records of other logs depend: the metadata log says which topics exist, the transaction log which
+transactions are open."""
 MEASURED_FIRST: Final = ("__consumer_offsets-", "__share_group_state-")
 """Name prefixes of the logs whose records have offsets of other logs. They are measured before those logs, so that no offset in the copy is
 beyond the end of its log."""
@@ -38,7 +39,7 @@ SETTLE_S: Final = 2.0
 """The maximum time in seconds that is spent on measuring the logs again, because the metadata log or the transaction log has changed
 meanwhile. Even under load, milliseconds are enough."""
 ATTEMPTS: Final = 5
-"""The maximum number of attempts: a copy is repeated if a file was removed meanwhile."""
+"""The maximum number of attempts to copy a data directory. An attempt fails if a file is removed meanwhile."""
 _DELETED: Final = ".deleted"
 
 
@@ -62,7 +63,7 @@ class ForkReport:
     copied: int = 0
     copied_bytes: int = 0
     clean: bool = False
-    """Whether the original was shut down cleanly and is not in use."""
+    """Whether the original had been shut down cleanly and was not in use."""
     consistent: bool = True
     """Whether no transaction and no topic changed while the lengths of all logs were taken."""
     seconds: float = 0.0

@@ -32,8 +32,8 @@ from ottla.broker.storage.fork import fork
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 OPENED_MAX: Final = 8
-"""The maximum number of copies whose logs are opened in advance: those of the newest marks. Each takes 6 KB of memory per partition; a
-rewind to any other mark opens its logs first."""
+"""The maximum number of copies whose logs are opened in advance: those of the newest marks (saved states). Each takes 6 KB of memory per
+partition; a rewind to any other mark opens its logs first."""
 
 T = TypeVar("T")
 

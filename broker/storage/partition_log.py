@@ -57,7 +57,8 @@ from ottla.protocol.wire import Buffer
 __all__ = ["AppendInfo", "Isolation", "Origin", "PartitionLog", "ReadResult", "TimestampOffset"]
 
 SNAPSHOT_EVERY_BYTES: Final = 32 << 20
-"""A flush after this many bytes also saves a producer snapshot, so that a restart replays at most this much and the unflushed data."""
+"""After this many bytes of appends, a flush also saves a producer snapshot. A restart then replays at most this much and the unflushed
+data."""
 
 
 class PartitionLog:

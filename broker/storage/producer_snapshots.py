@@ -79,7 +79,8 @@ class ProducerSnapshots:
         return max(self.offsets, default=None)
 
     def take(self, entries: Iterable[ProducerStateEntry], offset: int, *, sync: bool) -> bool:
-        """Write the snapshot at `offset` unless one at this or a later offset exists. Return whether it was written. Raises `OSError`."""
+        """Write the producers' states `entries` as the snapshot at `offset`, unless a snapshot at this or a later offset exists. Return
+        whether it was written. Raises `OSError`."""
         latest = self.latest
         if latest is not None and offset <= latest:
             return False
@@ -94,7 +95,7 @@ class ProducerSnapshots:
         return max((o for o in self.offsets if o <= at_most), default=None)
 
     def read(self, offset: int) -> list[ProducerStateEntry]:
-        """Return the producers' states in the snapshot at `offset`. Raises `CorruptSnapshot`, `OSError`."""
+        """Return the producers' states in the snapshot at `offset`. Raises `CorruptSnapshot` if the file is invalid, and `OSError`."""
         return decode_snapshot(self._files.read_bytes(self.path(offset)))
 
     def remove(self, offset: int) -> None:

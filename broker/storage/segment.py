@@ -357,7 +357,7 @@ class Segment:
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """Return (position, header) of the first batch whose last offset is at least `offset`, None if there is none.
 
-        If the index entry is wrong, the segment is scanned from its start. Raises `CorruptBatch`.
+        If the index entry is wrong, the segment is scanned from its start. Raises `CorruptBatch` at an invalid batch.
         """
         start = self.offset_index.lookup(offset)
         if 0 < start < self.size:

@@ -22,7 +22,7 @@ PARTIAL: Final = ".checkpoint.part"
 DELETED: Final = ".checkpoint.deleted"
 DELETE_DELAY_MS: Final = 60_000
 _HEADER_BATCH_MAX: Final = 64 << 10
-"""The maximum size of a snapshot's first batch, which also names the voters."""
+"""The maximum size in bytes of a snapshot's first batch, which has the snapshot's header and the voters."""
 
 
 class SnapshotFiles:

@@ -17,8 +17,8 @@ def input_partitions(
 ) -> list[TopicPartition]:
     """Return the partitions that the tasks read, by topic. A deleted topic is left out.
 
-    Task n of a subtopology reads partition n of each topic, if the topic has this partition. Without `only_existing`, as before Kafka 4.4,
-    a topic of k partitions is listed with the k lowest task numbers, even if some of these are not partitions of the topic.
+    Task n of a subtopology reads partition n of each of the subtopology's topics that has this partition. If `only_existing` is false, as
+    before Kafka 4.4, a topic of k partitions is listed with the k lowest task numbers, even if it does not have these partitions.
     """
     found = []
     for subtopology_id, numbers in sorted_tasks(tasks):

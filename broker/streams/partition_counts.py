@@ -29,7 +29,7 @@ Counts = dict[str, int]
 
 
 class IncorrectlyPartitioned(Exception):
-    """The partition counts of existing topics, or those that the topology sets, contradict each other."""
+    """Raised when the partition counts of existing topics, or those that the topology sets, contradict each other."""
 
 
 def decide_counts(topology: Topology, partitions_of: PartitionsOf) -> Counts:

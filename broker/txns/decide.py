@@ -211,8 +211,8 @@ def _end_again(txn: Transaction, commit: bool) -> Decision:
 
 
 def _end(txn: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Decision:
-    """Decide an EndTxn of transaction version 0 or 1. The epoch is not bumped, so a delayed EndTxn cannot be distinguished from that of
-    the next transaction."""
+    """Decide an EndTxn of transaction version 0 or 1. The epoch is not bumped, so a delayed EndTxn cannot be distinguished from the EndTxn
+    of the next transaction."""
     error = _holder_error(txn, producer_id, epoch)
     if error is not ErrorCode.NONE:
         return _refused(error)

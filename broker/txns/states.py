@@ -43,7 +43,7 @@ transaction version 2 aborts a transaction that has no partitions."""
 assert set(VALID_TRANSITIONS) == set(TxnState), "every state has a row"
 
 PREPARED = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
-"""The states in which the outcome is decided and markers are still to be written. Until then, requests are rejected with
+"""The states in which the outcome is decided and markers are still to be written. Until they are written, requests are rejected with
 CONCURRENT_TRANSACTIONS."""
 
 SETTLED = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
