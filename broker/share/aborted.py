@@ -1,4 +1,4 @@
-"""Finds the batches of aborted transactions among the batches that were fetched for a share group (KAFKA
+"""Finds the batches of aborted transactions among the batches that were fetched for a share group (Kafka's
 SharePartition.fetchAbortedTransactionRecordBatches). No I/O."""
 
 from __future__ import annotations

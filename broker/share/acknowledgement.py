@@ -1,5 +1,5 @@
-"""Processes a share group member's acknowledgements of records that it has acquired (KAFKA SharePartition.acknowledge; KIP-932, KIP-1222).
-No I/O.
+"""Processes a share group member's acknowledgements of records that it has acquired (Kafka's SharePartition.acknowledge; KIP-932,
+KIP-1222). No I/O.
 
 A request is atomic for each partition: if one record cannot be acknowledged, all state transitions of the request in this partition are
 rolled back. As in Kafka, renewed acquisition locks are not rolled back: they keep the new timeout.

@@ -1,4 +1,4 @@
-"""Acquires fetched records for a member of a share group (KAFKA SharePartition.acquire, KIP-932, KIP-1206). No I/O.
+"""Acquires fetched records for a member of a share group (Kafka's SharePartition.acquire, KIP-932, KIP-1206). No I/O.
 
 Rules:
 * Available records that were acquired before come first, then new ones. A member acquires whole batches of the log, and so more records

@@ -1,5 +1,5 @@
 """The delivery state of a share partition's records in flight: those from the first that is not settled to the last that was ever acquired
-(KAFKA InFlightState, InFlightBatch, RecordState). A record is settled if its delivery state is final and durable.
+(Kafka's InFlightState, InFlightBatch, RecordState). A record is settled if its delivery state is final and durable.
 
 Kafka tracks a batch as a whole while all its records are in one state, and each offset once they differ. Here a batch has one object for
 each run of consecutive records with the same state, so its memory depends on the number of runs, not of records.
@@ -126,7 +126,7 @@ class InFlightState:
         """End the pending state change after its write has failed: restore the records' former state and owner.
 
         If the records' acquisition lock has expired meanwhile, they become AVAILABLE instead or, at the delivery count limit, ARCHIVED.
-        They do not become ARCHIVING, so they get no dead letter even if the group has a queue (KAFKA
+        They do not become ARCHIVING, so they get no dead letter even if the group has a queue (Kafka's
         InFlightState.completeStateTransition). Records that `archive` has archived meanwhile stay archived.
         """
         assert self._before is not None, "no transition has begun"

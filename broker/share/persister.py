@@ -1,4 +1,4 @@
-"""The interface through which a share partition's leader reads and writes the persisted delivery state (KAFKA Persister).
+"""The interface through which a share partition's leader reads and writes the persisted delivery state (Kafka's Persister).
 
 The share coordinator implements it; it stores the state in `__share_group_state`.
 """
@@ -40,7 +40,7 @@ class SharePartitionKey(NamedTuple):
 
 
 class StateBatch(NamedTuple):
-    """The delivery state of the offsets from `first_offset` to `last_offset`, both included (KAFKA PersisterStateBatch)."""
+    """The delivery state of the offsets from `first_offset` to `last_offset`, both included (Kafka's PersisterStateBatch)."""
 
     first_offset: int
     last_offset: int

@@ -1,4 +1,4 @@
-"""Share sessions: which partitions each member of a share group fetches (KAFKA ShareSessionCache, ShareSession, ShareSessionContext). No
+"""Share sessions: which partitions each member of a share group fetches (Kafka's ShareSessionCache, ShareSession, ShareSessionContext). No
 I/O.
 
 Invariants:

@@ -14,7 +14,7 @@ BY_DURATION: Final = "by_duration"
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """The effective settings of a share group: the group's own configs and, for those that are not set, the broker's (KAFKA
+    """The effective settings of a share group: the group's own configs and, for those that are not set, the broker's (Kafka's
     ShareGroupConfigProvider)."""
 
     delivery_count_limit: int = 5

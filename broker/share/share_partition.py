@@ -1,4 +1,4 @@
-"""A share partition: a topic partition as one share group sees it, with the delivery state of its records (KAFKA SharePartition). No I/O.
+"""A share partition: a topic partition as one share group sees it, with the delivery state of its records (Kafka's SharePartition). No I/O.
 
 Invariants:
 * The records in flight lie between the start offset (the first that is not settled) and the end offset (the last that was ever acquired).

@@ -1,4 +1,4 @@
-"""Merges batches of share partitions' delivery states (KAFKA PersisterStateBatchCombiner)."""
+"""Merges batches of share partitions' delivery states (Kafka's PersisterStateBatchCombiner)."""
 
 from __future__ import annotations
 

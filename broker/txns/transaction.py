@@ -62,7 +62,7 @@ class Transaction(NamedTuple):
 
     def _moved(self, state: TxnState, now_ms: int, **changes: object) -> Transaction:
         """Return the next state, with `changes` to other fields. If the producer id was replaced earlier, because its epochs were
-        exhausted, the old id is forgotten: a late request with it must not abort a transaction of the new one (KAFKA TransactionMetadata
+        exhausted, the old id is forgotten: a late request with it must not abort a transaction of the new one (Kafka's TransactionMetadata
         prepareTransitionTo)."""
         assert state in VALID_TRANSITIONS[self.state], f"{self.transactional_id}: {self.state.name} -> {state.name} is no legal move"
         moved = self._replace(state=state, last_update_ms=now_ms, prev_producer_id=self.producer_id)
