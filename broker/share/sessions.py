@@ -121,7 +121,7 @@ class ShareSessions:
         self, session: ShareSession, added: Iterable[tuple[TopicPartition, str | None]], forgotten: Iterable[TopicPartition]
     ) -> None:
         """Add the partitions `added` (each with its topic's name, None if unknown) to a share session, and remove the partitions
-        `forgotten`, as a ShareFetch or ShareAcknowledge request asks for it.
+        `forgotten`, as a ShareFetch request lists them.
 
         Raises Rejected(SHARE_SESSION_LIMIT_REACHED) if all sessions together would need too much memory; the session is then unchanged.
         """

@@ -180,6 +180,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def _renameat2(one: Path, other: Path) -> bool:
-    """Exchange two directories by the system call renameat2. Return False if kernel, C library or file system do not support it."""
+    """Exchange the names of two directories by the system call renameat2. Return False if that fails, for example because the kernel, the C
+    library or the file system does not support it."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     return call is not None and not call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
