@@ -18,8 +18,8 @@ _KINDS = {kind.name.lower(): kind for kind in Resource if kind not in {Resource.
 
 
 class AclControl:
-    """Adds and removes the ACLs of one broker in a test's process. The broker needs an authorizer (`settings={"authorizer.class.name":
-    …}`); otherwise each call raises RuntimeError."""
+    """Adds and removes the ACLs of one standalone broker in a test's process, without a client. Each method raises RuntimeError if the
+    broker has no authorizer (`settings={"authorizer.class.name": …}`), or is a broker of a cluster."""
 
     def __init__(self, owner: BrokerThread) -> None:
         self._owner = owner
@@ -28,14 +28,14 @@ class AclControl:
         """Allow a principal some operations on a resource: `allow("User:ann", "READ", "WRITE", topic="orders")`.
 
         The resource is given as `topic=`, `group=` or `transactional_id=`; without any of these, it is the cluster. The name "*" means all;
-        with `prefixed`, the name is a prefix. Raises Rejected; KeyError for an unknown operation; TypeError if no operation is given or the
-        resource is invalid.
+        with `prefixed`, the name is a prefix. `host` is the client's IP address, "*" for any. Raises Rejected if the broker rejects an ACL,
+        KeyError for an unknown operation, TypeError if no operation is given or the resource is invalid.
         """
         self._make(Permission.ALLOW, principal, operations, host=host, prefixed=prefixed, resource=resource)
 
     def deny(self, principal: str, *operations: str, host: str = "*", prefixed: bool = False, **resource: str) -> None:
-        """Deny a principal some operations on a resource, with the same arguments as `allow`. If an operation is both allowed and denied,
-        it is denied."""
+        """Deny a principal some operations on a resource, with the arguments and errors of `allow`. If an operation is both allowed and
+        denied, it is denied."""
         self._make(Permission.DENY, principal, operations, host=host, prefixed=prefixed, resource=resource)
 
     def reset(self) -> None:

@@ -25,7 +25,7 @@ with the identity None is not judged."""
 @dataclass(frozen=True, slots=True)
 class Anomaly:
     """An anomaly, such as a lost or duplicated record. `kind` is Jepsen's name for it; `says` describes it in one sentence. The evidence:
-    `stored` are the records in the log, `sends` every attempt to send them, `reads` the Fetch responses that contain them."""
+    `stored` are the records in the log, `sends` all attempts to send them, `reads` the Fetch responses that contain them."""
 
     kind: str
     says: str
@@ -180,10 +180,10 @@ def _disorder(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _session(writer: Send | Stored, client_id: str, outcome: Visibility) -> Hashable:
-    """Return a key for the writer of a record: the order of records must be kept only among records with the same key.
+    """Return a value that identifies the writer of a record. Records are checked for order only if their writers have equal values.
 
-    For a committed transaction, the key has the producer epoch, because records that were aborted in an earlier epoch may be sent again in
-    another order. For other records, it is the producer id, or the client if there is no producer id.
+    For a record of a committed transaction, the value contains the producer epoch, because records that were aborted in an earlier epoch
+    may be sent again in another order. For other records, the value is the producer id, or the client id if there is no producer id.
     """
     if writer.producer_id < 0:
         return client_id

@@ -60,8 +60,8 @@ class NodeThread(Generic[N]):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
     def call_until(self, condition: Callable[[N], bool]) -> None:
-        """Wait until `condition`, called with the node, returns True. It is called on the node's event loop, again after each turn of the
-        loop. Raises TimeoutError after `TIMEOUT_S` seconds."""
+        """Wait until `condition`, called with the node, returns True. `condition` is called on the node's event loop, again after each turn
+        of the loop. Raises TimeoutError after `TIMEOUT_S` seconds, and RuntimeError if the node does not run or is paused."""
 
         async def look() -> None:
             async with asyncio.timeout(TIMEOUT_S):
@@ -71,7 +71,8 @@ class NodeThread(Generic[N]):
         self.call_async(look())
 
     def pause(self) -> None:
-        """Pause the node, as SIGSTOP does: its connections stay open, the kernel buffers what arrives, and no code runs until `resume`."""
+        """Pause the node, as SIGSTOP does: its connections stay open, the kernel buffers the bytes that arrive, and none of the node's code
+        runs until `resume`. Raises RuntimeError if the node does not run, TimeoutError after `TIMEOUT_S` seconds."""
         if self.paused:
             return
         self.call(lambda _: None)
@@ -128,7 +129,8 @@ class InProcessNode(NodeThread[S], ABC):
     and ends the thread."""
 
     def start(self) -> Self:
-        """Start the node if it does not run already. Raises StartError or OSError; then neither the node nor its thread runs."""
+        """Start the node if it does not run already. If the start fails, raises StartError or OSError; then neither the node nor its thread
+        runs."""
         if self.running:
             return self
         self.start_loop()
@@ -145,7 +147,7 @@ class InProcessNode(NodeThread[S], ABC):
         """Make the node, store it in the attribute `node`, and start it. This runs on the node's own event loop."""
 
     def stop(self) -> None:
-        """Stop the node cleanly, as SIGTERM does."""
+        """Stop the node cleanly, as SIGTERM does, and end its thread."""
         self.resume()
         if self.running:
             self.call_async(self.node.stop())

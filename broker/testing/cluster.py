@@ -71,19 +71,21 @@ class InProcessCluster(ClusterNodes):
 
     @property
     def bootstrap(self) -> str:
-        """The bootstrap servers of the cluster: the addresses of its brokers."""
+        """The bootstrap servers of the cluster: the `host:port` of each broker, separated by commas. Raises RuntimeError before the first
+        start."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """Client properties under Kafka's names: the bootstrap servers, and short reconnect intervals, so that a client finds a restarted
-        broker within milliseconds instead of a second."""
+        """Client properties under Kafka's names: the bootstrap servers, and reconnect intervals of 20 to 100 ms, so that a client finds a
+        restarted broker within milliseconds instead of a second."""
         return {"bootstrap.servers": self.bootstrap, "reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "100"}
 
     # --- life ------------------------------------------------------------------------------------------------------------------------
 
     def start(self) -> InProcessCluster:
-        """Start all nodes that do not run already. Raises StartError or OSError; then no node runs."""
+        """Start all nodes that do not run already. Return this cluster. If a node cannot start, raises StartError or OSError; then no node
+        runs."""
         _import_ahead()
         try:
             self._layout.format(self._files, SystemRandom().randbytes, self.controller.clock.now_ms())
@@ -149,8 +151,8 @@ class InProcessCluster(ClusterNodes):
         """Save the present state of all nodes, and return a mark: pass it to `rewind` to return to this state. `stop` deletes all marks.
         This call waits until all replicas have all records; then no node answers while the files are saved and copied.
 
-        Raises RuntimeError if a node does not run or a broker is cut off, TimeoutError if replicas stay behind, ForkRefused if the files
-        cannot be copied.
+        Raises RuntimeError if a node does not run or is paused, or a broker is cut off from the controller; TimeoutError if replicas lag
+        for 20 seconds; ForkRefused if the files cannot be copied.
         """
         if self._marks is None:
             self._marks = Marks(self.data_dir)
@@ -177,31 +179,32 @@ class InProcessCluster(ClusterNodes):
 
     def kill(self, n: int) -> None:
         """Kill the broker with the id `n`, as SIGKILL does: there is no controlled shutdown, connections are reset, and the broker's files
-        keep everything written."""
+        keep everything written. Raises KeyError for an unknown id, RuntimeError if the broker does not run."""
         self.broker(n).kill()
 
     def pause(self, n: int) -> None:
         """Pause the broker with the id `n`, as SIGSTOP or a long garbage collection does: its connections stay open, and none of its code
-        runs."""
+        runs. Raises KeyError for an unknown id, RuntimeError if the broker does not run."""
         self.broker(n).pause()
 
     def resume(self, n: int) -> None:
-        """Resume the paused broker with the id `n`. It learns from the messages that then arrive what has changed in the cluster."""
+        """Resume the broker with the id `n`; do nothing if it is not paused. The broker learns what has changed in the cluster only from
+        messages that it processes after this call. Raises KeyError for an unknown id."""
         broker = self.broker(n)
         broker.resume(partial(self.clock.catch_up, broker))
 
     def restart(self, n: int, *, kill: bool = False) -> None:
         """Stop the broker with the id `n` (with `kill`: kill it), start it on the same directory and port, and return when it is unfenced.
-        A broker that is already dead is only started. After a kill, the call takes until the controller has fenced the old process
-        (`broker.session.timeout.ms`)."""
+        A broker that is already dead is only started. After a kill, this call waits until the controller has ended the old process's
+        session, that is, up to `broker.session.timeout.ms`. Raises KeyError for an unknown id, StartError or OSError if the start fails."""
         broker = self.broker(n)
         if kill and broker.running:
             broker.kill()
         broker.restart()
 
     def fence(self, n: int) -> None:
-        """Let the controller fence the broker with the id `n` at once, as after `broker.session.timeout.ms`, and elect other leaders. If
-        the broker still sends heartbeats, it is unfenced again."""
+        """Let the controller fence the broker with the id `n` at once, as if no heartbeat had arrived for `broker.session.timeout.ms`, and
+        elect other leaders. If the broker still sends heartbeats, it is unfenced again. Raises KeyError for an unknown id."""
         self.controller.call_async(self._fence(self.broker(n).number))
 
     miss = fence
@@ -221,7 +224,8 @@ class InProcessCluster(ClusterNodes):
         notified.
 
         A node that is in no group still reaches all nodes; the controller is in a group only if the group contains `CONTROLLER`. Clients
-        reach all brokers. Raises KeyError for an unknown node, ValueError for fewer than two groups or a node in two groups.
+        reach all brokers. `heal` unblocks the traffic. Raises KeyError for an unknown node, ValueError for fewer than two groups or a node
+        in two groups.
         """
         if len(groups) < 2:
             raise ValueError("a partition needs at least two groups: partition({1}, {2, 3})")
@@ -231,12 +235,13 @@ class InProcessCluster(ClusterNodes):
             self._links.block(self._links_between(group, other))
 
     def isolate_from_controller(self, n: int) -> None:
-        """Block all traffic between the broker with the id `n` and the controller. Other brokers and clients still reach the broker."""
+        """Block all traffic between the broker with the id `n` and the controller, until `heal`. Other brokers and clients still reach the
+        broker. Raises KeyError for an unknown id."""
         self.partition({n}, {CONTROLLER})
 
     def slow_link(self, a: int, b: int, ms: float) -> None:
-        """Delay all traffic between the nodes with the ids `a` and `b` by `ms` milliseconds in each direction. Raises KeyError for an
-        unknown node."""
+        """Delay all traffic between the nodes with the ids `a` and `b` by `ms` milliseconds in each direction, until `heal`. Raises
+        KeyError for an unknown node, ValueError for a negative delay."""
         if ms < 0:
             raise ValueError(f"a delay cannot be {ms} ms")
         self._links.slow(self._links_between({a}, {b}), ms)
@@ -259,8 +264,8 @@ class InProcessCluster(ClusterNodes):
     # --- leaders ---------------------------------------------------------------------------------------------------------------------
 
     def move_leader(self, topic: str, partition: int, n: int) -> None:
-        """Make the broker with the id `n` the partition's leader and preferred leader; it must be in the ISR. Raises Rejected,
-        TimeoutError."""
+        """Make the broker with the id `n` the partition's leader and preferred leader, and wait until it leads. Raises Rejected if the
+        broker is not in the ISR, KeyError if there is no such partition, TimeoutError after 20 seconds."""
         self.topics.prefer(topic, partition, n)
         self.wait_until_led(topic, partition, by=n)
 
@@ -282,10 +287,11 @@ class InProcessCluster(ClusterNodes):
         audit: bool = True,
     ) -> None:
         """Compare what clients sent to and received from all brokers with the leaders' logs. The arguments are those of
-        `InProcessBroker.assert_exactly_once`. With `audit`, also audit every replica on a running broker, and compare replicas up to the
+        `InProcessBroker.assert_exactly_once`. With `audit`, also audit each replica on a running broker, and compare replicas up to the
         high watermark.
 
-        Raises NotExactlyOnce if anything is wrong; RuntimeError if nothing was recorded; TimeoutError if a partition has no leader.
+        Raises NotExactlyOnce if anything is wrong, RuntimeError if nothing was recorded, TimeoutError if a partition has no leader;
+        KeyError, TypeError and ValueError for invalid arguments.
         """
         if not self._recording:
             raise RuntimeError("nothing was recorded: call record() before the clients begin")

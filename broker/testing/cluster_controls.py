@@ -45,15 +45,16 @@ class ClusterTopicControl:
         return name
 
     def configure(self, topic: str, configs: Mapping[str, str | float]) -> None:
-        """Change the settings `configs` (Kafka's topic settings, by name) of a topic. Raises Rejected."""
+        """Change the settings `configs` (Kafka's topic settings, by name) of a topic. Raises Rejected, for instance for an unknown topic or
+        an invalid value."""
         given = [k44.AlterableConfig(name, value=as_text(value)) for name, value in configs.items()]
         request = k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(_TOPIC, topic, given)])
         (changed,) = self._ask(request).responses
         _check(changed.error_code, changed.error_message)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """Return the log end offset of the partition's leader; control records count, too. Raises KeyError if there is no such
-        partition."""
+        """Return the log end offset of the partition's leader; control records count, too. Waits for a leader. Raises KeyError if there is
+        no such partition, TimeoutError if it has no leader for 20 seconds."""
         leader = self._cluster.wait_until_led(topic, partition)
         return self._cluster.brokers[leader].topics.end_offset(topic, partition)
 
@@ -97,9 +98,9 @@ class ClusterClockControl:
         return self._cluster.controller.clock.now_ms()
 
     def advance(self, by: timedelta | float) -> None:
-        """Advance the clocks of all nodes by a timedelta or by a number of seconds, and run everything that becomes due. A broker that is
-        dead, paused or cut off from the controller then counts as silent for that time; other brokers do not. Requests between nodes time
-        out and are retried."""
+        """Advance the clocks of all nodes by a timedelta or by a number of seconds, and run everything that becomes due. For the
+        controller, a broker that is dead, paused or cut off was silent during that time, so its session expires if the time is long enough;
+        the sessions of other brokers do not. Requests between nodes time out and are retried."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         ms, cluster = round(seconds * 1000), self._cluster
         if cluster.controller.running:

@@ -54,7 +54,7 @@ class ClusterBroker(InProcessBroker):
         super().__init__(directory, settings, faults=faults, clock=self.movable_clock)
         self.number = number
         self.incarnation_id: bytes | None = None
-        """The incarnation id with which the broker registers at its next start; None means a new random id."""
+        """The incarnation id with which the broker registers at its next start; None for a new random id."""
 
     def _environment(self) -> Environment:
         return replace(self._environment_of(self._clock), incarnation_id=self.incarnation_id)
@@ -107,16 +107,18 @@ class ClusterNodes:
         return self.brokers[n]
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """Return the partition's leader according to the controller; -1 if it has none. Raises KeyError if there is no such partition."""
+        """Return the id of the broker that leads the partition, according to the controller; -1 if the partition has no leader. Raises
+        KeyError if there is no such partition."""
         return self.registration(topic, partition).leader
 
     def in_sync_of(self, topic: str, partition: int = 0) -> list[int]:
-        """Return the partition's ISR according to the controller. Raises KeyError."""
+        """Return the ids of the brokers in the partition's ISR, sorted, according to the controller. Raises KeyError if there is no such
+        partition."""
         return sorted(self.registration(topic, partition).isr)
 
     def wait_until_led(self, topic: str, partition: int = 0, *, by: int | None = None) -> int:
-        """Wait until a running broker leads the partition and knows that it does; return its id. With `by`, wait until the broker with this
-        id leads. Raises TimeoutError, KeyError."""
+        """Wait until a running broker leads the partition and knows that it does; return the broker's id. With `by`, wait until the broker
+        with this id leads. Raises TimeoutError after 20 seconds, KeyError if there is no such partition."""
 
         leader = -1
 
@@ -129,12 +131,12 @@ class ClusterNodes:
         return leader
 
     def wait_in_sync(self, topic: str) -> None:
-        """Wait until each partition has a leader, and all replicas on running brokers are in the ISR and have all of the leader's records.
-        Raises TimeoutError, KeyError."""
+        """Wait until each partition of the topic has a leader, and all replicas on running brokers are in the ISR and have all of the
+        leader's records. Raises TimeoutError after 20 seconds, KeyError if there is no such topic."""
         self.wait_until(lambda: self._is_in_sync(topic), f"all replicas of {topic} are in sync")
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait until `holds` returns True. Raises TimeoutError, whose text names the condition as `what`."""
+        """Wait until `holds` returns True. Raises TimeoutError after 20 seconds; its text names the condition as `what`."""
         end = monotonic() + broker_thread.TIMEOUT_S
         while not holds():
             if monotonic() > end:
@@ -157,14 +159,16 @@ class ClusterNodes:
         return [number for number in self.up if (number, CONTROLLER) not in self._links.blocked]
 
     def registration(self, topic: str, partition: int) -> PartitionRegistration:
-        """Return the partition's metadata (leader, replicas, ISR) as the controller has committed it. Raises KeyError."""
+        """Return the partition's metadata (leader, replicas, ISR) as the controller has committed it. Raises KeyError if there is no such
+        partition."""
         found = self.partitions_of(topic)
         if partition not in found:
             raise KeyError(f"there is no partition {partition} of {topic}, which has {len(found)}")
         return found[partition]
 
     def partitions_of(self, topic: str) -> Mapping[int, PartitionRegistration]:
-        """Return the metadata of each partition of the topic as the controller has committed it. Raises KeyError."""
+        """Return the metadata (leader, replicas, ISR) of each partition of the topic, by partition number, as the controller has committed
+        it. Raises KeyError if there is no such topic."""
         image = self.controller.image
         if topic not in image.topic_ids:
             raise KeyError(f"there is no topic {topic!r}; existing topics: {', '.join(self.topic_names) or 'none'}")
@@ -179,7 +183,7 @@ class ClusterNodes:
 
     def _leads(self, n: int, topic: str, index: int, *, all_have_it: bool = False) -> bool:
         """Return whether the broker with the id `n` leads the partition and knows that it does. With `all_have_it`, return True only if all
-        of its records are committed as well."""
+        of the partition's records are also committed."""
         if n not in self.up:
             return False
 

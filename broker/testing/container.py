@@ -1,9 +1,9 @@
 """A broker in a Docker container for testcontainers-python, in the style of its KafkaContainer.
 
 Rules:
-- Clients reach the broker through a mapped port, which only the container engine knows, and only after the container's start. So the broker
-  in the container starts only when it has received its advertised address by `docker exec`. This is done at each start, because a restart
-  may map another port.
+- Clients reach the broker through a mapped port, which only the container engine knows, and only after the container's start. So the
+  container first waits for the broker's advertised address, which the test process writes into it by `docker exec`, and then starts the
+  broker. This is done at each start, because a restart may map another port.
 - The container is ready when it answers ApiVersions through the mapped port.
 - If the engine is local, ports are published only on loopback.
 
@@ -56,8 +56,8 @@ class KafkaWaitStrategy(WaitStrategy):
         self.with_poll_interval(POLL_S).with_startup_timeout(START_TIMEOUT_S)
 
     def wait_until_ready(self, container: WaitStrategyTarget) -> None:
-        """Wait until the broker in the container answers. Raises TimeoutError; raises RuntimeError with the container's log as soon as the
-        container has ended."""
+        """Wait until the broker in the container answers. Raises TimeoutError after the start timeout (60 seconds by default), and
+        RuntimeError as soon as the container has ended; both texts contain the container's log."""
         deadline = time.monotonic() + self._startup_timeout
         while True:
             container.reload()
@@ -76,8 +76,8 @@ class KafkaWaitStrategy(WaitStrategy):
 
 
 class OttlaContainer(DockerContainer):
-    """A broker in a container, from the image that `docker build -t ottla .` makes. Other containers of its network reach it on port
-    29092."""
+    """A broker in a container, from the image that `docker build -t ottla .` makes. Containers in the same Docker network reach the broker
+    on port 29092."""
 
     PORT = 9092
     INTERNAL_PORT = 29092
@@ -97,7 +97,7 @@ class OttlaContainer(DockerContainer):
         return self.with_option(f"--set={name}={value}")
 
     def with_option(self, *options: str) -> Self:
-        """Add command-line options of `ottla serve`, which is the command of the container."""
+        """Add command-line options of `ottla serve`, the command that runs in the container."""
         self._options.extend(options)
         return self
 
@@ -123,11 +123,12 @@ class OttlaContainer(DockerContainer):
         return self.with_admin().with_option(f"--data-dir={self.DATA}/marked")
 
     def with_data(self, volume: str) -> Self:
-        """Store the data in a named volume, or in a directory that the image's user can write."""
+        """Store the data in the named Docker volume `volume`, or in the host's directory with that path. The image's user must be able to
+        write to the directory."""
         return self.with_volume_mapping(volume, self.DATA, "rw")
 
     def get_bootstrap_server(self) -> str:
-        """Return the bootstrap server for clients on this machine; it may change with a restart."""
+        """Return the bootstrap server, `host:port`, for clients on this machine. It may change with a restart."""
         return self._address(self.PORT)
 
     def get_admin_url(self) -> str:
@@ -136,23 +137,24 @@ class OttlaContainer(DockerContainer):
         return f"http://{self._address(self.ADMIN_PORT)}"
 
     def add_fault(self, rule: str) -> str:
-        """Load a fault rule (docs/faults.md) into the running broker; return the rule's name. Raises FaultSyntax, and URLError without an
-        admin port."""
+        """Load a fault rule (docs/faults.md) into the running broker; return the rule's name. Raises FaultSyntax for an invalid rule,
+        OSError if the broker rejects the rule or was started without `with_admin`."""
         given = {name: value for name, value in parse_rule(rule).to_json().items() if name not in _COUNTED}
         return str(self.admin("POST", "/faults", given)["name"])
 
     def advance_clock(self, seconds: float) -> None:
-        """Advance the broker's clock by a number of seconds, and run everything that becomes due."""
+        """Advance the broker's clock by a number of seconds, and run everything that becomes due. Raises OSError if the broker was started
+        without `with_admin`."""
         self.admin("POST", "/clock/advance", {"ms": round(seconds * 1000)})
 
     def mark(self, name: str = "") -> str:
         """Save the broker's present state, so that `rewind` can return to it. Return the name of the saved state: `name`, or a generated
-        name if it is empty. Needs `with_marks`. Raises HTTPError."""
+        name if it is empty. Raises HTTPError if the broker rejects this, for instance without `with_marks`."""
         return str(self.admin("POST", "/marks", {"name": name})["name"])
 
     def rewind(self, name: str) -> None:
-        """Return the broker to the state that `mark` saved under this name. Clients must connect again, to the same port. Raises
-        HTTPError."""
+        """Return the broker to the state that `mark` saved under this name. Clients must connect again, to the same port. Raises HTTPError
+        if the broker rejects this, for instance for an unknown name."""
         self.admin("POST", f"/marks/{urllib.parse.quote(name, safe='')}/rewind")
 
     def admin(self, method: str, path: str, body: Any = None) -> Any:
@@ -176,7 +178,8 @@ class OttlaContainer(DockerContainer):
         return self._come_up()
 
     def restart(self, *, kill: bool = False) -> Self:
-        """Stop the container (with SIGTERM; with `kill`: SIGKILL) and start it again with the same data. The mapped port may change."""
+        """Stop the container (with SIGTERM; with `kill`: SIGKILL), start it again with the same data, and wait until the broker answers.
+        The mapped port may change. Raises TimeoutError or RuntimeError, with the container's log."""
         container = self.get_wrapped_container()
         if kill:
             container.kill()

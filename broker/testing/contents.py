@@ -21,8 +21,8 @@ TopicPartition = tuple[str, int]
 
 
 class Visibility(Enum):
-    """Whether a read_committed consumer receives a record: always (no transaction), after the commit of the record's transaction, never, or
-    not yet."""
+    """The visibility of a record to read_committed consumers: always visible (without a transaction), visible since its transaction was
+    committed, never visible (aborted), or not visible yet."""
 
     PLAIN = "not in a transaction"
     COMMITTED = "committed"
@@ -31,13 +31,13 @@ class Visibility(Enum):
 
     @property
     def readable(self) -> bool:
-        """Whether a read_committed consumer receives a record with this visibility."""
+        """Whether read_committed consumers receive a record with this visibility."""
         return self in {Visibility.PLAIN, Visibility.COMMITTED}
 
 
 @dataclass(slots=True)
 class Stored:
-    """One record in a partition's log, with its position and the outcome of its transaction."""
+    """One record in a partition's log, with its position and its visibility, which depends on the outcome of its transaction."""
 
     topic: str
     partition: int
@@ -68,7 +68,7 @@ class Stored:
 
 
 def contents(broker: Broker, topics: Iterable[str] | None = None) -> list[Stored]:
-    """Return all records of the topics (default: all except internal ones), in log order. Call it on the broker's event loop."""
+    """Return all records of the topics (None: of all topics except internal ones), in log order. Call it on the broker's event loop."""
     wanted = None if topics is None else set(topics)
     return [
         stored

@@ -29,7 +29,7 @@ class FaultControl:
 
     def add(self, rule: str | FaultRule, **fields: Any) -> FaultRule:
         """Load a fault rule, and return it: `add("drop-ack:api=Produce,times=1")` or `add("drop-ack", api="Produce", times=1)`. Raises
-        FaultSyntax.
+        FaultSyntax for an invalid or unsupported rule, ValueError if a loaded rule has the same name.
 
         If the same rule object is loaded on several brokers in this process, they share its counters: `times=1` then means once on all
         brokers together.
@@ -42,8 +42,8 @@ class FaultControl:
         return self._owner.call(lambda _: self._faults.add(made))
 
     def remove(self, name: str) -> None:
-        """Remove the fault rule with this name, and release the requests, responses and coordinator steps that it holds. Raises
-        KeyError."""
+        """Remove the fault rule with this name, and release the requests, responses and coordinator steps that it holds. Raises KeyError if
+        no such rule is loaded."""
         self._owner.call(lambda _: self._faults.remove(name))
 
     def reset(self) -> None:
@@ -54,21 +54,21 @@ class FaultControl:
             self._faults.reset()
 
     def release(self, name: str | None = None) -> int:
-        """Release the requests, responses and coordinator steps that the fault rule `name` holds, or that any rule holds if no name is
-        given. Return how many were released. Raises KeyError."""
+        """Release the requests, responses and coordinator steps that the fault rule `name` holds; without a name, those that any rule
+        holds. Return how many were released. Raises KeyError if no rule with this name is loaded."""
         if name is not None:
             self._faults.get(name)
         return self._owner.call(lambda _: self._faults.release(name))
 
     def wait_until_held(self, count: int = 1) -> list[str]:
-        """Wait until fault rules hold at least `count` requests, responses or coordinator steps; return a description of each. Raises
-        TimeoutError."""
+        """Wait until fault rules hold at least `count` requests, responses or coordinator steps in total; return a description of each.
+        Raises TimeoutError after 20 seconds."""
         self._wait(lambda: len(self._faults.held) >= count, f"{count} held")
         return [held.what for held in self._faults.held]
 
     def wait_until_hit(self, name: str, times: int = 1) -> None:
-        """Wait until the fault rule `name` has taken effect `times` times since it was loaded. Raises KeyError if no such rule is loaded,
-        TimeoutError."""
+        """Wait until the fault rule `name` has taken effect at least `times` times since it was loaded. Raises KeyError if no such rule is
+        loaded, TimeoutError after 20 seconds."""
         rule = self._faults.get(name)
         self._wait(lambda: rule.hits >= times, f"{name} hit {times} times")
 
@@ -97,12 +97,13 @@ class ClockControl:
         self._clock = clock
 
     def now_ms(self) -> int:
-        """Return the broker's time in milliseconds since 1970-01-01 UTC."""
+        """Return the time by the node's clock, in milliseconds since 1970-01-01 UTC."""
         return self._clock.now_ms()
 
     def advance(self, by: timedelta | float) -> None:
         """Advance the clock by a timedelta or by a number of seconds, and run everything that becomes due: sessions end, transactions time
-        out, producer ids, offsets and old segments expire. Raises TypeError if the broker was given a clock that cannot be advanced."""
+        out, producer ids, offsets and old segments expire. Raises TypeError if the broker was given a clock that cannot be advanced,
+        RuntimeError if it does not run."""
         clock = self._clock
         if not isinstance(clock, MovableClock):
             raise TypeError(f"a {type(clock).__name__} cannot be advanced")
@@ -112,13 +113,14 @@ class ClockControl:
 
 
 class TopicControl:
-    """Creates and describes the topics of one broker, without a client."""
+    """Creates topics of one standalone broker and returns their names and end offsets, without a Kafka client."""
 
     def __init__(self, owner: BrokerThread) -> None:
         self._owner = owner
 
     def create(self, name: str, partitions: int = 1, configs: Mapping[str, str | float] | None = None) -> str:
-        """Create a topic; return its name. Raises Rejected, for instance if the topic exists."""
+        """Create a topic with the settings `configs` (Kafka's topic settings, by name); return its name. Raises Rejected, for instance if
+        the topic exists, and RuntimeError for a broker of a cluster."""
         given = tuple((key, as_text(value)) for key, value in (configs or {}).items())
 
         async def make() -> Rejected | None:

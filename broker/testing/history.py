@@ -30,8 +30,8 @@ KeyValue = tuple[bytes | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One batch in one Produce request, with its result. `offset` is the base offset in the response, -1 after an error. `seen`: the client
-    received the response. `faults` names the fault rules that hit the request."""
+    """One batch in one Produce request, with its result. `offset` is the base offset in the response, -1 after an error or without a
+    response. `seen`: the client received the whole response. `faults` names the fault rules that hit the request."""
 
     at_ms: int
     connection: int
@@ -96,8 +96,8 @@ class End:
 
 @dataclass(slots=True)
 class History:
-    """A record of what clients did: the batches sent, the records read, and the transactions ended. Pass this object to `Faults.observe`,
-    which then calls it for each request."""
+    """A record of what clients did: the batches sent (`sends`), the records read (`reads`) and the transactions ended (`ends`). `complete`
+    is False after the limit on stored bytes was exceeded. Pass this object to `Faults.observe`, which then calls it for each request."""
 
     topic_name: TopicName
     sends: list[Send] = field(default_factory=list)
@@ -120,7 +120,7 @@ class History:
         return len(self.sends), len(self.reads), len(self.ends)
 
     def cut(self, length: tuple[int, int, int]) -> None:
-        """Remove everything that was recorded after the moment when `length` returned this value."""
+        """Remove all sends, reads and transaction ends that were recorded after the call of `length` that returned `length`."""
         sends, reads, ends = length
         del self.sends[sends:], self.reads[reads:], self.ends[ends:]
 
@@ -189,8 +189,8 @@ class History:
         )
 
     def _opened(self, records: Any) -> Iterator[tuple[BatchHeader, tuple[tuple[int, KeyValue], ...]]]:
-        """Yield the header and the records of each complete batch in `records`, the bytes of a Produce request or Fetch response, up to the
-        first batch that cannot be decoded. For a control batch, yield the header with no records."""
+        """Decode `records`, the bytes of a Produce request or Fetch response. Yield the header of each complete batch, and its records with
+        their offsets, up to the first batch that cannot be decoded. A control batch is yielded without records."""
         if not records or not self.complete:
             return
         data = bytes(records)

@@ -71,12 +71,12 @@ class InProcessBroker(NodeThread[Broker]):
     """A broker in this process that uses `data_dir` (default: a temporary directory). Use it as a context manager, or call `start` and
     `stop`.
 
-    - `settings` have Kafka's names. `faults` is a rule of `ottla serve --fault`, or several. `port` 0 chooses a free port, which a restart
-      keeps.
+    - `settings` have Kafka's names. `faults` is a fault rule, in the syntax of `ottla serve --fault`, or several. `port` 0 chooses a free
+      port, which a restart keeps.
     - `tls` generates certificates; with `users` (passwords by name), clients must authenticate. `client_properties` returns the settings
       that clients need for both.
-    - `like` is an older release of Apache Kafka, such as "3.7": the broker answers clients as that release does (default: the variable
-      OTTLA_LIKE).
+    - `like` is an older release of Apache Kafka, such as "3.7": the broker answers clients as that release does (default: the environment
+      variable OTTLA_LIKE).
     - `clock` replaces the default clock, which a test can advance. A `VirtualClock` advances by itself only while the broker stops.
 
     Each call blocks until it is done: a coroutine whose own client must continue meanwhile uses `asyncio.to_thread`.
@@ -130,7 +130,7 @@ class InProcessBroker(NodeThread[Broker]):
 
     @property
     def is_up(self) -> bool:
-        """Whether the broker runs: it did not crash and is not paused."""
+        """Whether the broker runs, has not crashed, and is not paused."""
         return self.running and not self._crashed and not self.paused
 
     @property
@@ -141,8 +141,8 @@ class InProcessBroker(NodeThread[Broker]):
         return f"{HOST}:{self._port}"
 
     def start(self) -> InProcessBroker:
-        """Start the broker if it does not run already. A broker that was started before gets the same port again. Raises StartError or
-        OSError."""
+        """Start the broker if it does not run already; return this object. A broker that was started before gets the same port again.
+        Raises StartError or OSError if the start fails."""
         if not self.running:
             self._start_on(None)
         return self
@@ -159,11 +159,11 @@ class InProcessBroker(NodeThread[Broker]):
         self.running = True
 
     def client_properties(self, kind: str = "java", user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
-        """Return the security settings for a client: properties for the kinds `java` and `librdkafka`, keyword arguments for `kafka-python`
-        and `aiokafka`.
+        """Return a client's connection settings: the bootstrap server, TLS and authentication. They are properties for the kinds `java` and
+        `librdkafka`, keyword arguments for `kafka-python` and `aiokafka`.
 
         `user` is one of the broker's `users`, by default the first of them; if the broker has no users, the client does not authenticate.
-        Raises ValueError for an unknown user, and for a mechanism other than PLAIN and SCRAM.
+        Raises ValueError for an unknown kind or user, and for a mechanism other than PLAIN and SCRAM.
         """
         security = self._security or DevelopmentSecurity(None, {}, {})
         return client_properties(kind, security.connection(self.bootstrap, user, mechanism))
@@ -210,8 +210,8 @@ class InProcessBroker(NodeThread[Broker]):
         return None if found is None else found.name
 
     def counters(self) -> Counters:
-        """Return the broker's counters since its start. To count the requests of one step, call it before and after the step, and use the
-        difference: `(broker.counters() - before).requests["Produce"]`."""
+        """Return the broker's counters since its start. To count the requests of one step, call this before and after the step, and use the
+        difference: `(broker.counters() - before).requests["Produce"]`. Raises RuntimeError if the broker does not run."""
         return self.call(counters_of)
 
     def record(self) -> InProcessBroker:
@@ -262,8 +262,8 @@ class InProcessBroker(NodeThread[Broker]):
             self.end_loop()
 
     def kill(self) -> None:
-        """Kill the broker as SIGKILL does, as far as this is possible within one process: no checkpoint, no sync, no clean-shutdown
-        marker."""
+        """Kill the broker as SIGKILL does, as far as this is possible within one process: no checkpoint, no sync, no clean-shutdown marker.
+        Raises RuntimeError if the broker does not run."""
         if self.paused:
             self.resume(self.node.crash)
         elif not self._crashed:
@@ -271,7 +271,8 @@ class InProcessBroker(NodeThread[Broker]):
         self.end_loop()
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop the broker (with `kill`: kill it), and start it on the same directory and port."""
+        """Stop the broker (with `kill`: kill it), and start it on the same directory and port. Raises StartError or OSError if the start
+        fails."""
         if kill:
             self.kill()
         else:

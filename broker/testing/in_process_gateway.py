@@ -34,9 +34,10 @@ class InProcessGateway(InProcessNode[Gateway]):
     """A gateway (a Kafka proxy that injects faults) in this process, in front of the cluster whose bootstrap servers are `to`. Use it as a
     context manager, or call `start` and `stop`.
 
-    `faults` is a rule of `ottla gateway --fault`, or several. `port` 0 chooses free ports. `command_config` is a file with client security
-    settings: the gateway takes its TLS settings to connect to the cluster, and `assert_exactly_once` reads the cluster's logs with them.
-    `settings` replaces the gateway's other settings.
+    `faults` is a fault rule, in the syntax of `ottla gateway --fault`, or several. `port` is the first port, 0 for any free ones.
+    `command_config` is a file with client security settings: the gateway takes its TLS settings to connect to the cluster, and
+    `assert_exactly_once` reads the cluster's logs with them. If `settings` is given, the gateway uses it in place of all settings that
+    would follow from `to`, `port` and `command_config`.
     """
 
     def __init__(
@@ -61,15 +62,15 @@ class InProcessGateway(InProcessNode[Gateway]):
 
     @property
     def bootstrap(self) -> str:
-        """The gateway's address for clients, `host:port`. Raises RuntimeError before the start."""
+        """The gateway's address for clients, `host:port`. Raises RuntimeError if the gateway does not run."""
         if not self.running:
             raise RuntimeError("the gateway has no port yet: start it first")
         return f"{_HOST}:{self.node.ports[0]}"
 
     @property
     def port(self) -> int:
-        """The port of the gateway's bootstrap address. Each broker of the cluster has a further port at the gateway. Raises RuntimeError
-        before the start."""
+        """The port of the gateway's bootstrap address. The gateway has a further port for each broker of the cluster. Raises RuntimeError
+        if the gateway does not run."""
         return int(self.bootstrap.rpartition(":")[2])
 
     @property
@@ -78,8 +79,8 @@ class InProcessGateway(InProcessNode[Gateway]):
         return self.running and not self.paused
 
     def record(self) -> InProcessGateway:
-        """From now on, record what clients send and receive, for `assert_exactly_once`, and return this gateway. While it records, the
-        gateway answers requests one after the other."""
+        """From now on, record what clients send and receive through the gateway, for `assert_exactly_once`. Return this gateway. While it
+        records, the gateway answers the requests of a connection one after the other."""
         if not self._recording:
             self._recording = True
             self.script.observe(self.history)
@@ -96,9 +97,9 @@ class InProcessGateway(InProcessNode[Gateway]):
         """Compare what clients sent and received through the gateway with the cluster's logs. The arguments are those of
         `InProcessBroker.assert_exactly_once`. The gateway reads the logs over its own connections to the cluster, up to the high watermark.
 
-        `topics`: by default those that were written or read through the gateway. Raises NotExactlyOnce with an explanation, OSError if the
-        cluster cannot be read, RuntimeError if nothing was recorded, or if no client used the gateway and neither `topics` nor `expected`
-        is given; KeyError, TypeError and ValueError for invalid arguments.
+        By default, `topics` are those that clients wrote or read through the gateway. Raises NotExactlyOnce with an explanation; OSError if
+        the cluster cannot be read; RuntimeError if nothing was recorded, or if no client used the gateway and neither `topics` nor
+        `expected` is given; KeyError, TypeError and ValueError for invalid arguments.
         """
         from ottla.broker.testing.wire_verdict import WireSource, assert_exactly_once  # noqa: PLC0415 # only for tests that judge
 

@@ -54,7 +54,7 @@ class Links:
         return [way for one in some for other in others for way in ((one, other), (other, one)) if one != other]
 
     def delay_ms(self, way: Way) -> float:
-        """Return the delay of a direction (sending node, receiving node) in ms; 0 if it is not delayed."""
+        """Return by how many milliseconds a direction (sending node, receiving node) is delayed; 0 if it is not."""
         return self._slow_ms.get(way, 0)
 
     def listens(self, node: int, port: int) -> None:

@@ -49,7 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Store that a test has failed, for the fixtures that are torn down after it: they keep the data directory."""
+    """If a phase of the test has failed, store this in the test item, so that its fixtures keep their data directories when they are torn
+    down."""
     report = yield
     if report.failed:
         item.stash[_FAILED] = True
@@ -60,8 +61,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def ottla_broker_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., InProcessBroker]]:
-    """Returns a function that starts a broker, such as `ottla_broker_factory(settings={…}, faults=[…])`. The brokers are stopped after the
-    test; a data directory that the test passed as `data_dir` is not removed."""
+    """Returns a function that makes a broker, which records what clients send and receive, and starts it; its arguments are those of
+    `InProcessBroker`: `ottla_broker_factory(settings={…}, faults=[…])`. The brokers are stopped after the test; a data directory that the
+    test passed as `data_dir` is not removed."""
     from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # only for tests with a broker
 
     with ExitStack() as stack:

@@ -33,8 +33,8 @@ class AssertionArguments(NamedTuple):
 
 
 class NotExactlyOnce(AssertionError):
-    """Raised if records were duplicated, lost or reordered, or were read although they were aborted. The text explains it; `anomalies` and
-    `findings` (of the log's audit) have the details for programs."""
+    """Raised if records were duplicated, lost or reordered, or were read although they were aborted. The text explains what happened.
+    `anomalies` and `findings` (lines of the log's audit) have the details for programs."""
 
     def __init__(self, anomalies: Sequence[Anomaly], findings: Sequence[str]) -> None:
         super().__init__(explain(anomalies, findings))
@@ -76,16 +76,16 @@ def examine(
 
 
 def _check_topics(running: Broker, history: History, wanted: Collection[str]) -> None:
-    """Raise KeyError for an unknown topic in `wanted`, because a misspelt name would otherwise pass the check. A topic that was written to
-    and then deleted counts as known."""
+    """Raise KeyError if a topic in `wanted` is unknown, because a misspelt name would otherwise pass the check. A topic to which clients
+    wrote and that was then deleted counts as known."""
     names = set(running.services.partitions.topic_names())
     for topic in sorted(set(wanted) - names - {send.topic for send in history.sends}):
         raise KeyError(f"there is no topic {topic!r}; existing topics: {', '.join(sorted(names)) or 'none'}")
 
 
 def _observations(running: Broker, history: History, wanted: Collection[str] | None, by: Identity) -> Observations:
-    """Return the history of the clients together with the records in the logs. Both are read in one turn of the event loop, so that a
-    record sent meanwhile is in both or in neither."""
+    """Return the history of the clients together with the records in the logs, for the topics `wanted` (None: all except internal ones).
+    Both are read in one turn of the event loop, so that a record sent meanwhile is in both or in neither."""
     partitions = [
         each for each in running.services.partitions if (not each.topic.startswith("__") if wanted is None else each.topic in wanted)
     ]
