@@ -80,8 +80,8 @@ logger = logging.getLogger("ottla.broker")
 
 
 class Broker:
-    """One broker on the running asyncio event loop. After a fatal error, such as a failed fsync, `exit_now(1)` is called to end the process
-    at once; tests replace it."""
+    """One broker on the running asyncio event loop. After a fatal error, such as a failed fsync, the broker calls `exit_now(1)` to end the
+    process at once; tests pass another function."""
 
     def __init__(
         self, settings: BrokerSettings, faults: Faults, environment: Environment | None = None, exit_now: Callable[[int], object] = os._exit
@@ -92,7 +92,7 @@ class Broker:
         self.log_dir: LogDir
         self.services: Services
         self.ready_text: Callable[[str], str] | None = None
-        """A function that gets the broker's address (`host:port`) and returns further text for the greeting, which is printed after the
+        """A function that takes the broker's address (`host:port`) and returns further text for the greeting, which is printed after the
         start; None for no further text."""
         self._faults = faults
         self._exit_now = exit_now
@@ -126,7 +126,7 @@ class Broker:
 
     @property
     def ports(self) -> list[int]:
-        """The ports that clients connect to. Only the first listener's port is included, because it is the one that the greeting names."""
+        """A list with one item: the port of the first listener, which is the one that the greeting names."""
         return [self.address[1]]
 
     def greeting(self) -> str:
@@ -178,8 +178,7 @@ class Broker:
 
     async def start(self, preopened: PreopenedLogDir | None = None) -> None:
         """Open the data directory, load its state and accept connections. `preopened` is the data directory, if it was opened before this
-        call. Raises StartError or OSError; before that, the data directory is unlocked again.
-        """
+        call. If the start fails, close everything that was opened and unlock the data directory, then raise StartError or OSError."""
         try:
             self._server.bind()
             self._nursery.at_close(self._server.close, self._server.abort)
@@ -212,8 +211,9 @@ class Broker:
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
-        """Stop the broker, as at SIGTERM: answer the requests in flight for a bounded time, then sync and close the logs. A cluster broker
-        first gives up its leaderships. Requests that take longer get no response."""
+        """Stop the broker, as at SIGTERM: answer the requests in flight for a bounded time, then sync and close the logs. Requests that
+        take longer get no response. A cluster broker first performs a controlled shutdown: the controller moves its leaderships to other
+        brokers."""
         if self._cluster is not None:
             await self._cluster.leave()
         await self._nursery.stop()
@@ -252,10 +252,9 @@ class Broker:
         self._faults.drop_held()
 
     async def save(self) -> None:
-        """Write the complete state of a standalone node to its files. When this returns, the files match the memory, and they match until
-        the caller's next `await`, because no request is handled meanwhile. Raises RuntimeError for a cluster broker, or if a partition is
-        offline.
-        """
+        """Write the complete state of a standalone node to its files. When this returns, the files contain the state that is in memory.
+        They still do at the caller's next `await`, because no request is handled before it. Raises RuntimeError for a cluster broker, or if
+        a partition is offline."""
         if self.standalone is None:
             raise RuntimeError("a cluster broker has no state of its own: mark the cluster (InProcessCluster.mark)")
         await self.standalone.controller.voter.commit()
@@ -265,13 +264,14 @@ class Broker:
 
     def preopen(self, copy_of_mark: Path, now_ms: int) -> PreopenedLogDir:
         """Open the directory `copy_of_mark`, the copy of a saved state, which will replace the data directory when `start_again` is called.
-        `now_ms` is the wall-clock time at which the broker will start on it. Any thread may call this. Raises LogDirRefused, OSError."""
+        Return it opened. `now_ms` is the wall-clock time at which the broker will start on it. Any thread may call this. Raises
+        LogDirRefused, OSError."""
         return PreopenedLogDir(copy(self._settings_at_start), self._faults, self.environment, copy_of_mark, now_ms)
 
     async def start_again(self, exchange: Callable[[], PreopenedLogDir | None]) -> None:
-        """Return to a saved state: crash the broker, call `exchange`, which replaces the data directory, and start the broker on the new
-        directory at the same ports. Raises the errors of `start` and of `exchange`; after an error the broker does not run.
-        """
+        """Return to a saved state: crash the broker, call `exchange`, and start the broker on the new data directory at the same ports.
+        `exchange` replaces the data directory and returns the new one opened, or None if it was not opened yet. Raises the errors of
+        `start` and of `exchange`; after an error the broker does not run."""
         listeners = self._server.listeners
         self.crash()
         preopened = exchange()
@@ -526,9 +526,9 @@ def run(
 ) -> int:
     """Run a broker until a signal stops it, and return the exit code. Raises StartError.
 
-    The broker's ports are written to `port_file`. `lifespan` returns a context manager for work beside the broker, such as an admin port.
-    `ready_text` gets the broker's address and returns further text for the greeting, which is printed after the start. `prepare` is called
-    when settings and security are known to be valid, before anything is read or written.
+    The broker's ports are written to `port_file`. `clock` replaces the system clock. `lifespan` returns a context manager for work beside
+    the broker, such as an admin port. `ready_text` takes the broker's address and returns further text for the greeting, which is printed
+    after the start. `prepare` is called when settings and security are known to be valid, before anything is read or written.
     """
 
     def make() -> Broker:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.net.gateway import Gateway
 
 PORT: Final = 9644
-"""The port of the admin server, and so of its web console, if --console is given without --admin-port."""
+"""The default port of the admin server (HTTP, for faults, the clock and the web console)."""
 
 
 def add_admin_options(made: argparse.ArgumentParser, port: Callable[[str], int]) -> None:
@@ -82,16 +82,17 @@ class AdminPorts:
         self._port = PORT if options.admin_port is None else options.admin_port
 
     def announcement(self, ready_text: Callable[[str], str] | None) -> Callable[[str], str] | None:
-        """Return a function that takes the bound address and returns the text to print at the start: the text of `ready_text`, then the
-        generated token and the consoles' addresses. Return `ready_text` itself if the user gave the token, because then there is nothing to
-        append."""
+        """Return a function that takes the broker's address and returns the text to print at the start: the text of `ready_text`, then the
+        generated token and the addresses of the consoles. Return `ready_text` itself if the user gave the token, because then there is
+        nothing to append."""
         if not self._lines:
             return ready_text
         return lambda address: "\n".join([*([] if ready_text is None else [ready_text(address)]), *self._lines])
 
     @asynccontextmanager
     async def broker_lifespan(self, broker: Broker, faults: Faults, number: int = 0) -> AsyncIterator[None]:
-        """Serve the admin port of the `number`th broker (from 0) while the context lasts."""
+        """Serve the admin port of a broker while the context lasts. In a process with several brokers, `number` is the broker's position,
+        from 0."""
         from ottla.broker.admin.server import admin_port  # noqa: PLC0415 # an extra
 
         port = self._port + number if self._port else 0

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 DEFAULT_PORT: Final = 9092
 EXIT_NO_RESULT: Final = 2
 """The exit code for a failure in commands that use exit code 1 for a negative verdict, such as "denied": audit, explain, dedup, verify,
-acls explain, find-hanging."""
+acls explain, transactions find-hanging."""
 _PORT_MAX = 65_535
 NumberT = TypeVar("NumberT", int, float)
 

@@ -53,15 +53,15 @@ def name_of(error_code: int) -> str:
 
 
 def check(error_code: int, what: str, message: str | None = None) -> None:
-    """Raise `CliError` for any error code but NONE. `what` names the request or its object in the error's text; `message` is the broker's
-    own message."""
+    """Raise `ErrorResponse`, a `CliError`, for any error code but NONE. `what` begins the exception's text: it names the request or its
+    object. `message` is the broker's own message."""
     if error_code != ErrorCode.NONE:
         raise ErrorResponse(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}", error_code, message)
 
 
 class ErrorResponse(CliError):
-    """A broker answered with the error code `code`. `error_message` is the broker's own message, or this exception's text if it sent
-    none."""
+    """Raised if a broker answered with an error. `code` is the error code; `error_message` is the broker's own message, or this exception's
+    text if the broker sent none."""
 
     def __init__(self, message: str, code: int, error_message: str | None = None) -> None:
         super().__init__(message)
@@ -70,11 +70,11 @@ class ErrorResponse(CliError):
 
 
 class Unreachable(CliError):
-    """No bootstrap server can be reached."""
+    """Raised if no bootstrap server can be reached."""
 
 
 class NotServed(CliError):
-    """A broker does not support the API, or the version of it, that a request needs."""
+    """Raised if a broker does not support the API, or the version of it, that a request needs."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -111,7 +111,7 @@ class AdminClient:
         raise Unreachable(f"no broker can be reached ({'; '.join(refused)}). {advice}")
 
     def each_broker(self, request: Message) -> list[tuple[MetadataResponseBroker, Any]]:
-        """Send a request to all brokers; return each broker with its response."""
+        """Send a request to all brokers; return each broker with its response. Raises CliError if one of them cannot be reached."""
         return [(broker, self.node(broker.node_id, request)) for broker in self.metadata().brokers]
 
     def controller(self, request: Message) -> Any:
@@ -120,12 +120,13 @@ class AdminClient:
 
     def every_broker(self, request: Message, min_version: int = 0) -> list[Any]:
         """Send a request to all brokers; return their responses. `min_version` is the first version with all fields that the request uses.
-        Raises CliError if a broker does not support it."""
+        Raises CliError if a broker cannot be reached or does not support that version."""
         return [self.node(broker.node_id, request, min_version) for broker in self.metadata().brokers]
 
     def coordinator(self, key: str, request: Message, kind: int = GROUP, *, max_version: int | None = None) -> Any:
-        """Send a request to the coordinator of the group or transactional id `key`, and return the response. Wait if the cluster has not
-        elected a coordinator yet.
+        """Send a request to the coordinator of the group or transactional id `key`, and return the response. If the cluster is still
+        electing a coordinator, try again for some time. Raises ErrorResponse if no coordinator is found, and other kinds of CliError if it
+        cannot be reached.
 
         `kind` is GROUP or TRANSACTION. `max_version` is the last version with all fields that the request uses.
         """
@@ -148,7 +149,7 @@ class AdminClient:
         return self._metadata
 
     def topics(self, names: Sequence[str] | None = None) -> list[MetadataResponseTopic]:
-        """Return the named topics, or all, in order of name. Raises `CliError` for a topic that does not exist."""
+        """Return the named topics, or all (None), in order of name. Raises `CliError` for a topic that does not exist."""
         requested = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         answer: MetadataResponse = self.any(MetadataRequest(topics=requested, allow_auto_topic_creation=False))
         for topic in answer.topics:
@@ -185,7 +186,8 @@ class AdminClient:
 
     def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         """Return for each partition the offset of the first record with this timestamp (in milliseconds) or a later one, -1 if there is
-        none. EARLIEST and LATEST stand for the log start offset and the end offset."""
+        none. EARLIEST and LATEST as the timestamp stand for the log start offset and the end offset. Raises `CliError` if a partition does
+        not exist or its leader cannot answer."""
         found: dict[TopicPartition, int] = {}
         for leader, led in self.by_leader(partitions).items():
             requested = [_list_offsets(partition, timestamp) for partition in led]
@@ -196,7 +198,8 @@ class AdminClient:
         return found
 
     def node(self, node_id: int, request: Message, min_version: int = 0) -> Any:
-        """Send a request to the broker with this id; return the response. Raises CliError if the broker does not support `min_version`."""
+        """Send a request to the broker with this id; return the response. Raises CliError if the broker cannot be reached or does not
+        support `min_version`, the first version with all fields that the request uses."""
         for broker in self.metadata().brokers:
             if broker.node_id == node_id:
                 return self._reach(broker.host, broker.port, request, min_version)

@@ -67,7 +67,8 @@ class ExtraMissing(Exception):
 
 
 def command(function: Callable[P, None]) -> Callable[P, None]:
-    """Return the command wrapped so that a `CliError` is printed as one line and sets the exit code."""
+    """Decorate a command's function: if it raises `CliError`, print the error as one line on standard error, and end with the error's exit
+    code."""
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -82,8 +83,8 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def judging(function: Callable[P, None]) -> Callable[P, None]:
-    """Wrap a command whose exit code 1 is a verdict, such as "access denied". If the command raises a `CliError`, the exit code is 2
-    (`EXIT_NO_RESULT`) instead."""
+    """Decorate the function of a command whose exit code 1 is a verdict, such as "access denied". If it raises `CliError`, print the error
+    and end with exit code 2 (`EXIT_NO_RESULT`)."""
 
     @wraps(function)
     def judged(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -119,7 +120,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], *, as_json: bool) -> None:
-    """Print rows as a table, or as a list of JSON objects with the columns as names."""
+    """Print rows as a table, or, with `as_json`, as a JSON list of objects whose names are the `columns`."""
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:

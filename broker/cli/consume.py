@@ -126,7 +126,7 @@ def _partitions(plan: _Plan) -> list[TopicPartition]:
 
 
 async def _at(consumer: AIOKafkaConsumer, ends: dict[Any, int]) -> bool:
-    """Return whether the consumer has reached the end offset `ends[partition]` of each partition that is assigned to it."""
+    """Return whether the consumer has reached its target: in each partition that is assigned to it, the offset `ends[partition]`."""
     mine = consumer.assignment()
     for partition, end in ends.items():
         if partition in mine and await consumer.position(partition) < end:

@@ -74,7 +74,7 @@ def reader_of(path: Path) -> tuple[str, Reader] | None:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[memoryview]:
-    """Provide the contents of a file as a memory map, because a segment may be larger than memory."""
+    """Provide the contents of a file as a memory map in a context, because a segment may be larger than memory."""
     with path.open("rb") as source:
         if not path.stat().st_size:
             yield memoryview(b"")
@@ -163,7 +163,7 @@ def _record_row(topic: str, header: BatchHeader, record: Record) -> Row:
 
 
 def read_index(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Yield the rows of an offset index: an offset, and the position of its batch in the segment."""
+    """Yield a row for each entry of an offset index: an offset, and the position of its batch in the segment."""
     base = _base_offset(path)
     for position, (relative, at) in _entries(path, OFFSET_ENTRY):
         if position and relative == 0:
@@ -172,7 +172,7 @@ def read_index(path: Path, _options: Options) -> Iterator[Row | Corruption]:
 
 
 def read_timeindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Yield the rows of a time index: a timestamp, and the offset of its record."""
+    """Yield a row for each entry of a time index: a timestamp, and the offset of its record."""
     base, last = _base_offset(path), -1
     for position, (timestamp, relative) in _entries(path, TIME_ENTRY):
         if position and timestamp == 0 and relative == 0:
@@ -184,7 +184,7 @@ def read_timeindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
 
 
 def read_txnindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Yield the rows of a transaction index: the aborted transactions that end in the segment."""
+    """Yield a row for each entry of a transaction index: an aborted transaction that ends in the segment."""
     for position, (version, producer, first, last, stable) in _entries(path, TXN_ENTRY):
         if version != 0:
             yield Corruption(position, f"entry of version {version}")
@@ -205,7 +205,7 @@ def _torn_tail(path: Path, entry: struct.Struct) -> Iterator[Corruption]:
 
 
 def read_snapshot(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Yield the rows of a producer snapshot: the state of each producer at the offset in the file's name."""
+    """Yield a row for each producer in a producer snapshot: its state at the offset in the file's name."""
     with _mapped(path) as data:
         yield from _snapshot_rows(data)
 
@@ -239,9 +239,8 @@ def _snapshot_rows(data: memoryview) -> Iterator[Row | Corruption]:
 
 
 def _read_checkpoint(path: Path, columns: tuple[str, ...]) -> Iterator[Row | Corruption]:
-    """Parse a checkpoint: a line with the version 0, a line with a count, and as many lines of blank-separated `columns`. The last two
-    columns are numbers; if there are three, the first is a name.
-    """
+    """Yield the rows of a checkpoint file: a line with the version 0, a line with a count, and as many lines of blank-separated `columns`.
+    The last two columns are numbers; if there are three, the first is a name. Yield Corruption for each line that has another form."""
     position, lines = 0, path.read_bytes().splitlines(keepends=True)
     header = [line.strip() for line in lines[:2]]
     if len(header) < 2 or header[0] != b"0" or not header[1].isdigit():
@@ -266,12 +265,12 @@ def read_epochs(path: Path, _options: Options) -> Iterator[Row | Corruption]:
 
 
 def read_offset_checkpoint(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Yield the rows of a checkpoint file with one offset for each partition."""
+    """Yield a row for each partition in a checkpoint file: its topic, number and offset."""
     yield from _read_checkpoint(path, ("topic", "partition", "offset"))
 
 
 def read_properties(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Yield the rows of a meta.properties or partition.metadata file: names and values."""
+    """Yield a row for each name in a meta.properties or partition.metadata file, with its value."""
     text = path.read_text(errors="replace")
     try:
         found = javaproperties.loads(text)

@@ -62,7 +62,7 @@ def _files(paths: list[Path], only: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _dump(path: Path, options: Options, *, as_json: bool) -> int:
-    """Print one file; return the number of damaged places in it."""
+    """Print the contents of one file; return the number of damaged places in it. `path` must be a file that `reader_of` recognises."""
     found = reader_of(path)
     assert found is not None, "only readable files are listed"
     kind, read = found

@@ -221,12 +221,12 @@ def rewind(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = 
 @marks.command("remove")
 @command
 def remove_mark(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = ADMIN) -> None:
-    """Delete a mark, that is, a saved state of the broker."""
+    """Delete a mark, that is, a saved state of the broker; the broker's present state does not change."""
     ask(admin, "DELETE", f"/marks/{urllib.parse.quote(name, safe='')}")
 
 
 def duration_ms(text: str) -> int:
-    """Parse a duration such as `90s`, `1.5h` or `250ms` to milliseconds. Raises CliError."""
+    """Parse a duration such as `90s`, `1.5h` or `250ms`; return it in milliseconds. Raises CliError for any other text."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text.strip())
     if match is None:
         raise CliError(f"{text!r} is not a duration: use 90s, 10m, 24h, 8d or 250ms, for example", 2)

@@ -25,8 +25,8 @@ _IS_UPGRADED: Final = {0: False, 1: True}
 
 
 class MemberDescribed(NamedTuple):
-    """A group member. `epoch` and `target` (its target assignment) have values only in groups of the consumer protocol (KIP-848) and in
-    streams groups; `upgraded`, whether the member itself uses the new protocol, only in groups of the consumer protocol."""
+    """A group member. `epoch` and `target` (its target assignment) are set only in groups of the consumer protocol (KIP-848) and in streams
+    groups. `upgraded` is set only in groups of the consumer protocol: False for a member that still uses the classic protocol."""
 
     member_id: str
     instance_id: str | None
@@ -50,7 +50,7 @@ class GroupDescribed(NamedTuple):
 
     @property
     def owners(self) -> dict[TopicPartition, MemberDescribed]:
-        """The member that each assigned partition is assigned to."""
+        """The member that owns each assigned partition, by partition."""
         return {place: member for member in self.members for place in member.assigned}
 
 

@@ -16,12 +16,13 @@ LAST_VERSION_WITH_NAMES: Final = 9
 
 
 def committed_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
-    """Return the group's committed offsets, by partition."""
+    """Return the group's committed offsets, by partition. Raises `CliError` if the group's coordinator rejects the request."""
     return {place: offset for place, (offset, _) in committed_positions(cluster, group).items()}
 
 
 def committed_positions(cluster: AdminClient, group: str) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the group's committed offsets with their leader epochs (-1 if unknown), by partition."""
+    """Return the group's committed offsets with their leader epochs (-1 if unknown), by partition. Raises `CliError` if the group's
+    coordinator rejects the request."""
     whole = OffsetFetchRequestGroup(group_id=group, topics=None)
     answer: Any = cluster.coordinator(
         group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]), max_version=LAST_VERSION_WITH_NAMES
@@ -37,7 +38,7 @@ def committed_positions(cluster: AdminClient, group: str) -> dict[TopicPartition
 
 
 def timestamp_ms(text: str) -> int:
-    """Convert an ISO 8601 time, in UTC unless it has a zone, to milliseconds. Raises `CliError`."""
+    """Convert an ISO 8601 time, in UTC unless it names a zone, to Unix time in milliseconds. Raises `CliError` for any other text."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -46,7 +47,8 @@ def timestamp_ms(text: str) -> int:
 
 
 def commit(cluster: AdminClient, group: str, offsets: dict[TopicPartition, int]) -> None:
-    """Commit offsets without member id and generation, as an administrator. The group must have no members."""
+    """Commit the group's offsets as an administrator, that is, without member id and generation. Raises `CliError` if a commit is rejected,
+    for instance because the group has members."""
     topics = [
         OffsetCommitRequestTopic(
             name=name,

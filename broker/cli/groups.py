@@ -34,7 +34,8 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """A group's position in one partition. `committed` is the next offset to read, None if no offset is committed."""
+    """A group's position in one partition. `committed` is the next offset to read, None if no offset is committed. `end` is the log end
+    offset, `member` the member that reads the partition."""
 
     place: TopicPartition
     committed: int | None
@@ -77,7 +78,8 @@ def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
 
 
 def _described(cluster: AdminClient, group: str) -> tuple[GroupDescribed, bool]:
-    """Return the description of a group of any kind, and whether it is a share group."""
+    """Return the description of a group of any kind, and whether it is a share group. Raises `CliError`; for a missing group, an
+    `ErrorResponse` with GROUP_ID_NOT_FOUND."""
     try:
         return described_with_offsets(cluster, group), False
     except ErrorResponse as error:
@@ -87,7 +89,7 @@ def _described(cluster: AdminClient, group: str) -> tuple[GroupDescribed, bool]:
 
 
 def _share_group_rows(cluster: AdminClient, found: GroupDescribed) -> list[tuple[str, int, int | None, int | None, int]]:
-    """Return topic, partition, start offset, lag and number of members of each partition of a share group."""
+    """Return a row for each partition of a share group: topic, partition, start offset, lag, and the number of members that read it."""
     starts, members = start_offsets(cluster, found.group), Counter(place for member in found.members for place in member.assigned)
     places = sorted(starts.keys() | members.keys())
     return [(place.topic, place.partition, *starts.get(place, StartOffset(None, None)), members[place]) for place in places]
@@ -154,7 +156,7 @@ def reset_offsets(
 
 
 def _share_start_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
-    """Return a share group's start offsets, for the partitions where it has one."""
+    """Return a share group's start offsets, by partition; partitions without a start offset are omitted. Raises `ErrorResponse`."""
     return {place: start.offset for place, start in start_offsets(cluster, group).items() if start.offset is not None}
 
 

@@ -96,10 +96,11 @@ def first_listener(env: Mapping[str, str]) -> tuple[str, bool]:
 
 
 def ask(address: str, timeout_s: float = TIMEOUT_S, config: str | None = None, *, secure: bool = False) -> None:
-    """Send ApiVersions to the broker at host:port.
+    """Send ApiVersions to the broker at `address`, `host:port`. `config` is a file with client security settings; without it, `secure` says
+    whether to use TLS.
 
-    Raises OSError or ProtocolError if it does not answer in time; ValueError for an invalid address, a `config` file that cannot be used,
-    or failed authentication.
+    Raises OSError or ProtocolError if the broker does not answer in time; ValueError for an invalid address, a `config` file that cannot be
+    used, or failed authentication.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():

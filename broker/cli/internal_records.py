@@ -27,8 +27,8 @@ def text(data: bytes | None) -> Any:
 
 
 def describe_record(topic: str, record: Record) -> dict[str, Any]:
-    """Return a row with the key, value and headers of a data record; a record of an internal topic also has its decoded contents in the
-    row."""
+    """Return a row that describes a data record: its key, value and headers or, for a record of an internal topic, its decoded contents in
+    place of these."""
     row: dict[str, Any] = {"key": text(record.key), "value": text(record.value), "headers": [[k, text(v)] for k, v in record.headers]}
     try:
         decoded = _decoded(topic, record)
@@ -79,8 +79,8 @@ def _plain(value: Any) -> Any:
 
 
 def control_row(record: Record) -> dict[str, Any]:
-    """Return a row that describes a control record: its type ("unknown" for one of a newer broker), and a transaction marker's coordinator
-    epoch."""
+    """Return a row that describes a control record: its type ("unknown" for a type of a newer broker) and, for a transaction marker, the
+    coordinator epoch."""
     try:
         kind = control_type(record.key)
     except ProtocolError as error:

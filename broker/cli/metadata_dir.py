@@ -34,7 +34,8 @@ def read_image(data_dir: Path) -> MetadataImage:
 
 
 def _load_snapshot(loader: MetadataLoader, directory: Path) -> int:
-    """Load the newest metadata snapshot of the directory; return the offset from which the log must be read, 0 without a snapshot."""
+    """Load the newest metadata snapshot of the directory into `loader`; return the offset from which the log must be read, 0 without a
+    snapshot. Raises ProtocolError or OSError if the snapshot cannot be read."""
     found = {known: path for path in directory.glob("*.checkpoint") if (known := SnapshotId.of_file(path.name)) is not None}
     newest = max(found, default=None)
     if newest is None or newest.end_offset == 0:

@@ -92,7 +92,8 @@ def _place(options: argparse.Namespace, source: Path) -> Iterator[Path]:
 
 
 def _as_one_node(options: argparse.Namespace, source: Path) -> None:
-    """Change `options` to serve the copy as a standalone node with the original's node id. Raises SettingsError, StartError."""
+    """Change `options` so that the copy of `source` is served by a standalone node with the original's node id. Raises SettingsError if the
+    options contradict this, StartError if `source` cannot be served alone."""
     if options.brokers is not None:
         raise SettingsError(f"{source} is the directory of one node: leave out --brokers")
     assignments = parse_assignments(options.assignments)
@@ -118,7 +119,8 @@ def _check_is_whole(source: Path, meta: MetaProperties) -> None:
 
 
 def _as_cluster(options: argparse.Namespace, source: Path, directories: list[Path]) -> None:
-    """Change `options` to serve the copy with as many brokers as the original's `ottla serve --brokers` had. Raises SettingsError."""
+    """Change `options` so that the copy is served by as many brokers as the original's `ottla serve --brokers` had. Raises SettingsError if
+    the options contradict this."""
     if options.as_of is not None:
         raise SettingsError(f"--as-of is for one node: name its directory, such as {directories[0]}, with --alone")
     if options.alone:

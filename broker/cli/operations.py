@@ -40,7 +40,8 @@ Ask = Callable[[Any], Any]
 
 
 def create_topic(cluster: AdminClient, topic: CreatableTopic) -> CreatableTopicResult:
-    """Create a topic; return its result, with the partitions, replicas and settings that the cluster chose."""
+    """Create a topic; return its result, with the partitions, replicas and settings that the cluster chose. Raises ErrorResponse if the
+    cluster rejects it."""
     made: CreatableTopicResult
     (made,) = cluster.controller(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)).topics
     check(made.error_code, f"topic {topic.name!r} was not created", made.error_message)
@@ -48,7 +49,7 @@ def create_topic(cluster: AdminClient, topic: CreatableTopic) -> CreatableTopicR
 
 
 def add_partitions(cluster: AdminClient, topics: Sequence[str], count: int) -> None:
-    """Increase the number of partitions of each topic to `count`."""
+    """Increase the number of partitions of each topic to `count`. Raises ErrorResponse at the first topic that was rejected."""
     wanted = [CreatePartitionsTopic(topic, count, None) for topic in topics]
     for result in cluster.controller(CreatePartitionsRequest(wanted, timeout_ms=TIMEOUT_MS)).results if wanted else ():
         check(result.error_code, f"partitions of topic {result.name!r} were not added", result.error_message)
@@ -68,8 +69,9 @@ def delete_topics(cluster: AdminClient, topics: Sequence[str]) -> Iterator[str]:
 
 
 def describe_configs(ask: Ask, kind: int, name: str, *, synonyms: bool = False) -> list[Any]:
-    """Return the settings of a resource of this kind (topic, broker, …), including inherited ones and defaults. `ask` sends a request to a
-    broker that can answer it."""
+    """Return the settings of the resource `name`, including inherited ones and defaults. `kind` is the number of its type (topic, broker,
+    …) in Kafka's ConfigResource.Type; `ask` sends a request to a broker that can answer it. With `synonyms`, each setting also has its
+    values at other levels. Raises ErrorResponse."""
     (result,) = ask(DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)], include_synonyms=synonyms)).results
     check(result.error_code, f"settings of {name!r}", result.error_message)
     found: list[Any] = result.configs
@@ -77,8 +79,9 @@ def describe_configs(ask: Ask, kind: int, name: str, *, synonyms: bool = False) 
 
 
 def alter_configs(ask: Ask, kind: int, name: str, added: Iterable[tuple[str, str]], removed: Iterable[str]) -> None:
-    """Remove and set settings of a resource of this kind (topic, broker, …) with one IncrementalAlterConfigs. `ask` sends a request to a
-    broker that can answer it."""
+    """Set the settings `added` and remove the settings `removed` of the resource `name`, with one IncrementalAlterConfigs. `kind` is the
+    number of its type (topic, broker, …) in Kafka's ConfigResource.Type; `ask` sends a request to a broker that can answer it. Raises
+    ErrorResponse if the change is rejected."""
     changes = [AlterableConfig(each, _DELETE, None) for each in removed] + [AlterableConfig(each, _SET, value) for each, value in added]
     (answer,) = ask(IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, changes)])).responses
     check(answer.error_code, f"settings of {name!r} were not changed", answer.error_message)
@@ -88,7 +91,7 @@ def alter_configs(ask: Ask, kind: int, name: str, added: Iterable[tuple[str, str
 
 
 def list_groups(cluster: AdminClient) -> list[ListedGroup]:
-    """Return the groups of all brokers, sorted by name."""
+    """Return the groups of all brokers, sorted by group id. Raises ErrorResponse if a broker answers with an error."""
     answers = cluster.every_broker(ListGroupsRequest())
     for answer in answers:
         check(answer.error_code, "groups of a broker")
@@ -96,7 +99,7 @@ def list_groups(cluster: AdminClient) -> list[ListedGroup]:
 
 
 def delete_group(cluster: AdminClient, group: str) -> None:
-    """Delete a group without members, with its committed offsets."""
+    """Delete a group without members, with its committed offsets. Raises ErrorResponse, for instance if the group has members."""
     (result,) = cluster.coordinator(group, DeleteGroupsRequest([group])).results
     check(result.error_code, f"group {group!r} was not deleted")
 
@@ -105,14 +108,14 @@ def delete_group(cluster: AdminClient, group: str) -> None:
 
 
 def scram_credential(user: str, mechanism: str, password: str, iterations: int) -> ScramCredentialUpsertion:
-    """Return a user's new credential, which has the salted hash of the password only."""
+    """Return a request to store a user's SCRAM credential. It contains the salted hash of the password, not the password itself."""
     kind, salt = SCRAM_KINDS[mechanism], os.urandom(_SALT_BYTES)
     return ScramCredentialUpsertion(user, kind.number, iterations, salt, salted_password(kind, password, salt, iterations))
 
 
 def alter_scram(cluster: AdminClient, user: str, removed: Iterable[str], added: Sequence[ScramCredentialUpsertion]) -> None:
-    """Remove a user's SCRAM credentials for the mechanisms `removed`, and store the new ones `added`. Any broker forwards the request to
-    the controller."""
+    """Remove a user's SCRAM credentials for the mechanisms `removed`, and store the new credentials `added`. Any broker forwards the
+    request to the controller. Raises ErrorResponse if the change is rejected."""
     deletions = [ScramCredentialDeletion(user, SCRAM_KINDS[mechanism].number) for mechanism in removed]
     for result in cluster.any(AlterUserScramCredentialsRequest(deletions, list(added))).results:
         check(result.error_code, result.user, result.error_message)

@@ -55,7 +55,7 @@ def _print_changes(found: Iterable[Change], before: str, after: str, *, as_json:
 
 
 def _next(release: str) -> str:
-    """Return the release after this one. Raises CliError."""
+    """Return the known release after `release`. Raises CliError if `release` is the newest one."""
     known = list(releases())
     at = known.index(release) + 1
     if at == len(known):

@@ -76,7 +76,8 @@ def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S, 
 
 
 def for_aiokafka() -> dict[str, Any]:
-    """Return keyword arguments for aiokafka's clients. Raises OSError, and `CliError` for a mechanism that aiokafka does not support."""
+    """Return keyword arguments for aiokafka's clients: the client security settings of this process. Raises CliError for authentication
+    that aiokafka does not support, OSError if a certificate file cannot be read."""
     security = _Settings.security
     if security.by_token:
         raise CliError(

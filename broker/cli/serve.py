@@ -297,8 +297,8 @@ def _client_configuration(security: DevelopmentSecurity, settings: BrokerSetting
 
 
 def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lambda node: node) -> Lifespan[Any] | None:
-    """Return a context that creates the topics of `given` (--topic) and OTTLA_TOPICS before the start is announced; None without topics.
-    `broker_of` returns the broker that creates them, given the started node or cluster."""
+    """Return a context that creates the topics in `given` (--topic) and OTTLA_TOPICS before the start is announced; None if there are none.
+    `broker_of` takes the started node (a broker or a local cluster) and returns the broker that creates the topics."""
     from_environment = os.environ.get("OTTLA_TOPICS", "")
     if not given and not from_environment.strip():
         return None
@@ -393,8 +393,8 @@ def _run_together(options: argparse.Namespace) -> int:
 
 
 def _check_address(options: argparse.Namespace, assignments: Mapping[str, str], in_place: KafkaReplacement | None = None) -> None:
-    """Reject options that configure listeners (--port, --host, --brokers, --tls, --user) if the setting `listeners` is given too, which
-    would be ignored silently."""
+    """Raise SettingsError if an option that configures listeners (--port, --host, --brokers, --tls, --user) and the setting `listeners` are
+    both given, because one of them would be ignored silently."""
     security = ("--tls" if options.tls else "--user (or OTTLA_USERS)") if in_place is None and (options.tls or options.users) else None
     given = {"--brokers": options.brokers, "--port": options.port, "--host": options.host}
     opener = security or next((name for name, value in given.items() if value is not None), None)
@@ -442,7 +442,9 @@ def _development_security(options: argparse.Namespace, assignments: Mapping[str,
 
 
 def _certificates_and_users(options: argparse.Namespace, path: Path, more_hosts: Sequence[str] = ()) -> DevelopmentSecurity:
-    """Generate certificates and users. `more_hosts` are host names that clients connect to, beside `--host`."""
+    """Return the development security (generated certificates and users) that --tls and --user ask for. The certificates are stored beside
+    the data directory `path`. `more_hosts` are host names that clients connect to, beside `--host`. Raises StartError if the certificate
+    cannot be generated."""
     from ottla.broker.development_security import make_development_security  # noqa: PLC0415 # only with --tls or --user
 
     hosts = [*([options.host] if options.host else []), *more_hosts]

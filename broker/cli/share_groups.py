@@ -54,7 +54,8 @@ def described_share_group(cluster: AdminClient, group: str) -> GroupDescribed | 
 
 
 def start_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, StartOffset]:
-    """Return the start offset of each partition of a share group. Raises `ErrorResponse`."""
+    """Return the start offset of each partition of a share group, by partition. Raises `ErrorResponse` if there is no such group, or the
+    coordinator rejects the request."""
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, None)])
     found = cluster.coordinator(group, request).groups[0]
     _accepted(group, found.error_code, found.error_message)

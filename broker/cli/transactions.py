@@ -182,8 +182,8 @@ def abort(
 
 
 def _write_abort(cluster: AdminClient, found: Open) -> None:
-    """Write the abort marker of a hanging transaction. The partition's leader accepts it, because it has the producer's epoch and the
-    coordinator epoch that the leader saw last."""
+    """Write the abort marker of a hanging transaction into its partition. The partition's leader accepts the marker, because it has the
+    producer epoch and coordinator epoch that the leader saw last. Raises ErrorResponse if the leader rejects the marker."""
     marker = WritableTxnMarker(
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
@@ -206,7 +206,8 @@ def _described(cluster: AdminClient, transactional_id: str) -> TransactionState:
 
 
 def _open_transactions(cluster: AdminClient, places: Iterable[TopicPartition], broker_id: int | None) -> list[Open]:
-    """Return the open transactions of these partitions, according to their leaders; only of the leader `broker_id` if it is given."""
+    """Return the open transactions of these partitions, according to their leaders; with `broker_id`, only those of partitions that this
+    broker leads. Raises ErrorResponse if a leader answers with an error."""
     found: list[Open] = []
     for leader, led in cluster.by_leader(places).items():
         if broker_id not in (None, leader):

@@ -129,7 +129,8 @@ def _print(results: Sequence[Result]) -> None:
 
 
 def _run(verification: Verification) -> tuple[list[Result], str | None]:
-    """Run the verification with progress on standard error; return its results, and the reason if it could not finish (else None)."""
+    """Run the verification, and print its progress to standard error. Return its results, and the reason if it could not finish (else
+    None)."""
     results: list[Result] = []
     console = Console(stderr=True, highlight=False)
     with console.status("…") as status:

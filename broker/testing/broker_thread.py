@@ -129,8 +129,8 @@ class InProcessNode(NodeThread[S], ABC):
     and ends the thread."""
 
     def start(self) -> Self:
-        """Start the node if it does not run already. If the start fails, raises StartError or OSError; then neither the node nor its thread
-        runs."""
+        """Start the node if it does not run already. If the start fails, neither the node nor its thread runs; raises SettingsError for an
+        invalid setting, otherwise StartError or OSError."""
         if self.running:
             return self
         self.start_loop()

@@ -84,8 +84,8 @@ class InProcessCluster(ClusterNodes):
     # --- life ------------------------------------------------------------------------------------------------------------------------
 
     def start(self) -> InProcessCluster:
-        """Start all nodes that do not run already. Return this cluster. If a node cannot start, raises StartError or OSError; then no node
-        runs."""
+        """Start all nodes that do not run already. Return this cluster. If a node cannot start, no node runs afterwards; raises
+        SettingsError for an invalid setting, otherwise StartError or OSError."""
         _import_ahead()
         try:
             self._layout.format(self._files, SystemRandom().randbytes, self.controller.clock.now_ms())

@@ -142,7 +142,7 @@ class InProcessBroker(NodeThread[Broker]):
 
     def start(self) -> InProcessBroker:
         """Start the broker if it does not run already; return this object. A broker that was started before gets the same port again.
-        Raises StartError or OSError if the start fails."""
+        Raises SettingsError for an invalid setting, StartError or OSError if the broker cannot start."""
         if not self.running:
             self._start_on(None)
         return self
@@ -236,8 +236,8 @@ class InProcessBroker(NodeThread[Broker]):
         "value", by "key", or by a function of key and value, which returns None for a record that is not judged. `audit`: also audit the
         log, if the extra `audit` is installed.
 
-        Raises RuntimeError if nothing was recorded, KeyError for an unknown topic, and TypeError or ValueError if `expected` can never be
-        met (text although values are bytes, or one identity twice).
+        Raises RuntimeError if nothing was recorded, or more than 256 MiB; KeyError for an unknown topic; TypeError or ValueError if
+        `expected` can never be met (text although values are bytes, or one identity twice).
         """
         from ottla.broker.testing.verdict import assert_exactly_once  # noqa: PLC0415 # only for tests that judge
 

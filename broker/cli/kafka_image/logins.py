@@ -1,6 +1,6 @@
 """Translates the images' variables about certificates and users to Kafka's settings.
 
-A file or variable that is referred to but missing stops the start. Error messages never contain a password.
+If a variable names a file, or needs another variable, that is missing, the start fails. Error messages never contain a password.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def protocols(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def secret_files(env: Mapping[str, str], secrets: Path = SECRETS) -> Iterator[tuple[str, str]]:
-    """Yield the settings of `KAFKA_SSL_KEYSTORE_FILENAME` and similar variables of Apache's and Confluent's images, which name files in
-    /etc/kafka/secrets. Raises SettingsError if a file is missing."""
+    """Yield settings (name and value) from `KAFKA_SSL_KEYSTORE_FILENAME` and similar variables of Apache's and Confluent's images, which
+    name files in /etc/kafka/secrets. Raises SettingsError if a file is missing."""
     for variable, setting in (
         ("KAFKA_SSL_KEYSTORE_FILENAME", "ssl.keystore.location"),
         ("KAFKA_SSL_TRUSTSTORE_FILENAME", "ssl.truststore.location"),
@@ -56,7 +56,8 @@ def secret_files(env: Mapping[str, str], secrets: Path = SECRETS) -> Iterator[tu
 
 
 def of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that Bitnami's image derives from its variables about users and certificates."""
+    """Return the settings that Bitnami's image derives from its variables about users and certificates. Raises SettingsError if a user has
+    no password or a certificate file is missing."""
     by_listener = protocols(settings)
     found: dict[str, str] = {}
     if any(protocol.startswith("SASL_") for protocol in by_listener.values()):
@@ -75,7 +76,8 @@ def of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> dict[str,
 
 
 def scram_of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
-    """Return the SCRAM users of a new cluster, in the format of `--add-scram`."""
+    """Return the SCRAM users with which Bitnami's image creates a cluster, in the format of `kafka-storage --add-scram`. Raises
+    SettingsError if a user has no password."""
     enabled = settings.get("sasl.enabled.mechanisms", "").split(",")
     found = [(kind, user) for kind in _SCRAM if kind in enabled for user in _users(env)]
     for setting, user in (("sasl.mechanism.inter.broker.protocol", _broker(env)), ("sasl.mechanism.controller.protocol", _controller(env))):
@@ -102,8 +104,8 @@ def _controller(env: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _logins(listener: str, mechanisms: str, own: tuple[str, str] | None, users: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield a listener's JAAS settings, one for each mechanism. `own` are this node's user and password to connect to other nodes'
-    listeners of the same name; `users` may authenticate with PLAIN."""
+    """Yield a listener's JAAS settings (name and value), one for each mechanism in the comma-separated list `mechanisms`. `own` are this
+    node's user and password to connect to other nodes' listeners of the same name; `users` may authenticate with PLAIN."""
     shown = "" if own is None else f' username="{own[0]}" password="{_quoted(own[1])}"'
     for mechanism in filter(None, (item.strip() for item in mechanisms.split(","))):
         if mechanism == "PLAIN":

@@ -22,7 +22,7 @@ from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta
 from ottla.protocol.uuids import encode_uuid, random_uuid
 
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
-"""The default cluster id of apache/kafka."""
+"""The cluster id that the image apache/kafka uses by default."""
 DATA: Final[Mapping[Flavour, str]] = {
     Flavour.APACHE: "/tmp/kafka-logs",
     Flavour.CONFLUENT: "/var/lib/kafka/data",
@@ -49,8 +49,8 @@ _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 @dataclass(frozen=True, slots=True)
 class ImageStart:
-    """The settings to start with, and the warnings to print. `scram` has the SCRAM users of a new cluster, in the format of `--add-scram`;
-    `topics` the topics to create, in the format of KAFKA_CREATE_TOPICS."""
+    """The settings with which a container starts Ottla, and the warnings to print. `scram` has the SCRAM users of a new cluster, in the
+    format of `--add-scram`; `topics` the topics to create, in the format of KAFKA_CREATE_TOPICS."""
 
     settings: Mapping[str, str]
     scram: Sequence[str]
@@ -91,8 +91,8 @@ def adapted(settings: dict[str, str]) -> list[str]:
 
 
 def _data_dir(flavour: Flavour | None, env_flavour: Flavour) -> str:
-    """Return the data directory. If the image is not known, use the first of the images' directories that holds data or is a mount, else a
-    directory of Ottla's own image."""
+    """Return the data directory that the image uses. If the image is not known, return the first of the images' data directories that holds
+    data or is a mount, else the data directory of Ottla's own image."""
     if flavour is not None or env_flavour is Flavour.BITNAMI:
         return DATA[env_flavour]
     before = (DATA[Flavour.APACHE], WITHOUT_VARIABLES["log.dirs"], DATA[Flavour.BITNAMI])

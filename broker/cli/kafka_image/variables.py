@@ -110,7 +110,7 @@ _SUFFIXES: Final = frozenset(
         "ZOOKEEPER_CONNECTION_TIMEOUT_MS",
     }
 )
-"""Settings, in the form of variable names, that Bitnami's image also accepts without `CFG_`: `KAFKA_BROKER_ID` besides
+"""Settings, written as in the names of variables, that Bitnami's image also accepts without `CFG_`: `KAFKA_BROKER_ID` besides
 `KAFKA_CFG_BROKER_ID`."""
 _OLDER: Final[Mapping[str, str]] = {
     "KAFKA_LOGS_DIRS": "LOG_DIRS",
@@ -170,8 +170,8 @@ def property_of(suffix: str, flavour: Flavour) -> str:
 
 
 def with_files(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables, with Bitnami's variables such as `KAFKA_CLIENT_PASSWORDS_FILE` replaced: the name without `_FILE` gets the
-    contents of the file that the variable names. Raises OSError."""
+    """Return the variables `env`, with Bitnami's variables such as `KAFKA_CLIENT_PASSWORDS_FILE` replaced: the variable without `_FILE` in
+    its name gets the contents of the file. Raises OSError if a file cannot be read."""
     found = dict(env)
     for name in [*_OF_BITNAMI, f"{_CFG}SASL_ENABLED_MECHANISMS", "KAFKA_OPTS"]:
         if path := found.pop(f"{name}_FILE", ""):

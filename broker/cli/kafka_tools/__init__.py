@@ -35,7 +35,7 @@ TOOLS: Final[Mapping[str, str]] = {
     "ub": f"{_HERE}.utility_belt",
     "kafka-image": "ottla.broker.cli.kafka_image.program",
 }
-"""The module of each tool; its `main` takes the arguments and returns the exit code."""
+"""The module of each tool. The module's function `main` takes the tool's arguments and returns the exit code."""
 _PRINTING_NAMES: Final = frozenset(
     {"kafka-topics", "kafka-configs", "kafka-acls", "kafka-consumer-groups", "kafka-get-offsets", "kafka-broker-api-versions"}
 )
@@ -51,7 +51,8 @@ def named(program: str) -> str | None:
 
 
 def run(tool: str, argv: Sequence[str]) -> int:
-    """Run a tool; return its exit code."""
+    """Run the Kafka tool `tool`, a key of TOOLS, with the arguments `argv`; return its exit code. Control characters in its output are
+    escaped, except in records that a console tool prints."""
     main: Callable[[Sequence[str]], int] = import_module(TOOLS[tool]).main
     if tool not in _PRINTING_NAMES:
         return main(argv)

@@ -41,7 +41,7 @@ class Named(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An access control entry: it allows or denies an operation to a principal at a host."""
+    """An access control entry of a resource: it allows or denies an operation to a principal whose client has the address `host`."""
 
     principal: str
     host: str

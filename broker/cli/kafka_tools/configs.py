@@ -22,7 +22,7 @@ from ottla.protocol.messages.k74_list_config_resources import ListConfigResource
 
 _RESOURCES: Final = {"topics": (2, 1), "brokers": (4, 2), "broker-loggers": (8, None), "client-metrics": (16, 7), "groups": (32, 8)}
 """For each kind of resource: its number in the protocol (ConfigResource.Type), and the config source of its dynamic settings in
-DescribeConfigs responses. None: all settings of the resource are printed, whatever their source."""
+DescribeConfigs responses. With None as the source, all settings of the resource are printed, whatever their source."""
 _TYPES: Final = ("topics", "clients", "users", "brokers", "broker-loggers", "ips", "client-metrics", "groups")
 _SOURCES: Final = (
     "UNKNOWN",
@@ -40,7 +40,8 @@ _ITERATIONS: Final = 4096
 _CREDENTIAL: Final = re.compile(r"(?:iterations=(-?\d*),)?password=(.*)")
 
 Entities = list[tuple[str, str | None]]
-"""Entities as (type, name); the empty name means the default entity, None all entities of the type."""
+"""Entities (topics, brokers, users, …), each as (type, name). The empty name stands for the default entity, None for all entities of the
+type."""
 
 
 def parser() -> ToolParser:

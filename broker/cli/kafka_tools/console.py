@@ -13,13 +13,15 @@ from ottla.broker.core.settings_load import SettingsError, read_properties
 
 
 def client_options(made: ToolParser, kind: str) -> None:
-    """Add the options for the client's properties; `kind` is producer or consumer."""
+    """Add the options for the client's properties: a file, and single properties. `kind` is "producer" or "consumer", as in the options'
+    names."""
     made.add_argument("--command-config", f"--{kind}.config", dest="config", type=Path, metavar="FILE")
     made.listed("--command-property", f"--{kind}-property", dest="client_properties")
 
 
 def client_properties(options: argparse.Namespace) -> dict[str, str]:
-    """Return the client's properties, and use their security settings for all connections. Raises `CliError`."""
+    """Return the client's properties, from the file and from the command line, and use their security settings for all connections. Raises
+    `CliError` if the file cannot be read or a security setting is invalid."""
     try:
         found = {**read_properties(options.config), **pairs(options.client_properties)}
     except SettingsError as error:
@@ -29,7 +31,7 @@ def client_properties(options: argparse.Namespace) -> dict[str, str]:
 
 
 def arguments(found: dict[str, str], known: dict[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments for aiokafka's clients: security settings, and the properties in `found` that `known` has a converter for.
+    """Return keyword arguments for aiokafka's clients: security settings, and those properties in `found` that `known` has a converter for.
     Other properties are ignored."""
     return for_aiokafka() | dict(read(found[name]) for name, read in known.items() if name in found)
 

@@ -126,7 +126,7 @@ class Formatter:
         self._columns = [column for wanted, column in columns if wanted]
 
     def text(self, record: Any) -> bytes:
-        """Return the record as it is printed, including the line separator."""
+        """Return the bytes to print for a record, including the line separator."""
         return self._column.join(column(record) for column in self._columns) + self._line
 
     def _headers(self, record: Any) -> bytes:

@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 class LineReader:
-    """Converts lines to records. Raises `CliError` for a line without a required separator."""
+    """Converts lines to records, by Kafka's reader properties (`parse.key`, `key.separator`, …)."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._has_key = is_true(properties.get("parse.key", "false"))
@@ -80,8 +80,8 @@ class LineReader:
         self._of_key = properties.get("headers.key.separator", ":")
 
     def record(self, line: str, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return the key, value and headers in the line, which has this number in the input. Raises `CliError` without a required
-        separator."""
+        """Return the key, value and headers in a line; `number` is the line's number in the input. Raises `CliError` if the line lacks a
+        separator that the properties require."""
         headers, line = self._cut(line, number, self._delimiter, "headers delimiter") if self._has_headers else (None, line)
         key, value = self._cut(line, number, self._separator, "key separator") if self._has_key else (None, line)
         shown = [] if headers is None or headers == self._null else [self._header(pair, number) for pair in headers.split(self._between)]

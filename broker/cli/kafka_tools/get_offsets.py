@@ -1,4 +1,4 @@
-"""`kafka-get-offsets`: prints partitions' offsets as `TOPIC:PARTITION:OFFSET` lines (Kafka's GetOffsetShell)."""
+"""`kafka-get-offsets`: prints the offsets of partitions, one line `TOPIC:PARTITION:OFFSET` for each (Kafka's GetOffsetShell)."""
 
 from __future__ import annotations
 

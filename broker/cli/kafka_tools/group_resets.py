@@ -46,7 +46,7 @@ def add_options(made: ToolParser) -> None:
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Check the combination of options of an offset reset. Raises `UsageError`."""
+    """Raise `UsageError` if the options of an offset reset contradict each other, or a required one is missing."""
     if options.dry_run and options.execute:
         raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     given = [name for name in _SCENARIOS if getattr(options, name.replace("-", "_")) not in {None, False}]
@@ -158,7 +158,7 @@ def _plan(file: Path, groups: Sequence[str]) -> dict[str, Offsets]:
 
 
 def _within(cluster: AdminClient, wanted: Offsets) -> Offsets:
-    """Return the wanted offsets, moved into the range of the log where necessary; print a warning for each that changes."""
+    """Return the wanted offsets, each moved into the range of its partition's log if necessary; print a warning for each that was moved."""
     starts, ends = cluster.offsets(wanted, EARLIEST), cluster.offsets(wanted, LATEST)
     found = {}
     for place, offset in wanted.items():

@@ -38,5 +38,5 @@ def java_exception(code: int, message: str | None = None) -> str:
 
 
 def java_exception_of(error: ErrorResponse) -> str:
-    """Return the exception class and message of a response with an error."""
+    """Return the Java exception class for the error code of `error`, and the exception's text."""
     return java_exception(error.code, str(error))

@@ -34,16 +34,18 @@ class ToolParser(argparse.ArgumentParser):
         raise SystemExit(1)
 
     def flag(self, *names: str, about: str = "") -> None:
-        """Add an option without a value."""
+        """Add an option without a value, under all `names`. `about` is its help text."""
         self.add_argument(*names, action="store_true", help=about)
 
     def listed(self, *names: str, about: str = "", dest: str | None = None) -> None:
-        """Add an option that may be repeated."""
+        """Add an option that may be repeated, under all `names`. `about` is its help text; `dest` is the attribute for the list of its
+        values, by default the first name."""
         name = dest or names[0].lstrip("-").replace("-", "_")
         self.add_argument(*names, action="append", default=[], help=about, dest=name)
 
     def cluster_options(self, *more_config_names: str) -> None:
-        """Add the options for the cluster's address and client security settings."""
+        """Add the options for the cluster's address and for the file with client security settings. `more_config_names` are further names
+        of the option --command-config."""
         self.add_argument("--bootstrap-server", "--broker-list", metavar="HOST:PORT[,…]", help="the servers to connect to")
         self.add_argument(
             "--command-config", *more_config_names, dest="command_config", type=Path, metavar="FILE", help="client.properties"
@@ -68,8 +70,8 @@ class ToolParser(argparse.ArgumentParser):
 
 
 def cluster_of(options: argparse.Namespace) -> AdminClient:
-    """Return a client that is connected to the cluster; wait until a broker answers. Raises `CliError` after default.api.timeout.ms, a
-    minute by default."""
+    """Return a client for the cluster that the options name; wait until a broker answers. Raises `CliError` if none answers within
+    default.api.timeout.ms, a minute by default."""
     patience_ms = float(read_config(options).get("default.api.timeout.ms", _PATIENCE_MS))
     deadline = time.monotonic() + patience_ms / 1000
     was_printed = False
@@ -89,7 +91,8 @@ def cluster_of(options: argparse.Namespace) -> AdminClient:
 
 
 def read_config(options: argparse.Namespace) -> dict[str, str]:
-    """Return the properties in the file of --command-config, and use its security settings for all connections. Raises `CliError`."""
+    """Return the properties in the file of --command-config (none without that option), and use its security settings for all connections.
+    Raises `CliError` if the file cannot be used."""
     if options.command_config is None:
         use_properties({})
         return {}
@@ -104,9 +107,8 @@ class UsageError(CliError):
 
 
 def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Callable[[Sequence[str]], int]], Callable[[Sequence[str]], int]]:
-    """Return a decorator for a tool's main function, which turns a CliError into exit code `code`. The error's text is printed after the
-    prefix `what`, as Kafka's tools do, to standard output or, with `aside`, to standard error.
-    """
+    """Return a decorator for a tool's main function: if the function raises a CliError, the tool ends with exit code `code`. The error's
+    text is printed after the prefix `what`, as Kafka's tools do, to standard output or, with `aside`, to standard error."""
 
     def around(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
         def run(argv: Sequence[str]) -> int:
@@ -127,12 +129,13 @@ def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Calla
 
 
 def error_line(text: str) -> None:
-    """Print the failure of one item as Kafka's tools do; the tool continues with the next one."""
+    """Print to standard output that one item failed, as Kafka's tools do; the tool continues with the next item."""
     print(f"\nError: {text}")
 
 
 def comma_list(text: str) -> list[tuple[str, str]]:
-    """Return the pairs in a text such as `k1=v1,k2=[v2,v3]`; commas inside brackets do not separate. Raises `CliError`."""
+    """Parse a text such as `k1=v1,k2=[v2,v3]`, and return its (name, value) pairs. Commas inside brackets do not separate pairs. Raises
+    `CliError` for a text of another form."""
     items, depth, current = list[str](), 0, ""
     for letter in text:
         depth += (letter == "[") - (letter == "]")

@@ -31,7 +31,7 @@ _ONLY_OF: Final = {
     "if-not-exists": {"create"},
     "exclude-internal": {"list", "describe"},
 }
-"""The actions that each option is valid with."""
+"""For each option: the actions (create, alter, …) with which it is valid."""
 _REPORTS: Final = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
 
 
