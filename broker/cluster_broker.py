@@ -74,10 +74,9 @@ BrokerServer has the same limit for its channels "forwarding" and "directory-ass
 
 
 class ClusterComponents:
-    """The components that only a cluster broker needs. `on_lost` is called with the error that must end the process. `controller` is the
-    controller role of the same process, None if the process is only a broker. `nursery` owns the components' background tasks and ends
-    them.
-    """
+    """The components that only a cluster broker needs, such as its registration and heartbeats. `on_lost` is called with the error that
+    must end the process. `controller` is the controller role of the same process, None if the process is only a broker. `nursery` owns the
+    components' background tasks and ends them."""
 
     def __init__(
         self,
@@ -144,8 +143,8 @@ class ClusterComponents:
     # --- life --------------------------------------------------------------------------------------------------------------------
 
     async def join(self) -> None:
-        """Register this broker with the controller, read the metadata log up to the registration, and apply that metadata. Raises
-        ConnectionError if the broker cannot join the cluster."""
+        """Register this broker with the controller, read the metadata log until it contains the registration, and apply that metadata.
+        Raises ConnectionError if the broker cannot join the cluster."""
         self._observer.start()
         self._life.start()
         self._nursery.at_close(self._record_epoch, lambda: None)
@@ -173,7 +172,8 @@ class ClusterComponents:
             )
 
     async def unfence(self) -> None:
-        """Ask the controller to unfence this broker, and wait until the broker is unfenced. Raises ConnectionError."""
+        """Ask the controller to unfence this broker, and wait until the broker is unfenced. Raises ConnectionError if the broker cannot
+        join the cluster."""
         self._life.ready_to_unfence()
         await _reached(self._life.unfenced)
 

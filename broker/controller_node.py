@@ -175,8 +175,8 @@ class ControllerPart:
 
 
 class ControllerNode:
-    """One controller process on the running asyncio event loop. After a fatal error, such as a failed fsync, `exit_now(1)` is called to end
-    the process at once; tests replace it."""
+    """One controller process on the running asyncio event loop. After a fatal error, such as a failed fsync, the controller calls
+    `exit_now(1)` to end the process at once; tests pass another function."""
 
     def __init__(
         self, settings: BrokerSettings, environment: Environment | None = None, exit_now: Callable[[int], object] = os._exit
@@ -203,7 +203,8 @@ class ControllerNode:
         return self._part.address
 
     async def start(self) -> None:
-        """Start the controller and accept connections. Raises StartError or OSError; before that, the data directory is unlocked again."""
+        """Start the controller and accept connections. If the start fails, close everything that was opened and unlock the data directory,
+        then raise StartError or OSError."""
         try:
             self._part.bind()
             self.log_dir = log_dir = LogDir.open(
@@ -228,7 +229,7 @@ class ControllerNode:
 
     @property
     def ports(self) -> list[int]:
-        """The ports that other nodes and tools connect to: only that of the first listener."""
+        """A list with one item: the port of the first listener, to which other nodes and tools connect."""
         return [self.address[1]]
 
     def greeting(self) -> str:

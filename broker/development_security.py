@@ -48,8 +48,8 @@ class DevelopmentSecurity:
         return ClientConnection(bootstrap, None if self.ca is None else str(self.ca), user, password, mechanism)
 
     def super_users(self, given: str) -> str:
-        """Return a value for super.users: `given`, the configured one, and NODE_USER, because the nodes' own requests must always be
-        authorized."""
+        """Return a value for super.users: `given`, the configured value, and NODE_USER if the nodes authenticate as this user, because the
+        nodes' own requests must always be authorized."""
         return ";".join(filter(None, [given, f"User:{NODE_USER}" if NODE_USER in self.users else ""]))
 
     def users_at(self, settings: BrokerSettings) -> Mapping[str, str]:
@@ -72,8 +72,9 @@ class DevelopmentSecurity:
 def make_development_security(
     data_dir: Path, now_ms: int, *, tls: bool, users: Mapping[str, str], hosts: Sequence[str] = ()
 ) -> DevelopmentSecurity:
-    """Return generated security for a broker with this data directory. `users` are passwords by name, `hosts` further names for the
-    certificate, which is stored in a directory beside `data_dir`. Raises OSError."""
+    """Generate certificates (with `tls`) and the settings of a secured listener for a broker with this data directory. `users` are
+    passwords by name, `hosts` further host names for the certificate, which is stored in a directory beside `data_dir`. Raises OSError if a
+    certificate cannot be stored."""
     settings: dict[str, str] = {}
     ca = None
     if tls:
@@ -91,9 +92,9 @@ def make_development_security(
 
 
 def cluster_security(security: DevelopmentSecurity, controllers: str, password: str) -> DevelopmentSecurity:
-    """Return `security` with the settings that the nodes of a cluster need to connect to each other: to brokers at LISTENER, and to
-    controllers at the listener named `controllers`. If there are users, the nodes authenticate as NODE_USER with `password`.
-    """
+    """Return `security` with the settings that the nodes of a cluster need to connect to each other: to brokers at the listener LISTENER,
+    and to controllers at the listener named `controllers`. If there are users, the nodes authenticate as the user NODE_USER, by default
+    with `password`."""
     protocol = security.connection("").protocol
     settings = {
         **security.settings,

@@ -63,7 +63,8 @@ def scram_records(arguments: Iterable[str]) -> list[UserScramCredentialRecord]:
 
 
 def own_endpoints(settings: BrokerSettings) -> list[VoterEndpoint]:
-    """Return the endpoints of this node's controller listeners, with which it becomes the quorum's only voter. Raises SettingsError."""
+    """Return the endpoints of this node's controller listeners, with which it becomes the quorum's only voter. Raises SettingsError for an
+    invalid listener setting."""
     return [VoterEndpoint(at.name, at.host, at.port) for at in endpoints_of(controller_listeners_of(settings))]
 
 
@@ -83,7 +84,8 @@ class Formatting:
 
 def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, formatting: Formatting) -> str:
     """Format the data directory of a node with `process.roles`, as `kafka-storage format` does. Return the text to print. Raises
-    SettingsError, LogDirRefused, UnknownLevel."""
+    SettingsError for invalid settings or options, LogDirRefused if the directory cannot be formatted, UnknownLevel for a feature level that
+    does not exist."""
     if formatting.initial_controllers:
         raise SettingsError(f"--initial-controllers is for Apache Kafka's controllers; {MORE_VOTERS}")
     if not settings.process_roles:
@@ -112,8 +114,8 @@ def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, formatti
 
 
 def _voter_at(settings: BrokerSettings, formatting: Formatting) -> list[VoterEndpoint]:
-    """Return the endpoints of this controller as the quorum's only voter; an empty list if the node is not to become that voter. Raises
-    SettingsError if the options contradict the settings, or a controller has no voter."""
+    """Return the endpoints of this controller, if it becomes the quorum's only voter; an empty list if it does not, or the node is no
+    controller. Raises SettingsError if the options contradict the settings, or a controller has no voter."""
     if not settings.is_controller:
         if formatting.standalone:
             raise SettingsError("--standalone can only be used on a controller")

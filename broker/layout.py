@@ -58,7 +58,7 @@ class Layout(NamedTuple):
         return self.path / f"broker{broker}"
 
     def controller_settings(self, port: int | None = None) -> dict[str, str]:
-        """Return the controller's settings. `port` is its port; None means the port of this layout."""
+        """Return the controller's settings. `port` is the port that it listens on; None means the port that this layout gives it."""
         at = f"{LOOPBACK}:{self.port_of(self.brokers) if port is None else port}"
         return {
             "process.roles": "controller",

@@ -43,7 +43,8 @@ SettingsOf = Callable[[Mapping[str, str]], "BrokerSettings"]
 
 class LocalCluster:
     """A controller and its brokers on one event loop. `faults_of` returns the injected faults (fault rules) of a new broker; `ready_text`
-    gets the brokers' addresses and returns further text for the greeting, which is printed after the start."""
+    takes the brokers' addresses and returns further text for the greeting, which is printed after the start. `exit_now` is called with 1 to
+    end the process at once after a fatal error."""
 
     def __init__(
         self,
@@ -90,8 +91,8 @@ class LocalCluster:
         ) + ("" if self._ready_text is None else f"\n{self._ready_text(brokers)}")
 
     async def start(self) -> None:
-        """Start every node and accept connections. Raises StartError or OSError if a node cannot start; brokers that did start are stopped
-        before."""
+        """Start every node and accept connections. If a node cannot start, stop the brokers that did start, then raise StartError or
+        OSError."""
         try:
             self._layout.format(self._environment.files, self._environment.random.randbytes, self.clock.now_ms(), self._cluster_id)
         except LogDirRefused as error:

@@ -56,13 +56,13 @@ class ServingNode(Protocol):
 
 N = TypeVar("N", bound=ServingNode)
 Lifespan = Callable[[N], AbstractAsyncContextManager[object]]
-"""A function that returns a context manager for work beside the node, such as an admin port. The context is entered after the node's start
-and left before its stop."""
+"""A function that takes the node and returns a context manager for work beside the node, such as an admin port. The context is entered
+after the node's start and left before its stop."""
 
 
 def run_node(make: Callable[[], N], port_file: Path | None = None, lifespan: Lifespan[N] | None = None) -> int:
     """Call `make` to build a node, run the node until a signal stops it, and return the exit code. The node's ports are written to
-    `port_file`. `lifespan` runs beside the node. Raises StartError."""
+    `port_file`. `lifespan` takes the node and returns a context manager for work beside it. Raises StartError if the node cannot start."""
     signal.signal(signal.SIGTERM, _give_up)
     allow_open_files()
     try:

@@ -35,7 +35,7 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
 @dataclass(frozen=True, slots=True)
 class _Progress:
     """A group's position in one partition. `committed` is the next offset to read, None if no offset is committed. `end` is the log end
-    offset, `member` the member that reads the partition."""
+    offset; `member` is the member that reads the partition, None if there is none."""
 
     place: TopicPartition
     committed: int | None

@@ -92,8 +92,8 @@ def _place(options: argparse.Namespace, source: Path) -> Iterator[Path]:
 
 
 def _as_one_node(options: argparse.Namespace, source: Path) -> None:
-    """Change `options` so that the copy of `source` is served by a standalone node with the original's node id. Raises SettingsError if the
-    options contradict this, StartError if `source` cannot be served alone."""
+    """Change `options` so that a standalone node with the original's node id serves the copy. Raises SettingsError if other options
+    contradict this, or `source` is a cluster node's directory and --alone is missing; StartError if its meta.properties cannot be read."""
     if options.brokers is not None:
         raise SettingsError(f"{source} is the directory of one node: leave out --brokers")
     assignments = parse_assignments(options.assignments)

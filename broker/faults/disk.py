@@ -31,8 +31,8 @@ class FillableFiles(Files):
         self._logs: dict[int, tuple[str, int]] = {}
 
     def apply_rules(self) -> None:
-        """From now on, let `disk-full` rules act on writes through this object. After a restart of the broker, it replaces the object of
-        the previous start, which no longer learns of changed rules."""
+        """From now on, let `disk-full` rules act on writes through this object. After a restart of the broker, this object replaces the one
+        of the previous start, which is no longer notified of changed rules."""
         self._faults.on_disk_rules = self._rules_changed
         self._rules_changed()
 

@@ -27,7 +27,8 @@ Continue = Callable[[], object]
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A request, response or coordinator step that a fault rule holds. `what` describes it for people; calling `resume` continues it."""
+    """A request, response or transaction coordinator's step that a fault rule holds. `what` describes it for people; calling `resume`
+    continues it."""
 
     rule: FaultRule
     what: str
@@ -65,8 +66,8 @@ class Exchange:
 
 
 class Faults:
-    """The fault rules of one broker or gateway, in the order in which they are evaluated. A `crash` rule calls `on_crash`, which by default
-    kills the process. `refused` maps each action that this broker or gateway does not support to the reason."""
+    """The fault rules of one broker or gateway, in the order in which they are evaluated. A rule with the action `crash` calls `on_crash`,
+    which by default kills the process. `refused` maps each action that this broker or gateway does not support to the reason."""
 
     def __init__(
         self, rules: Iterable[FaultRule] = (), on_crash: Continue | None = None, refused: Mapping[FaultAction, str] | None = None
@@ -114,8 +115,8 @@ class Faults:
         return rule
 
     def remove(self, name: str) -> None:
-        """Remove the fault rule with this name, and release the requests, responses and coordinator steps that it holds. Raises
-        KeyError."""
+        """Remove the fault rule with this name, and release the requests, responses and coordinator steps that it holds. Raises KeyError if
+        no such rule is loaded."""
         rule = self.get(name)
         self.rules.remove(rule)
         self.release(name)
@@ -128,7 +129,7 @@ class Faults:
         self._changed()
 
     def get(self, name: str) -> FaultRule:
-        """Return the loaded rule with this name. Raises KeyError."""
+        """Return the loaded fault rule with this name. Raises KeyError if there is none; the text lists the loaded rules."""
         for rule in self.rules:
             if rule.name == name:
                 return rule
@@ -136,7 +137,7 @@ class Faults:
 
     def release(self, name: str | None = None) -> int:
         """Release the requests, responses and coordinator steps that the fault rule `name` holds, in order of arrival; without a name,
-        those that any rule holds. Return how many were released."""
+        those that any rule holds. Return how many were released, 0 if there is no such rule."""
         freed = [held for held in self.held if name is None or held.rule.name == name]
         self.held = [held for held in self.held if held not in freed]
         self._changed()
@@ -149,7 +150,8 @@ class Faults:
         return len(freed)
 
     def drop_held(self) -> None:
-        """Discard all held requests, responses and coordinator steps without releasing them, because their broker has ended."""
+        """Discard all held requests, responses and coordinator steps without releasing them, because the broker that received them has
+        ended."""
         self.held.clear()
         self.waiting.clear()
         self._changed()
@@ -227,7 +229,7 @@ class Faults:
 
     def stops_at(self, step: str, transactional_id: str, resume: Continue, topic: str | None = None, partition: int | None = None) -> bool:
         """Return whether a fault rule stops the transaction coordinator at `step`: either it holds the step, and `resume` is called on
-        release, or it crashes the broker."""
+        release, or it crashes the broker. At the step `marker`, `topic` and `partition` name the partition of the transaction marker."""
         key = (step, transactional_id, topic, partition)
         if key in self._passing:
             return False

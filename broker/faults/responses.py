@@ -157,8 +157,8 @@ def _mirror(requested: Any, answer: Any, error: ErrorCode) -> None:
 
 
 def _request_parts(requested: Any, answer_class: Any) -> list[Any]:
-    """Return the items of the request struct `requested` (structs, names or numbers) for which the error response needs a struct of
-    `answer_class` each; an empty list if there are none."""
+    """Return the items of the request struct `requested` (structs, names or numbers) that the error response must repeat, each as a struct
+    of the class `answer_class`; an empty list if there are none."""
     kind = _stands_for(answer_class)
     if kind is None:
         return []

@@ -31,7 +31,7 @@ class FaultAction(Enum):
     DROP_REQUEST = "drop-request"
     """Close the connection without handling the request."""
     DROP_ACK = "drop-ack"
-    """Handle the request, then close the connection instead of responding: a lost acknowledgement."""
+    """Handle the request, then close the connection instead of responding. The client sees a lost acknowledgement."""
     CUT_RESPONSE = "cut-response"
     """Handle the request, send only the first `bytes` bytes of the response (default: half of it), then close the connection."""
     SWALLOW = "swallow"
@@ -271,8 +271,8 @@ class FaultRule:
         return api in OF_RESPONSES.get(self.action, (api,))
 
     def store_response(self, key: ResponseKey, at_ms: int, answer: Any) -> None:
-        """Store a response with the time at which it was sent, so that it can be sent again. Only the newest `_STORED_RESPONSES_MAX`
-        responses are kept."""
+        """Store a response, sent at the time `at_ms` (ms), so that it can be sent again. Only the newest `_STORED_RESPONSES_MAX` responses
+        are kept."""
         self.stored_responses.pop(key, None)
         if len(self.stored_responses) >= _STORED_RESPONSES_MAX:
             del self.stored_responses[next(iter(self.stored_responses))]

@@ -50,7 +50,8 @@ class LogFilter:
         self._slower_than_ns = slower_than_ms * 1_000_000
 
     def wants(self, subject: Subject, took_ns: int, errors: Iterable[str]) -> bool:
-        """Return whether the log contains a request with these names, this time taken (in nanoseconds) and these errors in the response."""
+        """Return whether the log contains a request with these properties, whose handling took `took_ns` nanoseconds, and whose response
+        has these error names."""
         if self._wanted and not any(matches(subject) for matches in self._wanted):
             return False
         return took_ns >= self._slower_than_ns and (not self._errors_only or next(iter(errors), None) is not None)

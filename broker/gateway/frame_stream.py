@@ -40,9 +40,9 @@ frame."""
 
 
 class FrameStream:
-    """One direction of a connection, split into frames. `decide` returns for each frame whether it is forwarded as it arrives or collected;
-    `take` gets each collected frame, without its size. After an exception the stream cannot be used.
-    """
+    """One direction of a connection, split into frames. `decide` returns for each frame whether it is forwarded as it arrives or collected.
+    `take` gets each collected frame, without its 4-byte size prefix; `max_collected` is the largest size of such a frame. After an
+    exception the stream cannot be used."""
 
     __slots__ = ("_decide", "_left", "_stored", "_take", "_waiting", "_wanted", "max_collected")
 
@@ -70,7 +70,8 @@ class FrameStream:
         return self._left > 0
 
     def feed(self, data: Buffer, out: list[Buffer]) -> None:
-        """Process received bytes; append the bytes of forwarded frames to `out`. Raises ProtocolError for an invalid frame."""
+        """Process received bytes; append the bytes of forwarded frames to `out`. Raises ProtocolError for an invalid frame, or one that is
+        too large to collect."""
         view = memoryview(data)
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None
@@ -91,7 +92,8 @@ class FrameStream:
         self._split(view, out)
 
     def resume(self, out: list[Buffer]) -> None:
-        """Continue with the frame for which `decide` returned WAIT, if there is one. Raises ProtocolError."""
+        """Continue with the frame for which `decide` returned WAIT, if there is one; append the bytes of forwarded frames to `out`. Raises
+        ProtocolError for an invalid frame."""
         if self._waiting is not None:
             view, self._waiting = self._waiting, None
             self._split(view, out)

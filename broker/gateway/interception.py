@@ -54,8 +54,7 @@ peer_logger = logging.getLogger(PEERS)
 
 class Interception:
     """Applies fault rules (errors scripted for a test) and request observers (functions that get each request and response) to the requests
-    of one gateway. They use the gateway through this object (`ottla.broker.api.pipeline.Carrier`).
-    """
+    of one gateway. For the code that does this in a broker, this object stands for the broker (`ottla.broker.api.pipeline.Carrier`)."""
 
     def __init__(self, faults: Faults, clock: Clock, timers: Timers, topic_name: Callable[[bytes], str | None]) -> None:
         self.faults = faults

@@ -53,9 +53,9 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class _InFlightRequest:
-    """A request whose response was not sent to the client yet. `intercepted` is set if fault rules or observers apply to the request; it
-    gets the response. `mechanism` is the SASL mechanism of a SaslHandshake, or of a token without a Kafka header (`is_bare`).
-    """
+    """A request whose response was not sent to the client yet. If fault rules or observers apply to the request, `intercepted` is the
+    object that gets the response, otherwise None. `mechanism` is the SASL mechanism of a SaslHandshake, or of a token without a Kafka
+    header (`is_bare`)."""
 
     __slots__ = ("api_key", "collected", "correlation_id", "intercepted", "is_bare", "mechanism", "version")
 
@@ -102,8 +102,8 @@ class GatewaySession:
         self._intercepted: dict[InterceptedRequest, None] = {}
         self._cluster_is_lost = False
         self._is_fed = False
-        """Whether `from_client` or `from_cluster` is processing bytes. Its caller takes the output afterwards, so `on_change` is not
-        called."""
+        """Whether `from_client` or `from_cluster` is processing bytes. The caller of these methods takes the output afterwards, so
+        `on_change` is not called."""
         self.ends = False
         """Whether the client's connection must be closed, because an error, real or scripted for a test, requires it."""
 
@@ -175,9 +175,8 @@ class GatewaySession:
         return self._work is not None
 
     def compute(self) -> None:
-        """Decode or encode the large response that is being rewritten. Any thread may call this. A ProtocolError that occurs is raised by
-        `rewrite_more`.
-        """
+        """Decode or encode the large response that is being rewritten. Any thread may call this. If the response is invalid, the next call
+        of `rewrite_more` raises the ProtocolError."""
         work, self._work = self._work, None
         assert work is not None
         try:
@@ -186,7 +185,7 @@ class GatewaySession:
             self._failure = str(error)
 
     def rewrite_more(self) -> None:
-        """Continue with the response that is being rewritten. Raises ProtocolError, after which the connection has to end."""
+        """Continue to rewrite a large response, with its next part. Raises ProtocolError, after which the connection has to end."""
         self._rewrite()
         if self._rewriting is None:
             self.from_cluster(b"")
@@ -295,7 +294,8 @@ class GatewaySession:
             self.ends = True
 
     def resume(self) -> None:
-        """Continue with the client's next request when `on_change` has reported progress of an intercepted one. Raises ProtocolError."""
+        """Continue with the client's next request. Call this after `on_change` has reported that an intercepted request has made progress.
+        Raises ProtocolError, after which the connection has to end."""
         self._is_fed = True
         try:
             self._requests.resume(self._to_cluster)

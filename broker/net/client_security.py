@@ -4,7 +4,8 @@ Imported only if the nodes' listeners are not PLAINTEXT.
 
 Invariants:
 * A broker connects to other brokers with the settings of its own inter-broker listener, `listener.name.<name>.…`. It connects to
-  controllers with the settings of the first listener in controller.listener.names. So it uses the same stores as a server and as a client.
+  controllers with the settings of the first listener in controller.listener.names. So a broker uses the same keystore and truststore as a
+  server and as a client.
 * The user name and password are the login module's options `username` and `password`. No error message contains a part of them.
 
 Source: KAFKA ChannelBuilders.clientChannelBuilder, JaasContext.loadServerContext, SaslClientCallbackHandler.

@@ -32,9 +32,8 @@ peer_logger = logging.getLogger(PEERS)
 
 class MaxConnections(NamedTuple):
     """The maximum numbers of connections: of the process, of the broker (`in_all`), at one listener, and from one address. `of_brokers` is
-    true at the inter-broker listener. There a connection that exceeds `in_all` is accepted; instead, the longest idle connection of another
-    listener is closed (KIP-402).
-    """
+    true at the inter-broker listener. There, a connection that exceeds `in_all` is accepted, and the longest idle connection of another
+    listener is closed in its place (KIP-402)."""
 
     in_process: int = 2**31 - 1
     in_all: int = 2**31 - 1
@@ -79,7 +78,8 @@ class SharedConnectionState:
         self.max_connections: Callable[[str, str], MaxConnections] = lambda _listener, _host: MaxConnections()
         """A function that returns the connection limits for a listener's name and a client's address. They may change at run time."""
         self.check_connection: Callable[[str, str], ConnectionDecision | None] = lambda _listener, _host: None
-        """A function that returns how long quotas delay a new connection (None: no quota), for a listener's name and a client's address."""
+        """A function that returns the decision of the connection quotas about a new connection (None: no quota), for a listener's name and
+        a client's address."""
         self.connections: dict[Connection, None] = {}
         """The open connections, in the order of acceptance. A set is not used, because its order would differ from run to run."""
         self.per_listener: Counter[str] = Counter()
@@ -177,9 +177,8 @@ class Connection(asyncio.Protocol):
         self._linger_end: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count the new connection. Close it if a connection limit is exceeded; delay its requests if a quota on new connections requires
-        that.
-        """
+        """Count the new connection. Close it if a connection limit is exceeded. If a quota on new connections requires it, delay the
+        connection's requests, or close the connection after the delay."""
         shared = self._shared
         self._transport = cast(asyncio.Transport, transport)
         remote = transport.get_extra_info("peername") or ("", 0)
@@ -373,7 +372,7 @@ class Connection(asyncio.Protocol):
         return 0 if self._transport.is_closing() else self._session.unhandled + self._held_output
 
     def moved_bytes(self) -> int:
-        """Return by how much `held_bytes` changed since the last call, in either direction."""
+        """Return by how many bytes `held_bytes` changed since the last call, in either direction."""
         if self._held_output:
             self._count_output()
         unhandled, output = self._last_counted

@@ -32,9 +32,8 @@ class Credentials:
         self._of_tokens: dict[tuple[str, str], Credential] = {}
 
     def find(self, kind: ScramKind, name: str, by_token: bool) -> Credential | None:
-        """Return the credential of a user or, with `by_token`, of the delegation token with this id; None if there is none. Changed
-        metadata applies to the next login. An expired token is found, too; its session expires at once.
-        """
+        """Return the credential of a user or, with `by_token`, of the delegation token with the id `name`; None if there is none. Changed
+        metadata applies to the next login. An expired token is found, too; its session expires at once."""
         if by_token:
             return self._of_token(kind, name)
         if name in self._users:

@@ -94,7 +94,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Open the gateway's first port, which leads to any broker of the cluster (for bootstrap), and accept clients. Raises OSError if
-        the port is in use."""
+        the port cannot be opened."""
         host, port = self.settings.host, self.settings.port
         try:
             bound = bound_socket(host, port)
@@ -140,8 +140,7 @@ class Gateway:
 
     def _open_port(self, node_id: int) -> int:
         """Open a port for a broker and return its number: the first port plus one plus the node id if that is free, otherwise any. Raises
-        OSError.
-        """
+        OSError if no port can be opened or the gateway stops."""
         if self._is_stopping:
             raise OSError(errno.ECANCELED, "the gateway stops")
         host = self.settings.host

@@ -329,7 +329,7 @@ class GatewayConnection:
         return self._session.held_bytes + self.client.unsent() + self._cluster.unsent()
 
     def moved_bytes(self) -> int:
-        """Return by how much `held_bytes` changed since the last call of this method."""
+        """Return by how many bytes `held_bytes` changed since the last call of this method."""
         before, self._last_held = self._last_held, self.held_bytes()
         return abs(self._last_held - before)
 

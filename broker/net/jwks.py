@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 _TRUST: Final = frozenset(f"ssl.truststore.{name}" for name in ("type", "location", "password", "certificates"))
 Fetch = Callable[[], bytes]
-"""A function that returns the bytes of a JWKS document. Raises OSError, ValueError or HTTPException."""
+"""A function that returns the bytes of a JWKS document. It raises OSError, ValueError or HTTPException."""
 
 
 class FileKeys:
@@ -51,7 +51,8 @@ class FileKeys:
         self.current_keys()
 
     def current_keys(self) -> Sequence[SigningKey]:
-        """Return the keys in the file, as it is now (`KeySource.current_keys`). Raises OSError or ValueError."""
+        """Return the keys in the file, as it is now (`KeySource.current_keys`). Raises OSError if the file cannot be read, ValueError if it
+        is invalid."""
         changed_ns = self._path.stat().st_mtime_ns
         if changed_ns != self._changed_ns:
             with self._path.open("rb") as file:
@@ -97,7 +98,8 @@ class FetchedKeys:
         return self._keys
 
     def maybe_expedite_refresh(self, kid: str) -> None:
-        """Fetch the keys for an unknown key id (`KeySource.maybe_expedite_refresh`), unless that happened recently."""
+        """Fetch the keys for an unknown key id (`KeySource.maybe_expedite_refresh`). Do nothing if this id triggered a fetch within
+        JWKS_MISSED_MS, or any id within JWKS_PAUSE_MS."""
         now_ms = self._mono_ms()
         if len(kid) > limits.JWKS_KID_CHARS or now_ms < max(self._retry_at.get(kid, 0), self._paused_until):
             return
@@ -164,9 +166,8 @@ class _SameScheme(HTTPRedirectHandler):
 
 def fetcher(url: str, options: Mapping[str, str], read: Callable[[str], bytes]) -> Fetch:
     """Return a function that fetches the http or https URL `url`. `options` are the options of the OAUTHBEARER login module. If they name a
-    truststore (`ssl.truststore.…`), only its certificates are trusted; `read` returns a file's bytes. Raises ValueError, or OSError if the
-    truststore cannot be read.
-    """
+    truststore (`ssl.truststore.…`), only its certificates are trusted; `read` returns a file's bytes. Raises ValueError for an invalid
+    truststore, OSError if it cannot be read."""
     handlers: list[Any] = [ProxyHandler({}), _SameScheme()]
     if urlsplit(url).scheme.lower() == "https":
         handlers.append(HTTPSHandler(context=_context(options, read)))

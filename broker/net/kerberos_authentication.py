@@ -32,9 +32,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 def kerberos(listener: str, security: ListenerSecurity, file: str | None) -> Callable[[Sequence[LoginModule]], MakeMechanism]:
-    """Return a function that makes a listener's GSSAPI mechanism from its login modules. `file` is the path of a krb5.conf (None: the
-    default). This function and the returned one raise SettingsError.
-    """
+    """Return a function that takes a listener's login modules and returns its GSSAPI mechanism. `file` is the path of a krb5.conf (None:
+    the default). This function and the returned one raise SettingsError for an invalid configuration."""
     _look_for_library(f"sasl.enabled.mechanisms=GSSAPI at {listener}", file)
     return partial(_log_ins, listener, security)
 

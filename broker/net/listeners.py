@@ -144,18 +144,21 @@ def endpoints_of(bound: Sequence[Listener]) -> list[Endpoint]:
 
 
 def inter_broker_listener(settings: BrokerSettings) -> str:
-    """Return the name of the listener for connections between brokers."""
+    """Return the name of the listener for connections between brokers: inter.broker.listener.name or, without it,
+    security.inter.broker.protocol."""
     return (settings.inter_broker_listener_name or settings.security_inter_broker_protocol).upper()
 
 
 def of_brokers(settings: BrokerSettings) -> InterNodeListener:
-    """Return the listener for connections to other brokers. The listeners must have been validated."""
+    """Return the listener for connections to other brokers, and its SASL mechanism. The settings of the listeners must have been
+    validated."""
     setting = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"
     return _between(settings, inter_broker_listener(settings), setting, "sasl.mechanism.inter.broker.protocol")
 
 
 def of_controllers(settings: BrokerSettings) -> InterNodeListener:
-    """Return the listener for connections to controllers. The listeners must have been validated."""
+    """Return the listener for connections to controllers, and its SASL mechanism. The settings of the listeners must have been
+    validated."""
     first = settings.controller_listener_names[0].upper()
     return _between(settings, first, "controller.listener.names", "sasl.mechanism.controller.protocol")
 

@@ -36,7 +36,7 @@ class MemoryHolder(Protocol):
         """Return the bytes of unhandled requests and of responses that the peer has not read; 0 after the close."""
 
     def moved_bytes(self) -> int:
-        """Return by how much `held_bytes` changed since the last call, in either direction."""
+        """Return by how many bytes `held_bytes` changed since the last call, in either direction."""
 
     @property
     def waits_for_memory(self) -> bool:

@@ -69,7 +69,8 @@ class _BoundSocket:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a socket bound to an address (port 0: any port). Raises OSError."""
+    """Return a TCP socket that is bound to an address (port 0: any port) and does not listen yet. Raises OSError if the address cannot be
+    bound."""
     named = host.encode() if host.isascii() else host  # for a str, Python imports the idna codec and its tables, even if the name is ASCII
     found = socket.getaddrinfo(named, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # A name of both families (localhost) is bound at IPv4, as in Java: some clients connect to nothing else.

@@ -97,8 +97,8 @@ class NodeClient:
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
         """Send a request and return its response (`Link.call`). `timeout_ms` includes the backoff before a connection attempt and the
-        attempt itself. Raises LinkBroken and UnsupportedByPeer.
-        """
+        attempt itself. Raises LinkBroken if the connection fails or the time is over, UnsupportedByPeer if both nodes have no version of
+        the API in common."""
         if self._closed:
             raise LinkBroken(f"the link to {self._address} is closed")
         pending = _PendingRequest(request, version, asyncio.get_running_loop().create_future())
@@ -159,7 +159,7 @@ class NodeClient:
         self._opened(connection)
 
     async def _reach(self, connection: NodeConnection) -> None:
-        """Connect to the node, with `connection` as the protocol. Raises OSError or LinkBroken."""
+        """Connect to the node, with `connection` as the protocol. Raises OSError or LinkBroken if the attempt fails."""
         await self._network.connect(self.node.host, self.node.port, lambda: connection)
 
     def _opened(self, connection: NodeConnection) -> None:

@@ -64,8 +64,8 @@ class _Settings:
 def signed_tokens(
     listener: str, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers
 ) -> SignedTokenValidator:
-    """Return the validator of a listener's signed OAUTHBEARER tokens. `options` are the login module's. Blocks while it fetches the keys.
-    Raises SettingsError, also if the keys cannot be fetched."""
+    """Return the validator of a listener's signed OAUTHBEARER tokens. `options` are those of the login module. Blocks while it fetches the
+    keys that verify the tokens. Raises SettingsError for an invalid setting, or if the keys cannot be fetched."""
     settings = _Settings(listener, security)
     audiences, issuer = settings.value("expected.audience"), settings.text("expected.issuer")
     assert isinstance(audiences, tuple)

@@ -229,8 +229,8 @@ def _reason(error: Exception) -> str:
 
 
 class _SaslGate:
-    """A filter between a connection's session and the dispatcher of requests. It performs SASL authentication, and rejects other requests
-    before."""
+    """A filter between a connection's session and the dispatcher of requests. It performs SASL authentication; until the client is
+    authenticated, it rejects all requests except ApiVersions and those of SASL."""
 
     def __init__(self, connection: SecuredConnection, shared: SharedConnectionState, peer: Peer, at_listener: ListenerSasl) -> None:
         self._connection, self._shared, self._peer, self._sasl, self._session = connection, shared, peer, at_listener, connection.session

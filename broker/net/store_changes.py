@@ -33,7 +33,7 @@ class StoreChanges:
     """Changes the keystores and truststores of a broker's listeners (`authentication`) and of its connections to other nodes (`keys`); both
     are by listener name.
 
-    The argument `wanted` of the methods has all dynamic settings of this broker, as text, by full name.
+    The argument `wanted` of the methods contains all dynamic settings of this broker, as text, by full name.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Translates the images' variables about certificates and users to Kafka's settings.
 
-If a variable names a file, or needs another variable, that is missing, the start fails. Error messages never contain a password.
+The start fails if a variable names a missing file, or is set without another variable that it needs. Error messages never contain a
+password.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def secret_files(env: Mapping[str, str], secrets: Path = SECRETS) -> Iterator[tu
 
 
 def of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that Bitnami's image derives from its variables about users and certificates. Raises SettingsError if a user has
-    no password or a certificate file is missing."""
+    """Return the settings that Bitnami's image derives from its variables about users and certificates. Raises SettingsError if the numbers
+    of users and passwords differ, or a certificate file is missing."""
     by_listener = protocols(settings)
     found: dict[str, str] = {}
     if any(protocol.startswith("SASL_") for protocol in by_listener.values()):
@@ -77,7 +78,7 @@ def of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> dict[str,
 
 def scram_of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
     """Return the SCRAM users with which Bitnami's image creates a cluster, in the format of `kafka-storage --add-scram`. Raises
-    SettingsError if a user has no password."""
+    SettingsError if the numbers of users and passwords differ."""
     enabled = settings.get("sasl.enabled.mechanisms", "").split(",")
     found = [(kind, user) for kind in _SCRAM if kind in enabled for user in _users(env)]
     for setting, user in (("sasl.mechanism.inter.broker.protocol", _broker(env)), ("sasl.mechanism.controller.protocol", _controller(env))):

@@ -46,7 +46,8 @@ def add_options(made: ToolParser) -> None:
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Raise `UsageError` if the options of an offset reset contradict each other, or a required one is missing."""
+    """Raise `UsageError` if the options of an offset reset contradict each other, or a required one is missing. Print a warning if no
+    offset will be committed because neither --execute nor --dry-run is given."""
     if options.dry_run and options.execute:
         raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     given = [name for name in _SCENARIOS if getattr(options, name.replace("-", "_")) not in {None, False}]
