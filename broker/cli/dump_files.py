@@ -56,8 +56,8 @@ class Corruption:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of `ottla dump-log` that determine a file's rows. With `records` there is one row for each record instead of one for each
-    batch."""
+    """Options of `ottla dump-log` that determine the rows for a file. With `records`, a segment gives one row for each record instead of
+    one for each batch."""
 
     records: bool = False
 

@@ -62,8 +62,8 @@ def ask(admin: str, method: str, path: str, body: dict[str, Any] | None = None) 
 
 
 def _authorization(url: str) -> dict[str, str]:
-    """Return the HTTP header with the admin port's token; no header if this user's token is unknown. Raises ValueError if `url` has no
-    valid address."""
+    """Return the HTTP header with the token of the admin port at `url`; no header if neither the environment nor this user's files have
+    one. Raises ValueError if `url` has no valid address."""
     at = urllib.parse.urlsplit(url)
     token = find_token(at.hostname or "", at.port or 80)
     return {} if token is None else {"Authorization": f"Bearer {token}"}

@@ -55,8 +55,8 @@ class GroupDescribed(NamedTuple):
 
 
 def described(cluster: AdminClient, group: str) -> GroupDescribed:
-    """Return the description of a consumer group of the classic or the new protocol. Raises `CliError`. If the group does not exist, this
-    is an `ErrorResponse` with GROUP_ID_NOT_FOUND."""
+    """Return the description of a consumer group of the classic or the new protocol. Raises `CliError` if the group cannot be described;
+    for a missing group, it is an `ErrorResponse` with GROUP_ID_NOT_FOUND."""
     try:
         found = cluster.coordinator(group, ConsumerGroupDescribeRequest([group])).groups[0]
     except NotServed:

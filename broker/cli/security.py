@@ -32,7 +32,7 @@ class _Settings:
 
 
 def security_in(file: Path) -> Security:
-    """Return the client security settings in a properties file. Raises `CliError`."""
+    """Return the client security settings in a properties file. Raises `CliError` if the file cannot be read or a setting is invalid."""
     try:
         with file.open(encoding="utf-8") as lines:
             return security_of(module_of("javaproperties", "reading").load(lines))
@@ -43,12 +43,14 @@ def security_in(file: Path) -> Security:
 
 
 def use(file: Path) -> None:
-    """Use the file's security settings for all connections from now on. Raises `CliError`."""
+    """Use the client security settings in this properties file for all connections from now on. Raises `CliError` if the file cannot be
+    read or a setting is invalid."""
     _Settings.security = security_in(file)
 
 
 def use_properties(properties: Mapping[str, str]) -> None:
-    """Use these properties' security settings for all connections from now on. Raises `CliError`."""
+    """Use the client security settings in these client properties for all connections from now on. Raises `CliError` if a setting is
+    invalid."""
     try:
         _Settings.security = security_of(properties)
     except (OSError, ValueError) as error:

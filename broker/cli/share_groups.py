@@ -31,7 +31,8 @@ class StartOffset(NamedTuple):
 
 
 def described_share_group(cluster: AdminClient, group: str) -> GroupDescribed | None:
-    """Return the description of a share group; None if there is no share group of this name. Raises `ErrorResponse`."""
+    """Return the description of a share group; None if there is no share group of this name. Raises `ErrorResponse` if the coordinator
+    answers with another error."""
     try:
         found = cluster.coordinator(group, ShareGroupDescribeRequest([group])).groups[0]
     except NotServed:

@@ -351,19 +351,19 @@ _NUMBERS: Final = frozenset({"partition", "connection", "after", "times", "seed"
 
 
 def parse_rule(text: str) -> FaultRule:
-    """Parse a fault rule from text of the form `action:name=value,…`. Raises FaultSyntax."""
+    """Parse a fault rule from text of the form `action:name=value,…`. Raises FaultSyntax if the text or a value is invalid."""
     action, _, rest = text.partition(":")
     return make_rule({"action": action, **_given(rest, f"fault {action}")})
 
 
 def parse_filter(text: str) -> Callable[[Subject], bool]:
     """Parse the matching fields of a fault rule, such as `api=Fetch,topic=orders`, and return a function that tells whether a request
-    matches them. Raises FaultSyntax."""
+    matches them. Raises FaultSyntax if the text or a value is invalid."""
     return make_filter(_given(text, "a filter"))
 
 
 def _given(text: str, of: str) -> dict[str, str]:
-    """Parse text of the form `name=value,…` to a dict. Raises FaultSyntax, whose message begins with the text `of`."""
+    """Parse text of the form `name=value,…` to a dict. Raises FaultSyntax for another form; its message begins with the text `of`."""
     given: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, equals, value = part.strip().partition("=")
@@ -377,7 +377,7 @@ def _given(text: str, of: str) -> dict[str, str]:
 
 def make_filter(given: Mapping[str, Any]) -> Callable[[Subject], bool]:
     """Return a function that tells whether a request matches the fields in `given`, which are matching fields of a fault rule by name.
-    Values are JSON values or text. Raises FaultSyntax."""
+    Values are JSON values or text. Raises FaultSyntax for an unknown field or an invalid value."""
     if unknown := set(given) - _OF_SUBJECTS:
         raise FaultSyntax(f"a filter has no {', '.join(sorted(unknown))}; known are {', '.join(sorted(_OF_SUBJECTS))}")
     action = FaultAction.DROP_ACK.value  # a rule of requests; its effect does not matter here
@@ -388,7 +388,8 @@ def make_filter(given: Mapping[str, Any]) -> Callable[[Subject], bool]:
 
 
 def make_rule(given: Mapping[str, Any]) -> FaultRule:
-    """Make a fault rule from its fields by name. Values are JSON values or text. Raises FaultSyntax."""
+    """Make a fault rule from its fields by name. Values are JSON values or text. Raises FaultSyntax for an unknown field, an invalid value,
+    or a field that the rule's action does not use."""
     values = {name.replace("-", "_"): value for name, value in given.items()}
     action = str(values.pop("action", ""))
     try:

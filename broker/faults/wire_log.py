@@ -1,4 +1,4 @@
-"""The wire log: one line for each request and its result, as text or JSON.
+"""The wire log, a log of the requests of clients: one line for each request and its result, as text or JSON.
 
 Rules:
 - Authentication requests are not observed, so SASL tokens are never logged.
@@ -41,8 +41,8 @@ _EXACT_INTEGER_END: Final = 2**53
 
 
 class LogFilter:
-    """Decides which requests a wire log contains: those that match one of the filters `wanted`, or all if there are no filters.
-    `errors_only` omits requests whose response has no error; `slower_than_ms` omits requests that took less time."""
+    """Decides which requests a wire log (a log of clients' requests) contains: those that match one of the filters `wanted`, or all if
+    there are no filters. `errors_only` omits requests whose response has no error; `slower_than_ms` omits requests that took less time."""
 
     def __init__(self, wanted: Iterable[Callable[[Subject], bool]] = (), *, errors_only: bool = False, slower_than_ms: float = 0) -> None:
         self._wanted = list(wanted)
@@ -201,12 +201,12 @@ class _CharBudget:
         return self._left <= 0
 
     def take(self, chars: int) -> None:
-        """Subtract the length of a text that is written from the remaining characters."""
+        """Reduce the number of remaining characters by `chars`, the length of a text that is written to the log."""
         self._left -= chars
 
     def shown(self, value: Any) -> Any:
-        """Return a field's value as it is written to the log, and subtract its length from the remaining characters. A text is cut if it
-        exceeds them."""
+        """Return a field's value as it is written to the log, and reduce the number of remaining characters by its length. A text that is
+        longer than the remaining characters is cut."""
         if isinstance(value, str):
             left = max(0, self._left)
             self.take(len(value))

@@ -84,7 +84,7 @@ class Interception:
 
     def decode_if_matched(self, frame: memoryview, connection: int) -> Request | None:
         """Decode the request in `frame`, which came on the client connection with the number `connection`. Return it if a fault rule (an
-        error scripted for a test) or a request observer applies to it, otherwise None. Raises ProtocolError."""
+        error scripted for a test) or a request observer applies to it, otherwise None. Raises ProtocolError for an invalid request."""
         request = decode_request(frame)
         header = request.header
         subject = subject_of(ApiKey(header.api_key), header.client_id, connection, request.body, self._topic_name)
@@ -150,9 +150,8 @@ class InterceptedRequest:
         return self.request.header.api_key != ApiKey.PRODUCE or self.request.body.acks != 0
 
     def ask(self, call: Call) -> Answer:
-        """Send the request to the cluster. Return an awaitable of the decoded response, or None for acks=0. Raises CloseConnection if the
-        connection to the cluster has ended.
-        """
+        """Send the request to the cluster. Return an awaitable whose result is the decoded response; for Produce with acks=0, return None
+        at once. The awaitable raises CloseConnection if the connection to the cluster ends."""
         self._send(self, self._frame)
         if not self.expects_response:
             self.over()

@@ -127,10 +127,9 @@ def run_steps(steps: Steps[T]) -> T:
 def decoded(
     api_key: int, version: int, frame: memoryview, view: AddressView, elements: int = limits.GATEWAY_ELEMENTS
 ) -> Steps[tuple[int, Any, bool]]:
-    """Return, in steps, the version of a response, the decoded response with the gateway's addresses, and whether anything changed. The
-    version is that of the request, except for ApiVersions with UNSUPPORTED_VERSION, which has version 0 (KIP-511). Raises ProtocolError,
-    also if its arrays have more than `elements` in total.
-    """
+    """Decode a response in steps. Return its version, the decoded response with the gateway's addresses, and whether these changed
+    anything. The version is that of the request, except for ApiVersions with UNSUPPORTED_VERSION, which has version 0 (KIP-511). Raises
+    ProtocolError for an invalid response, or one whose arrays have more than `elements` elements in total."""
     if api_key == ApiKey.API_VERSIONS and frame[_ERROR_CODE] == _UNSUPPORTED:
         version = 0  # KIP-511
     _, response = yield partial(decode_response, api_key, version, frame, elements)

@@ -21,10 +21,10 @@ nothing in the others."""
 
 
 def topic_ids(version: int, buf: memoryview, pos: int) -> Iterator[tuple[bytes, str] | None]:
-    """Yield (id, name) for each topic that has both, and None after each partition, so that the caller can pause the reading. `pos` is the
-    position after the brokers.
+    """Yield (id, name) for each topic of a Metadata response in `buf` that has both, and None after each partition, so that the caller can
+    pause the reading. `pos` is the position after the brokers.
 
-    Raises MalformedMessage, also if bytes follow the response.
+    Raises MalformedMessage for an invalid response, also if bytes follow it.
     """
     end = len(buf)
     try:

@@ -69,7 +69,7 @@ class SecuredConnection(Connection):
         self._handshake = asyncio.get_running_loop().create_task(self._perform_handshake(self._authentication.tls))
 
     def _throttled(self) -> None:
-        """End a delay by a quota: start the TLS handshake if it has not started yet, otherwise handle requests again."""
+        """End the delay that a quota has imposed: start the TLS handshake if it has not started yet, otherwise handle requests again."""
         super()._throttled()
         if self._awaits_tls and self._handshake is None and not self._transport.is_closing():
             self._begin_handshake()

@@ -287,11 +287,11 @@ class InProcessCluster(ClusterNodes):
         audit: bool = True,
     ) -> None:
         """Compare what clients sent to and received from all brokers with the leaders' logs. The arguments are those of
-        `InProcessBroker.assert_exactly_once`. With `audit`, also audit each replica on a running broker, and compare replicas up to the
-        high watermark.
+        `InProcessBroker.assert_exactly_once`. With `audit`, also check the log files of each replica on a running broker, as `ottla audit`
+        does, and compare the replicas up to the high watermark.
 
-        Raises NotExactlyOnce if anything is wrong, RuntimeError if nothing was recorded, TimeoutError if a partition has no leader;
-        KeyError, TypeError and ValueError for invalid arguments.
+        Raises NotExactlyOnce if anything is wrong; RuntimeError if nothing was recorded, or more than 256 MiB by one broker; TimeoutError
+        if a partition has no leader; KeyError, TypeError and ValueError for invalid arguments.
         """
         if not self._recording:
             raise RuntimeError("nothing was recorded: call record() before the clients begin")

@@ -32,9 +32,9 @@ class ClusterTopicControl:
         self._cluster = cluster
 
     def create(self, name: str, partitions: int = 1, configs: Mapping[str, str | float] | None = None, *, replicas: int = _DEFAULT) -> str:
-        """Create a topic and return its name. By default, it has three replicas, or one on each broker if there are fewer than three
-        brokers. The call returns when each partition has a leader and all brokers that reach the controller know the topic. Raises
-        Rejected, for instance if the topic exists."""
+        """Create a topic with the settings `configs` (Kafka's topic settings, by name), and return its name. By default, it has three
+        replicas, or one on each broker if there are fewer than three brokers. The call returns when each partition has a leader and all
+        brokers that reach the controller know the topic. Raises Rejected, for instance if the topic exists."""
         given = [k19.CreatableTopicConfig(key, as_text(value)) for key, value in (configs or {}).items()]
         wanted = k19.CreatableTopic(name, partitions, replicas, configs=given)
         (made,) = self._ask(k19.CreateTopicsRequest([wanted])).topics

@@ -158,7 +158,8 @@ class OttlaContainer(DockerContainer):
         self.admin("POST", f"/marks/{urllib.parse.quote(name, safe='')}/rewind")
 
     def admin(self, method: str, path: str, body: Any = None) -> Any:
-        """Send an HTTP request to the broker's admin port; return its JSON response. Raises HTTPError for an error status."""
+        """Send an HTTP request to the broker's admin port, with `body` as JSON (None: no body); return the decoded JSON response. Raises
+        HTTPError for an error status."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.admin_token}"}
         request = urllib.request.Request(self.get_admin_url() + path, data, headers, method=method)

@@ -16,7 +16,7 @@ from ottla.broker.testing.broker_thread import BrokerThread, NodeThread
 
 
 def as_text(value: str | float) -> str:
-    """Format a setting's value as in a .properties file."""
+    """Format a setting's value as in a .properties file: booleans are `true` and `false`."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -233,8 +233,8 @@ class InProcessBroker(NodeThread[Broker]):
         with an explanation, if a record was lost, duplicated or reordered, or was read although it was aborted.
 
         `expected`: the identities of which each must be readable exactly once, and no others. `by` says how records are identified: by
-        "value", by "key", or by a function of key and value, which returns None for a record that is not judged. `audit`: also audit the
-        log, if the extra `audit` is installed.
+        "value", by "key", or by a function of key and value, which returns None for a record that is not judged. `audit`: also check the
+        log's files for violations, as `ottla audit` does, if the extra `audit` is installed.
 
         Raises RuntimeError if nothing was recorded, or more than 256 MiB; KeyError for an unknown topic; TypeError or ValueError if
         `expected` can never be met (text although values are bytes, or one identity twice).

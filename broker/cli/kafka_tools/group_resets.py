@@ -68,7 +68,8 @@ def warn(text: str) -> None:
 
 
 def reset(cluster: AdminClient, groups: Sequence[str], options: argparse.Namespace) -> None:
-    """Reset the offsets of the groups that have no members, and print all new offsets."""
+    """Print the new offsets of the groups, and commit them if the option --execute is given. A group that has members is not reset: an
+    error is printed for it."""
     found = {group: _reset_group(cluster, group, options) for group in groups}
     rows = [(group, place.topic, place.partition, offset) for group, offsets in found.items() for place, offset in offsets.items()]
     if options.export:

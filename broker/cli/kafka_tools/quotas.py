@@ -22,7 +22,8 @@ Entities = Sequence[tuple[str, str | None]]
 
 
 def alter_quotas(cluster: AdminClient, entities: Entities, added: Sequence[tuple[str, str]], removed: Sequence[str]) -> None:
-    """Set and remove quotas of one entity (a user, client id or address, or a combination). Raises `CliError`."""
+    """Set and remove quotas of one entity (a user, client id or address, or a combination): `added` has names and values, `removed` names.
+    Raises `CliError` if the cluster rejects the change."""
     operations = [OpData(name, 0.0, True) for name in removed]
     for name, text in added:
         try:

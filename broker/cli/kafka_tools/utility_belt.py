@@ -20,7 +20,7 @@ _CHECKS: Final = {"writable": os.W_OK, "readable": os.R_OK, "executable": os.X_O
 
 
 def parser() -> ToolParser:
-    """Return the parser of the options of `cub` and `ub`."""
+    """Return the parser of the options of `cub` and `ub`, two tools in Confluent's images."""
     made = ToolParser("cub", "Wait for brokers, and check variables and paths.")
     commands = made.add_subparsers(dest="command", required=True)
     ready = commands.add_parser("kafka-ready")
@@ -42,7 +42,7 @@ def parser() -> ToolParser:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `cub` or `ub` with the arguments `argv`; return the exit code."""
+    """Run `cub` or `ub`, two tools of Confluent's images, with the arguments `argv`; return the exit code."""
     options = parser().parse_args(argv)
     match options.command:
         case "kafka-ready":
