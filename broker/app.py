@@ -265,7 +265,7 @@ class Broker:
     def preopen(self, copy_of_mark: Path, now_ms: int) -> PreopenedLogDir:
         """Open the directory `copy_of_mark`, the copy of a saved state, which will replace the data directory when `start_again` is called.
         Return it opened. `now_ms` is the wall-clock time at which the broker will start on it. Any thread may call this. Raises
-        LogDirRefused, OSError."""
+        LogDirRefused if the copy is no valid data directory, OSError if it cannot be read."""
         return PreopenedLogDir(copy(self._settings_at_start), self._faults, self.environment, copy_of_mark, now_ms)
 
     async def start_again(self, exchange: Callable[[], PreopenedLogDir | None]) -> None:

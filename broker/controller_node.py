@@ -80,17 +80,18 @@ class ControllerPart:
 
     @property
     def role(self) -> ControllerRole:
-        """The running controller role. Raises AssertionError before the start."""
+        """The controller role (the quorum's leader and its state) that runs in this process. Raises AssertionError before the start."""
         assert self._role is not None, "the controller has not started"
         return self._role
 
     def bind(self) -> None:
-        """Bind the controller's listeners, without accepting connections. Raises OSError."""
+        """Bind the controller's listeners, without accepting connections. Raises OSError if an address cannot be bound."""
         self._server.bind()
         self._nursery.at_close(self._server.close, self._server.abort)
 
     async def start(self, log_dir: LogDir) -> None:
-        """Become the leader of the quorum and accept connections. Raises LogDirRefused, ProtocolError, OSError."""
+        """Become the leader of the quorum and accept connections. Raises LogDirRefused or ProtocolError if the metadata log cannot be used,
+        OSError if it cannot be read or written."""
         settings, environment = self._settings, self._environment
         self._role = role = ControllerRole(
             settings,
@@ -194,7 +195,7 @@ class ControllerNode:
 
     @property
     def role(self) -> ControllerRole:
-        """The running controller role. Raises AssertionError before the start."""
+        """The controller role (the quorum's leader and its state) that runs in this process. Raises AssertionError before the start."""
         return self._part.role
 
     @property

@@ -113,8 +113,8 @@ def cluster_security(security: DevelopmentSecurity, controllers: str, password: 
 
 
 def check_secured(settings: BrokerSettings, *, tls: bool) -> None:
-    """Check that the requested security is in force: if there are users, some listener must use SASL; with `tls`, some listener must use
-    TLS. Raises SettingsError."""
+    """Raise SettingsError unless the requested security is in force: if there are users, some listener must use SASL; with `tls`, some
+    listener must use TLS."""
     protocols = [at.protocol for at in listeners_of(settings)]
     given = f"listener.security.protocol.map={settings.listener_security_protocol_map}"
     if protocols and settings.users and not any(protocol.uses_sasl for protocol in protocols):

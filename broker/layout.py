@@ -78,7 +78,8 @@ class Layout(NamedTuple):
 
     def format(self, files: Files, random_bytes: Callable[[int], bytes], now_ms: int, cluster_id: str | None = None) -> None:
         """Format the directories of the nodes that are not formatted yet. `cluster_id` is the id of a new cluster (None: a random one); an
-        existing cluster keeps its id. Raises LogDirRefused."""
+        existing cluster keeps its id. Raises LogDirRefused if the data directory is that of a single node, or a node's directory belongs to
+        another node or cluster."""
         if files.exists(self.path / FILE_NAME):
             raise LogDirRefused(f"{self.path} is the directory of a single node; give several nodes another data directory")
         cluster_id = self._known_cluster_id(files) or cluster_id or encode_uuid(random_uuid(random_bytes))

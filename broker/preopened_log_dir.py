@@ -35,7 +35,7 @@ class PreopenedLogDir:
     """A standalone node's next data directory, opened at its temporary path `copy`. `now_ms` is the wall-clock time at which the broker
     will start on the copy. `metadata` is the content of the directory's metadata log, None if there is no such log.
 
-    The constructor can run on any thread. Raises LogDirRefused, OSError.
+    The constructor can run on any thread. It raises LogDirRefused if the copy is no valid data directory, OSError if it cannot be read.
     """
 
     def __init__(self, settings: BrokerSettings, faults: Faults, environment: Environment, copy: Path, now_ms: int) -> None:
@@ -53,9 +53,8 @@ class PreopenedLogDir:
 
     def activate(self, settings: BrokerSettings, environment: Environment) -> LogDir | None:
         """Lock the directory, which the caller has renamed to its final path, and return the open LogDir. Return None if the LogDir was
-        opened with settings or files other than the given ones; the caller must then open the directory again. Raises LogDirLocked,
-        LogDirRefused.
-        """
+        opened with settings or files other than the given ones; the caller must then open the directory again. Raises LogDirLocked if
+        another process has the lock, LogDirRefused if the lock cannot be taken."""
         if settings != self._settings or environment.files is not self._below:
             return None
         self._moving.activate()
@@ -115,7 +114,7 @@ class _DeferredLock:
         self.directory: Path
 
     def acquire(self) -> None:
-        """Take the lock of the directory. Raises LogDirLocked, LogDirRefused."""
+        """Take the lock of the directory. Raises LogDirLocked if another process has it, LogDirRefused if it cannot be taken."""
         self._lock = self._files.lock(self.directory)
 
     def release(self) -> None:

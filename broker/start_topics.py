@@ -24,12 +24,12 @@ _LOOKS_MAX: Final = 6_000
 
 def parsed_topics(text: str) -> list[NewTopic]:
     """Parse topics, each of the form `NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]]`, separated by commas or whitespace. Raises
-    SettingsError."""
+    SettingsError for any other form."""
     return [parsed_topic(item) for item in re.split(r"[,\s]+", text.strip()) if item]
 
 
 def parsed_topic(text: str) -> NewTopic:
-    """Parse one topic of the form `NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]]`. Raises SettingsError."""
+    """Parse one topic of the form `NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]]`. Raises SettingsError for any other form."""
     match = _SPEC.fullmatch(text.strip())
     if match is None:
         raise SettingsError(f"topic {text!r}: expected NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]], such as orders:6:1:compact")

@@ -170,8 +170,8 @@ def explain(
 
 
 def _check_request(request: AccessRequest, supers: Sequence[str]) -> None:
-    """Reject an access request that no broker could receive: a malformed principal, the operation ANY, or a host that is not an IP address.
-    Raises CliError."""
+    """Raise CliError for an access request that no broker could receive: a malformed principal, the operation ANY, or a host that is not an
+    IP address."""
     for principal in (request.principal, *supers):
         if not all(principal.partition(":")[::2]):
             raise CliError(f"{principal!r} is not a principal: use TYPE:NAME, such as User:ann", 2)

@@ -25,7 +25,7 @@ class CliError(Exception):
 
 
 def host_port(address: str) -> tuple[str, int]:
-    """Parse `host[:port]` or `[ipv6]:port`; the default port is 9092. Raises `CliError`."""
+    """Parse `host[:port]` or `[ipv6]:port`; the default port is 9092. Raises `CliError` for any other text."""
     host, colon, port = address.rpartition(":")
     if not colon or host.endswith(":") or address.endswith("]"):
         host, port = address, str(DEFAULT_PORT)
@@ -55,7 +55,7 @@ def help_formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def port_number(text: str) -> int:
-    """Parse a port number, 0 to 65535, for argparse. Raises ArgumentTypeError."""
+    """Parse a port number, 0 to 65535, for argparse. Raises ArgumentTypeError for any other text."""
     if not text.isdecimal() or int(text) > _PORT_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: use a number from 0 to {_PORT_MAX}")
     return int(text)
@@ -67,7 +67,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def duration_ms(text: str) -> float:
-    """Parse a number of milliseconds, 0 or more, for argparse. Raises ArgumentTypeError."""
+    """Parse a number of milliseconds, 0 or more, for argparse. Raises ArgumentTypeError for any other text."""
     return _at_least(float, 0, text)
 
 

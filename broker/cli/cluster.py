@@ -45,7 +45,7 @@ _COORDINATOR_COMING = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.
 
 
 def name_of(error_code: int) -> str:
-    """Return Kafka's name of an error code, or its number."""
+    """Return Kafka's name of an error code, such as NOT_CONTROLLER; for a code that Ottla does not know, its number."""
     try:
         return ErrorCode(error_code).name
     except ValueError:

@@ -62,7 +62,7 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """An under-replicated partition. `leader` is None if it has no leader."""
+    """An under-replicated partition. `leader` is the id of the leading broker, None if there is none."""
 
     topic: str
     partition: int

@@ -95,7 +95,7 @@ def topic_of(path: Path) -> str:
 
 
 def read_log(path: Path, options: Options) -> Iterator[Row | Corruption]:
-    """Yield the rows of a segment: one for each batch, or one for each record."""
+    """Yield the rows of a segment: one for each batch, or, with the option `records`, one for each record."""
     topic, end, expected = topic_of(path), 0, _base_offset(path)
     with _mapped(path) as data:
         try:

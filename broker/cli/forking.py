@@ -16,7 +16,8 @@ def fork_directory(source: Path, target: Path, *, links: bool = True) -> ForkRep
     files.
 
     With `links`, closed segments are shared by hard links; pass False for a copy that Apache Kafka will use. The copy of a whole cluster
-    (`ottla serve --brokers`) gets a new cluster id, so that its nodes cannot join the original. Raises ForkRefused.
+    (`ottla serve --brokers`) gets a new cluster id, so that its nodes cannot join the original. Raises ForkRefused if the directory cannot
+    be copied.
     """
     brokers = brokers_in(source, node_directories(source))
 

@@ -209,7 +209,7 @@ def _cluster(to: str) -> list[Address]:
 
 
 def _check_effects(options: argparse.Namespace) -> None:
-    """Reject an option that has no effect because the option it belongs to is missing. Raises CliError."""
+    """Raise CliError for an option that has no effect because another option, which it belongs to, is missing."""
     if options.log is None:
         for name in ("log_json", "log_only", "log_errors", "log_slower_than"):
             if getattr(options, name):

@@ -50,7 +50,7 @@ class GroupDescribed(NamedTuple):
 
     @property
     def owners(self) -> dict[TopicPartition, MemberDescribed]:
-        """The member that owns each assigned partition, by partition."""
+        """For each assigned partition: the member that it is assigned to."""
         return {place: member for member in self.members for place in member.assigned}
 
 

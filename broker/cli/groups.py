@@ -78,8 +78,8 @@ def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
 
 
 def _described(cluster: AdminClient, group: str) -> tuple[GroupDescribed, bool]:
-    """Return the description of a group of any kind, and whether it is a share group. Raises `CliError`; for a missing group, an
-    `ErrorResponse` with GROUP_ID_NOT_FOUND."""
+    """Return the description of a group of any kind, and whether it is a share group. Raises `CliError` if the group cannot be described;
+    for a missing group, it is an `ErrorResponse` with GROUP_ID_NOT_FOUND."""
     try:
         return described_with_offsets(cluster, group), False
     except ErrorResponse as error:
@@ -156,7 +156,8 @@ def reset_offsets(
 
 
 def _share_start_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
-    """Return a share group's start offsets, by partition; partitions without a start offset are omitted. Raises `ErrorResponse`."""
+    """Return a share group's start offsets, by partition; partitions without a start offset are omitted. Raises `ErrorResponse` if the
+    coordinator rejects the request."""
     return {place: start.offset for place, start in start_offsets(cluster, group).items() if start.offset is not None}
 
 

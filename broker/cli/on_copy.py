@@ -62,7 +62,7 @@ def on_copy(options: argparse.Namespace) -> Iterator[None]:
 
 def parsed_moment(text: str) -> int | AtOffset:
     """Parse the value of `--as-of`, the point up to which a log is served: Unix time in ms, ISO 8601 (UTC unless it has a zone), or an
-    offset such as `orders-0@1234`. Raises SettingsError."""
+    offset such as `orders-0@1234`. Raises SettingsError for any other text."""
     if text.isdecimal():
         return int(text)
     if found := _AT_OFFSET.fullmatch(text):

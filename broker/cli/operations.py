@@ -71,7 +71,7 @@ def delete_topics(cluster: AdminClient, topics: Sequence[str]) -> Iterator[str]:
 def describe_configs(ask: Ask, kind: int, name: str, *, synonyms: bool = False) -> list[Any]:
     """Return the settings of the resource `name`, including inherited ones and defaults. `kind` is the number of its type (topic, broker,
     …) in Kafka's ConfigResource.Type; `ask` sends a request to a broker that can answer it. With `synonyms`, each setting also has its
-    values at other levels. Raises ErrorResponse."""
+    values at other levels. Raises ErrorResponse, for instance for an unknown topic."""
     (result,) = ask(DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)], include_synonyms=synonyms)).results
     check(result.error_code, f"settings of {name!r}", result.error_message)
     found: list[Any] = result.configs

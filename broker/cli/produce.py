@@ -86,7 +86,7 @@ def produce(
 
 
 def _check_place(plan: _Plan) -> None:
-    """Check that topic and partition exist, because the client would retry for ever otherwise. Raises `CliError`."""
+    """Raise `CliError` if the topic or the partition does not exist, because aiokafka would otherwise retry for ever."""
     with AdminClient(plan.bootstrap) as cluster:
         topic = cluster.topic_to_write(plan.topic)
     if plan.partition is not None and plan.partition not in {each.partition_index for each in topic.partitions}:

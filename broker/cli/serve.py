@@ -56,7 +56,7 @@ class KafkaReplacement:
     scram: Sequence[str] = ()
     """SCRAM users of a new cluster, in the format of `ottla format --add-scram`."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """The environment variable that set each setting, by the setting's name."""
+    """For each setting, by its name: the environment variable that set it."""
 
     def origin(self, problem: str) -> str:
         """Return a line for each setting in the text `problem` that an environment variable set, with the name of the variable; empty if

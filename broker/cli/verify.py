@@ -183,7 +183,7 @@ def ended_by_signals() -> Iterator[Sequence[int]]:
 
 def _check_arguments(keep: Path | None, junit: Path | None, bootstrap: str | None, command_config: Path | None) -> None:
     """Check before the verification that its results can be written, that `command_config` is given only with `bootstrap`, and that the
-    packages of `ottla audit` are installed. Raises CliError."""
+    packages of `ottla audit` are installed. Raises CliError if one of these is not so."""
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise CliError(f"{keep} is not an empty directory: name a new one for --keep", COULD_NOT_JUDGE)
     if junit is not None and not junit.parent.is_dir():
@@ -194,7 +194,7 @@ def _check_arguments(keep: Path | None, junit: Path | None, bootstrap: str | Non
 
 
 def _check_extra() -> None:
-    """Check before the verification that the packages of `ottla audit`, which judges the log, are installed. Raises CliError."""
+    """Raise CliError if the packages of `ottla audit`, which judges the log, are not installed. It is called before the verification."""
     missing = audit_missing()
     if missing is not None:
         raise CliError(

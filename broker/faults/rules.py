@@ -261,7 +261,7 @@ class FaultRule:
         return self.action is not FaultAction.STALE_METADATA or self._names_wanted(subject)
 
     def matches(self, subject: Subject) -> bool:
-        """Return whether the rule's fields match a request, without counting it."""
+        """Return whether the rule's fields match a request. This call does not count the request."""
         return self._matches(subject) and self._names_wanted(subject)
 
     def may_hit_api(self, api: int) -> bool:
@@ -303,7 +303,8 @@ class FaultRule:
         return group is None or _any(self.group, {group})
 
     def wants(self, topic: str | None, partition: int | None) -> bool:
-        """Return whether the rule's fields match this topic and partition."""
+        """Return whether the rule applies to this topic and partition. `topic` None matches only a rule without a topic, `partition` None
+        every rule."""
         if self.topic is not None and (topic is None or not fnmatchcase(topic, self.topic)):
             return False
         return self.partition is None or partition is None or self.partition == partition

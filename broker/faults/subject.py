@@ -114,7 +114,7 @@ def partition_of(struct: Any) -> int | None:
 
 
 def is_topic_list(name: str) -> bool:
-    """Return whether a message's field of this name lists topics."""
+    """Return whether a message's field with the name `name` contains a list of topics."""
     return name in _TOPIC_LISTS
 
 

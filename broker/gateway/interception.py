@@ -150,8 +150,8 @@ class InterceptedRequest:
         return self.request.header.api_key != ApiKey.PRODUCE or self.request.body.acks != 0
 
     def ask(self, call: Call) -> Answer:
-        """Send the request to the cluster. Return an awaitable whose result is the decoded response; for Produce with acks=0, return None
-        at once. The awaitable raises CloseConnection if the connection to the cluster ends."""
+        """Send the request to the cluster. Return an awaitable whose result is the decoded response; for Produce with acks=0, return None.
+        If the connection to the cluster has ended, this call or the awaitable raises CloseConnection."""
         self._send(self, self._frame)
         if not self.expects_response:
             self.over()

@@ -218,7 +218,7 @@ def _replace_addresses_in_steps(entries: Sequence[Any], id_field: str, view: Add
 
 
 _Named = tuple[int, str, int]
-"""A broker's node id, host and port."""
+"""A broker as an entry of a response names it: node id, host and port."""
 
 
 def _named(entries: Sequence[Any], id_field: str) -> tuple[list[_Named], list[_Named]]:

@@ -341,8 +341,7 @@ class GatewaySession:
 
     def _rewrite(self) -> None:
         """Rewrite the next part of a response. Its request stays the oldest pending one until the response is complete, so no later
-        response is sent before it. Raises ProtocolError.
-        """
+        response is sent before it. Raises ProtocolError for an invalid response."""
         steps, self._rewriting = self._rewriting, None
         assert steps is not None
         if self._failure is not None:

@@ -69,7 +69,7 @@ class GatewayConnections:
 
     @property
     def clients(self) -> int:
-        """The number of clients that are connected."""
+        """The number of open client connections."""
         return sum(not each.client.is_lost for each in self.open)
 
     def refusal(self) -> str | None:
@@ -170,12 +170,12 @@ class _Side(asyncio.Protocol):
         self._connection = None
 
     def write(self, buffers: list[Any]) -> None:
-        """Send buffers, unless the transport is closing."""
+        """Write `buffers` to the transport in order; do nothing if the transport is closing."""
         if buffers and self.transport is not None and not self.transport.is_closing():
             self.transport.writelines(buffers)
 
     def read(self, wanted: bool) -> None:
-        """Resume reading from the peer if `wanted`, otherwise pause it."""
+        """Read from the peer if `wanted` is true; otherwise pause reading."""
         if self._reading != wanted and self.transport is not None and not self.transport.is_closing():
             self._reading = wanted
             if wanted:
@@ -242,7 +242,7 @@ class GatewayConnection:
         self._dialling = shared.start(self._dial())
 
     def record_activity(self) -> None:
-        """Record that a byte was transferred now, for `is_idle`."""
+        """Store the present time as that of the last transferred byte, for `is_idle`."""
         self._last_moved_ms = self._shared.clock.mono_ms()
 
     def is_idle(self, since_ms: int) -> bool:
@@ -325,7 +325,7 @@ class GatewayConnection:
         self._session.release()
 
     def held_bytes(self) -> int:
-        """Return the number of buffered and unsent bytes of this connection."""
+        """Return the number of bytes that this connection holds: parts of frames, and bytes that were not sent yet to either peer."""
         return self._session.held_bytes + self.client.unsent() + self._cluster.unsent()
 
     def moved_bytes(self) -> int:

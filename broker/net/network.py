@@ -18,7 +18,7 @@ class BoundAddress(Protocol):
 
     @property
     def port(self) -> int:
-        """The bound port, also if port 0 was requested."""
+        """The bound port. If port 0 was requested, it is the port that was chosen."""
         ...
 
     async def accept(self, make: MakeProtocol, backlog: int) -> None:
@@ -38,7 +38,7 @@ class Network(Protocol):
         ...
 
     async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
-        """Connect to an address, with a protocol from `make`. Raises OSError."""
+        """Connect to an address; `make` makes the connection's protocol. Return the transport. Raises OSError if the attempt fails."""
         ...
 
 

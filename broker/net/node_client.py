@@ -299,9 +299,8 @@ def _fail(pending: _PendingRequest, why: str, kind: type[LinkBroken] = LinkBroke
 
 
 async def _versions_of(connection: NodeConnection) -> Versions:
-    """Request and return the API versions that the peer supports. A peer that does not support our ApiVersions version answers with version
-    0 and its own maximum (KIP-511). Raises LinkBroken.
-    """
+    """Request and return the API versions that the peer supports. A peer that does not support our version of ApiVersions answers with
+    version 0 and its own maximum (KIP-511). Raises LinkBroken if the connection breaks or the response has an error."""
     version = OPENING_VERSION
     while True:
         response: ApiVersionsResponse = await connection.call(ApiVersionsRequest(_SOFTWARE_NAME, _SOFTWARE_VERSION), version)

@@ -106,7 +106,7 @@ class Server:
                 connection.abort()
 
     def _last_connections(self) -> list[Connection]:
-        """Stop accepting connections, and return the open connections."""
+        """Stop accepting connections, and return the connections that are still open."""
         for bound in self._bound:
             bound.close()
         if self._shared is None:

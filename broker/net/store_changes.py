@@ -88,8 +88,8 @@ class StoreChanges:
 
     def _renewed(self, name: str, tls: ListenerTls, security: ListenerSecurity) -> tuple[tuple[ssl.SSLContext, Stores], Renewed | None]:
         """Return the new server context and its stores and, for the inter-broker listener, those of the client (otherwise None). Old and
-        new contexts must be able to connect to each other, so that brokers can be changed one by one. Raises ValueError or OSError.
-        """
+        new contexts must be able to connect to each other, so that brokers can be changed one by one. Raises ValueError if they are not, or
+        a store is invalid, and OSError if a store cannot be read."""
         renewed = tls.renewed(security)
         if name not in self._keys:
             return renewed, None

@@ -51,7 +51,7 @@ class Observations:
     _sends_of: dict[Hashable, dict[int, Send]] | None = field(default=None, init=False, repr=False)
 
     def sends_of(self, identity: Hashable) -> tuple[Send, ...]:
-        """Return every attempt of a producer to send the record with this identity."""
+        """Return all attempts to send the record with this identity, in the order in which the broker handled them."""
         if self._sends_of is None:  # built only if there is an anomaly
             self._sends_of = defaultdict(dict)
             for number, send in enumerate(self.sends):

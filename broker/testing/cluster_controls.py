@@ -59,7 +59,7 @@ class ClusterTopicControl:
         return self._cluster.brokers[leader].topics.end_offset(topic, partition)
 
     def names(self) -> list[str]:
-        """Return the names of all topics except internal ones."""
+        """Return the names of the cluster's topics, sorted, without internal topics."""
         return self._cluster.topic_names
 
     def prefer(self, topic: str, partition: int, n: int) -> None:

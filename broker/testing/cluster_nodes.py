@@ -101,7 +101,7 @@ class ClusterNodes:
         return Environment(clock, self._files, network)
 
     def broker(self, n: int) -> ClusterBroker:
-        """Return the broker with the id `n`. Raises KeyError."""
+        """Return the broker with the id `n`, running or not. Raises KeyError for an unknown id."""
         if n not in self.brokers:
             raise KeyError(f"there is no broker {n}; the brokers are {', '.join(map(str, self.brokers))}")
         return self.brokers[n]
@@ -145,12 +145,12 @@ class ClusterNodes:
 
     @property
     def topic_names(self) -> list[str]:
-        """The names of all topics except internal ones."""
+        """The names of the cluster's topics, sorted, without internal topics."""
         return sorted(name for name in self.controller.image.topic_ids if not name.startswith("__"))
 
     @property
     def up(self) -> list[int]:
-        """The ids of the brokers that run and are not paused."""
+        """The ids of the brokers that run, have not crashed, and are not paused."""
         return [number for number, broker in self.brokers.items() if broker.is_up]
 
     @property

@@ -106,7 +106,8 @@ class OttlaContainer(DockerContainer):
         return self.with_option(f"--like={release}")
 
     def with_fault(self, rule: str) -> Self:
-        """Load a fault rule (docs/faults.md) when the broker starts, such as `drop-ack:api=Produce,times=1`. Raises FaultSyntax."""
+        """Load a fault rule (docs/faults.md) when the broker starts, such as `drop-ack:api=Produce,times=1`. Raises FaultSyntax for an
+        invalid rule."""
         parse_rule(rule)
         return self.with_option(f"--fault={rule}")
 

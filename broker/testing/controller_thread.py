@@ -49,7 +49,8 @@ class InProcessController(InProcessNode[ControllerNode]):
         self.end_loop()
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop the controller (with `kill`: kill it), and start it on the same directory and port. Raises StartError or OSError."""
+        """Stop the controller (with `kill`: kill it), and start it on the same directory and port. Raises StartError or OSError if the
+        start fails."""
         if kill:
             self.kill()
         else:

@@ -141,5 +141,5 @@ class TopicControl:
         return self._owner.call(lambda broker: broker.services.partitions.get(topic, partition).log.log_end_offset)
 
     def names(self) -> list[str]:
-        """Return the names of all topics except internal ones."""
+        """Return the names of the broker's topics, without internal topics."""
         return self._owner.call(lambda broker: [name for name in broker.services.partitions.topic_names() if not name.startswith("__")])

@@ -79,7 +79,8 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One EndTxn request of a producer, with its result."""
+    """One EndTxn request of a producer, with its result. `seen`: the client received the whole response. `faults` names the fault rules
+    that hit the request."""
 
     at_ms: int
     connection: int

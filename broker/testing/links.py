@@ -58,7 +58,7 @@ class Links:
         return self._slow_ms.get(way, 0)
 
     def listens(self, node: int, port: int) -> None:
-        """Register that the node with this id listens on a port."""
+        """Register that the node with the id `node` listens on `port`, so that the links' rules apply to connections to this port."""
         self._node_at[port] = node
 
     def node_at(self, port: int) -> int:

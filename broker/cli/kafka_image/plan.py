@@ -57,14 +57,15 @@ class ImageStart:
     topics: str
     warnings: Sequence[str]
     variables: Mapping[str, str]
-    """The environment variable that set each setting, by the setting's name."""
+    """For each setting, by its name: the environment variable that set it."""
 
 
 def planned(flavour: Flavour | None, env: Mapping[str, str], mounted: Mapping[str, str], *, env_flavour: Flavour) -> ImageStart:
     """Return the settings with which a container starts, and the warnings to print.
 
     `flavour` is the vendor whose image's script was called, or None. `env_flavour` is the vendor whose names the variables have. `mounted`
-    are the settings of the mounted file; variables win over them. Raises SettingsError.
+    are the settings of the mounted file; variables win over them. Raises SettingsError if variables contradict each other, or name a
+    missing file.
     """
     read = settings_of(env_flavour, env)
     settings = {**mounted, **read}

@@ -102,7 +102,8 @@ def _print_plan(plan: ImageStart) -> None:
 
 
 def options_of(env: Mapping[str, str]) -> list[str]:
-    """Return the options of `ottla serve` in OTTLA_OPTIONS, for instance for faults and the admin port. Raises SettingsError."""
+    """Return the options of `ottla serve` in OTTLA_OPTIONS, for instance for faults and the admin port. Raises SettingsError if their
+    quotes are not balanced."""
     try:
         return shlex.split(env.get("OTTLA_OPTIONS", ""))
     except ValueError as error:

@@ -121,7 +121,7 @@ _OLDER: Final[Mapping[str, str]] = {
 
 
 class Flavour(StrEnum):
-    """The vendor of the image that the container replaces."""
+    """The vendor of the Kafka image that this container replaces: apache, confluent or bitnami."""
 
     APACHE = "apache"
     CONFLUENT = "confluent"

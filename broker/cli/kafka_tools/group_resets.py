@@ -145,7 +145,7 @@ def _ago_ms(duration: str) -> int:
 
 def _plan(file: Path, groups: Sequence[str]) -> dict[str, Offsets]:
     """Return the offsets, by group, in a file that --export printed. Rows without a group name apply to the only element of `groups`.
-    Raises CliError."""
+    Raises CliError if the file cannot be read or a row is invalid."""
     plan: dict[str, Offsets] = {}
     try:
         with file.open(encoding="utf-8", newline="") as lines:

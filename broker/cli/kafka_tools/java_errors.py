@@ -25,7 +25,7 @@ _ERRORS: Final[Mapping[int, tuple[str, str]]] = {
 
 
 def error_message(code: int) -> str:
-    """Return Kafka's default message for an error code."""
+    """Return Kafka's default message for an error code; for a code that is not in `_ERRORS`, the code's name."""
     return _ERRORS[code][1] if code in _ERRORS else name_of(code)
 
 

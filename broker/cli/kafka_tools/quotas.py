@@ -37,7 +37,7 @@ def alter_quotas(cluster: AdminClient, entities: Entities, added: Sequence[tuple
 
 def print_quotas(cluster: AdminClient, entities: Entities) -> None:
     """Print the quotas of each matching entity, one entity a line. An entity matches only if it has exactly the given types: the quotas of
-    a user with a client id are not printed if only users are asked for. Raises `CliError`."""
+    a user with a client id are not printed if only users are asked for. Raises `CliError` if the cluster rejects the request."""
     wanted = [
         ComponentData(_ENTITIES[kind], _ANY if name is None else _EXACT if name else _DEFAULT, name or None) for kind, name in entities
     ]
