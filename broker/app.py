@@ -130,7 +130,8 @@ class Broker:
         return [self.address[1]]
 
     def greeting(self) -> str:
-        """Return the line that is printed after the start: address, data directory and ids."""
+        """Return the text that is printed after the start: the address, the data directory, the ids of the cluster and the node, and the
+        number of partitions; then the text of `ready_text`, if there is one."""
         at = host_and_port(*self.address)
         return (
             f"Ottla is listening on {at} (data in {self.log_dir.path}, cluster id {self.services.cluster_id}, "
@@ -252,9 +253,9 @@ class Broker:
         self._faults.drop_held()
 
     async def save(self) -> None:
-        """Write the complete state of a standalone node to its files. When this returns, the files contain the state that is in memory.
-        They still do at the caller's next `await`, because no request is handled before it. Raises RuntimeError for a cluster broker, or if
-        a partition is offline."""
+        """Write the complete state of a standalone node to its files. When this returns, the files contain the state that is in memory, and
+        no request changes that state before the caller's next `await`. Raises RuntimeError for a cluster broker, or if a partition is
+        offline."""
         if self.standalone is None:
             raise RuntimeError("a cluster broker has no state of its own: mark the cluster (InProcessCluster.mark)")
         await self.standalone.controller.voter.commit()

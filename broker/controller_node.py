@@ -234,7 +234,7 @@ class ControllerNode:
         return [self.address[1]]
 
     def greeting(self) -> str:
-        """Return the line that is printed after the start: address, data directory and ids."""
+        """Return the line that is printed after the start: address, data directory, and the ids of node and cluster."""
         return (
             f"Ottla's controller is listening on {host_and_port(*self.address)} (data in {self.log_dir.path}, "
             f"cluster id {self.log_dir.cluster_id}, node {self.settings.node_id})"

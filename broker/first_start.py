@@ -51,7 +51,7 @@ def format_where_new(settings: BrokerSettings, now_ms: int, scram: Sequence[str]
 
 def scram_records(arguments: Iterable[str]) -> list[UserScramCredentialRecord]:
     """Return metadata records with the SCRAM credentials of users, each given in `arguments` in the format of kafka-storage's
-    `--add-scram`. Raises SettingsError, whose text contains no password."""
+    `--add-scram`. Raises SettingsError for an invalid argument; its text contains no password."""
     records = []
     for argument in arguments:
         try:

@@ -125,7 +125,7 @@ def assign_new_cluster_id(path: Path, brokers: int, random_bytes: Callable[[int]
     the original cluster, which may still be running, reject the copied nodes.
 
     The copied brokers' metadata logs are deleted, because they name the original's controller; the brokers fetch the log from their own
-    controller again. Raises OSError, and ValueError for a damaged meta.properties.
+    controller again. Raises OSError if a file cannot be read or written, ValueError for a damaged meta.properties.
     """
     layout, cluster_id = Layout(path, brokers), encode_uuid(random_uuid(random_bytes))
     directories = [layout.directory_of(number) for number in range(1, brokers + 1)]

@@ -34,9 +34,8 @@ def group() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """A controller. `leads`: it is the active controller. `lag` is the number of metadata records that it has not replicated yet; None
-    before its first fetch.
-    """
+    """A controller. `leads` is true for the active controller. `lag` is the number of metadata records that the controller has not
+    replicated yet; None before its first fetch."""
 
     id: int
     address: str | None
@@ -46,9 +45,8 @@ class ControllerStatus:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """A broker. `leads` counts the partitions that it leads, `out_of_sync` its replicas that are not in the ISR. `lag` is the number of
-    metadata records that it has not replicated yet; None before its first fetch.
-    """
+    """A broker. `leads` counts the partitions that the broker leads, `out_of_sync` its replicas that are not in the ISR. `lag` is the
+    number of metadata records that the broker has not replicated yet; None before its first fetch."""
 
     id: int
     address: str

@@ -284,8 +284,8 @@ def _ready_lines(settings: BrokerSettings) -> Callable[[str], str]:
 
 
 def _client_configuration(security: DevelopmentSecurity, settings: BrokerSettings) -> Callable[[str], str]:
-    """Return a function that takes the bound address and returns the text that tells the user how clients connect: the address,
-    certificates and users."""
+    """Return a function that takes the bound address (`host:port`) and returns the text that tells the user how clients connect: the
+    address, certificates and users."""
 
     (listener,) = listeners_of(settings)
     host = listener.advertised_host or ("localhost" if listener.host in ANYWHERE else listener.host)

@@ -194,7 +194,7 @@ def _check_arguments(keep: Path | None, junit: Path | None, bootstrap: str | Non
 
 
 def _check_extra() -> None:
-    """Raise CliError if the packages of `ottla audit`, which judges the log, are not installed. It is called before the verification."""
+    """Raise CliError if the packages of `ottla audit`, which judges the log, are not installed. Call this before the verification."""
     missing = audit_missing()
     if missing is not None:
         raise CliError(

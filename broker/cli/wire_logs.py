@@ -40,7 +40,7 @@ def wire_log(path: str, only: Sequence[str] = (), *, as_json: bool = False, erro
     """Return an observer that writes a line for each request to the file `path`, or to standard output for "-".
 
     A request is logged if it took at least `slower_than_ms` and one of the filters `only` matches (without filters: always); with `errors`,
-    only if its response has an error. Raises OSError, and FaultSyntax for an invalid filter.
+    only if its response has an error. Raises OSError if the file cannot be opened, FaultSyntax for an invalid filter.
     """
     wanted = [parse_filter(text) for text in only]
     return WireLog(_Lines(path).write, wanted, as_json=as_json, errors_only=errors, slower_than_ms=slower_than_ms)

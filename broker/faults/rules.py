@@ -303,8 +303,8 @@ class FaultRule:
         return group is None or _any(self.group, {group})
 
     def wants(self, topic: str | None, partition: int | None) -> bool:
-        """Return whether the rule applies to this topic and partition. `topic` None matches only a rule without a topic, `partition` None
-        every rule."""
+        """Return whether the rule applies to this topic and partition of a response. If the response names no topic (None), a rule with a
+        topic does not apply; if it names no partition (None), any rule applies."""
         if self.topic is not None and (topic is None or not fnmatchcase(topic, self.topic)):
             return False
         return self.partition is None or partition is None or self.partition == partition

@@ -273,6 +273,6 @@ def _time(exchange: Exchange) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return text that a peer sent in a form that fits on one line: if any character is not printable, escape all such characters,
-    backslashes and non-ASCII characters."""
+    """Return a peer's text in a form that takes one line: if a character is not printable, escape all such characters, and also backslashes
+    and non-ASCII characters."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()

@@ -95,8 +95,8 @@ class ClientsView:
         self._own_host = own_host
 
     def translate(self, node_id: int, host: str, port: int) -> Address:
-        """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises ProtocolError
-        (`AddressBook.translate`)."""
+        """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises ProtocolError for an impossible
+        host name, or if the gateway has no port for one more broker."""
         return self._book.translate(self._own_host, node_id, host, port)
 
     def learn(self, topic_id: bytes, name: str) -> None:

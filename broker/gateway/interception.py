@@ -122,8 +122,8 @@ class Interception:
 class InterceptedRequest:
     """One request to which fault rules (errors scripted for a test) or request observers apply. A `duplicate` rule sends it more than once.
 
-    `send` sends the frame to the cluster, and calls `answered` with the response, or `failed` if the connection ends before it. `on_over`
-    is called once, when the request no longer needs the connection to the cluster.
+    `send` sends the frame to the cluster, and calls `answered` with the response, or `failed` if the connection ends before the response.
+    `on_over` is called once, when the request no longer needs the connection to the cluster.
     """
 
     def __init__(
@@ -200,8 +200,8 @@ class InterceptedRequest:
             on_over(self)
 
     async def finished(self, call: Call, answer: Awaitable[Message | None]) -> Reply:
-        """Wait for `answer`, the response that the interceptors of this request (`call`) return, and return the bytes to send to the
-        client. Return None if there is no response. Raises what `answer` raises."""
+        """Wait for `answer`, the response after all interceptors of the request `call`, and return the bytes to send to the client; None if
+        there is no response. Raises what `answer` raises."""
         response = await answer
         return await on_thread(partial(self.reply, call, response)) if self._is_large else self.reply(call, response)
 

@@ -31,8 +31,8 @@ class AddressView(Protocol):
     """Translates brokers' addresses for one client, and learns addresses and topic ids from the cluster's responses."""
 
     def translate(self, node_id: int, host: str, port: int) -> Address:
-        """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises ProtocolError if that is
-        impossible."""
+        """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises ProtocolError for an impossible
+        host name, or if the gateway has no port for one more broker."""
 
     def learn(self, topic_id: bytes, name: str) -> None:
         """Store a topic's id and name, which a response of the cluster has named."""
@@ -222,7 +222,8 @@ _Named = tuple[int, str, int]
 
 
 def _named(entries: Sequence[Any], id_field: str) -> tuple[list[_Named], list[_Named]]:
-    """Return the broker that each entry names, and all of these brokers once, sorted. Raises ProtocolError for too many."""
+    """Return the broker that each entry names, and all of these brokers once, sorted. Raises ProtocolError if there are too many
+    brokers."""
     named = [(getattr(entry, id_field), entry.host, entry.port) for entry in entries]
     brokers = set(named)
     if len(brokers) > limits.GATEWAY_NODES_MAX:

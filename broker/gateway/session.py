@@ -152,7 +152,7 @@ class GatewaySession:
         return self._requests.held_bytes + self._responses.held_bytes + self._rewriting_bytes
 
     def from_client(self, data: Buffer) -> None:
-        """Process bytes received from the client. Raises ProtocolError, after which the connection has to end."""
+        """Process bytes received from the client. Raises ProtocolError if they are invalid; then the connection has to end."""
         self._is_fed = True
         try:
             self._requests.feed(data, self._to_cluster)
@@ -160,7 +160,7 @@ class GatewaySession:
             self._is_fed = False
 
     def from_cluster(self, data: Buffer) -> None:
-        """Process bytes received from the cluster. Raises ProtocolError, after which the connection has to end."""
+        """Process bytes received from the cluster. Raises ProtocolError if they are invalid; then the connection has to end."""
         self._is_fed = True
         try:
             self._responses.feed(data, self._to_client)
@@ -185,7 +185,8 @@ class GatewaySession:
             self._failure = str(error)
 
     def rewrite_more(self) -> None:
-        """Continue to rewrite a large response, with its next part. Raises ProtocolError, after which the connection has to end."""
+        """Continue to rewrite a large response, with its next part. Raises ProtocolError if the response is invalid; then the connection
+        has to end."""
         self._rewrite()
         if self._rewriting is None:
             self.from_cluster(b"")
@@ -295,7 +296,7 @@ class GatewaySession:
 
     def resume(self) -> None:
         """Continue with the client's next request. Call this after `on_change` has reported that an intercepted request has made progress.
-        Raises ProtocolError, after which the connection has to end."""
+        Raises ProtocolError for an invalid request; then the connection has to end."""
         self._is_fed = True
         try:
             self._requests.resume(self._to_cluster)
@@ -394,7 +395,8 @@ def _more(have: int, size: int, what: str) -> FrameDecision:
 
 
 def _acks(head: memoryview, version: int) -> int | None:
-    """Return `acks` of a Produce request that begins with `head`, or None if `head` is too short. A request with acks 0 has no response."""
+    """Return `acks` of a Produce request that begins with `head`, or None if `head` does not contain it yet. A request with acks 0 has no
+    response."""
     message = request_class(ApiKey.PRODUCE)
     try:
         _, at = read_request_header(head)

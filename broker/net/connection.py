@@ -132,8 +132,8 @@ class SharedConnectionState:
         return None
 
     def make_room(self, listener: str, host: str) -> None:
-        """If the broker has more connections than the maximum of max.connections, close the longest idle connection that is not at
-        `listener`, the listener of a new connection from `host`."""
+        """If the broker has more connections than max.connections allows, close the longest idle connection that is not at `listener`, the
+        listener of a new connection from `host`."""
         if len(self.connections) <= self.max_connections(listener, host).in_all:
             return
         others = [connection for connection in self.connections if connection.listener.name != listener]
@@ -358,7 +358,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def session(self) -> Session:
-        """The connection's session, after `connection_made`."""
+        """The session, which handles this connection's requests; it exists from `connection_made` on."""
         return self._session
 
     @property

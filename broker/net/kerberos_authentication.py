@@ -41,8 +41,7 @@ def kerberos(listener: str, security: ListenerSecurity, file: str | None) -> Cal
 def initiator(listener: str, security: ListenerSecurity, file: str | None) -> Callable[[Sequence[LoginModule]], Callable[[str], Tokens]]:
     """Return a function that takes a listener's login modules and returns a second function. The second function takes a host, begins a
     GSSAPI authentication with the node there, and returns the source of the tokens to send. `file` is the path of a krb5.conf (None: the
-    default). `initiator` and the first function raise SettingsError.
-    """
+    default). `initiator` and the first function raise SettingsError for an invalid configuration."""
     _look_for_library(f"GSSAPI between nodes, at {listener},", file)
     return partial(_log_ins_elsewhere, listener, security)
 

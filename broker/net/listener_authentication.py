@@ -146,7 +146,7 @@ def _entries(
     listener: str, mechanism: str, settings: BrokerSettings, security: ListenerSecurity, login_file: LoginFile
 ) -> Sequence[LoginModule]:
     """Return the mechanism's login modules; an empty list if the broker has development users (`settings.users`) instead of a JAAS
-    configuration."""
+    configuration. Raises SettingsError if the JAAS configuration is missing or invalid."""
     if settings.users and settings.login_file is None and security.of_mechanism(mechanism, _JAAS) is None:
         return []
     return login_entries(listener, mechanism, security, login_file)
@@ -196,9 +196,9 @@ def _maker(
 
 
 def _bearer(listener: Listener, security: ListenerSecurity, around: AuthenticationContext, entries: Sequence[LoginModule]) -> MakeMechanism:
-    """Return the OAUTHBEARER mechanism of a listener, with a validator of unsigned or of signed tokens. Raises SettingsError, also if there
-    are settings for signed tokens but no handler for them: otherwise the listener would accept unsigned tokens by mistake.
-    """
+    """Return the OAUTHBEARER mechanism of a listener, with a validator of unsigned or of signed tokens. Raises SettingsError for an invalid
+    setting, also if there are settings for signed tokens but no handler for them: otherwise the listener would accept unsigned tokens by
+    mistake."""
     from ottla.broker.security.oauthbearer import OAuthBearer, UnsecuredTokenValidator  # noqa: PLC0415 # rarely used
 
     if len(entries) != 1:

@@ -44,7 +44,8 @@ class InterNodeListener(NamedTuple):
 
 
 def listeners_of(settings: BrokerSettings) -> list[Listener]:
-    """Return the broker listeners to bind, with their advertised addresses. Raises SettingsError with the setting's name."""
+    """Return the broker listeners to bind, with their advertised addresses. Raises SettingsError for an invalid setting, whose name is in
+    the text."""
     if not settings.is_controller:
         return _all_listeners(settings)
     own = _controller_names(settings)
@@ -52,7 +53,7 @@ def listeners_of(settings: BrokerSettings) -> list[Listener]:
 
 
 def controller_listeners_of(settings: BrokerSettings) -> list[Listener]:
-    """Return the controller listeners to bind. Raises SettingsError with the setting's name."""
+    """Return the controller listeners to bind. Raises SettingsError for an invalid setting, whose name is in the text."""
     own = _controller_names(settings)
     return [_at_voters_address(settings, listener) for listener in _all_listeners(settings) if listener.name in own]
 

@@ -180,7 +180,8 @@ class NodeClient:
         return self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
     def _send(self, connection: NodeConnection, pending: _PendingRequest) -> None:
-        """Send a pending request at the highest version that both nodes support. If there is none, fail the request at once."""
+        """Send a pending request at the highest version that both nodes support. If there is none, fail the request at once with
+        UnsupportedByPeer."""
         if pending.answer.done():
             return
         request = pending.request

@@ -50,7 +50,8 @@ class Links:
         self._change(frozenset(), {})
 
     def between(self, some: Collection[int], others: Collection[int]) -> list[Way]:
-        """Return both directions of the link between each node of `some` and each node of `others`."""
+        """Return both directions of the link between each node of `some` and each node of `others`, each as (sending node, receiving
+        node)."""
         return [way for one in some for other in others for way in ((one, other), (other, one)) if one != other]
 
     def delay_ms(self, way: Way) -> float:

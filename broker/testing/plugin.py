@@ -61,9 +61,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def ottla_broker_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., InProcessBroker]]:
-    """Returns a function that makes a broker, which records what clients send and receive, and starts it; its arguments are those of
-    `InProcessBroker`: `ottla_broker_factory(settings={…}, faults=[…])`. The brokers are stopped after the test; a data directory that the
-    test passed as `data_dir` is not removed."""
+    """Returns a function that starts a broker and returns it: `ottla_broker_factory(settings={…}, faults=[…])`. The function's arguments
+    are those of `InProcessBroker`. The broker records what clients send and receive, and is stopped after the test. A data directory that
+    the test passed as `data_dir` is not removed."""
     from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # only for tests with a broker
 
     with ExitStack() as stack:
@@ -205,7 +205,7 @@ def ottla_bootstrap(ottla_broker: InProcessBroker) -> str:
 
 @pytest.fixture
 def ottla_topics(ottla_broker: InProcessBroker) -> TopicControl:
-    """An object that creates and describes topics of the fixture `ottla_broker`."""
+    """An object that creates topics of the fixture `ottla_broker`, and returns their names and end offsets."""
     return ottla_broker.topics
 
 

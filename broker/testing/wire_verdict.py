@@ -37,13 +37,13 @@ class WireSource:
     command_config: Path | None = None
 
     def address(self) -> Address:
-        """Return the cluster's address and the security settings for a connection to it. Raises ValueError or OSError for invalid
-        settings."""
+        """Return the cluster's address and the security settings for a connection to it. Raises ValueError for invalid settings, OSError if
+        a file cannot be read."""
         return address(self.bootstrap, {} if self.command_config is None else {CONFIG_FILE: str(self.command_config)})
 
     @property
     def url(self) -> str:
-        """The cluster as the audit's command line names it: `kafka://host:port`."""
+        """The cluster in the form in which `ottla audit` takes it: `kafka://host:port`, with several servers separated by commas."""
         return f"kafka://{self.bootstrap}"
 
 

@@ -42,7 +42,7 @@ WITHOUT_VARIABLES: Final[Mapping[str, str]] = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-"""The settings of apache/kafka if it gets neither variables nor a file."""
+"""The settings of the image apache/kafka for a container without environment variables for settings and without a mounted settings file."""
 _AUTHORIZERS: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 

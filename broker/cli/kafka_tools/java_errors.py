@@ -30,8 +30,8 @@ def error_message(code: int) -> str:
 
 
 def java_exception(code: int, message: str | None = None) -> str:
-    """Return the Java exception class of an error code with `message`, by default Kafka's own. For codes outside the table return only the
-    message, or the code's name."""
+    """Return the name of the Java exception class of an error code, and `message`, by default Kafka's own message. For a code that is not
+    in `_ERRORS`, return only `message`, by default the code's name."""
     if code not in _ERRORS:
         return message or name_of(code)
     return f"org.apache.kafka.common.errors.{_ERRORS[code][0]}: {message or error_message(code)}"
