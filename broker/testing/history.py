@@ -3,8 +3,8 @@
 Rules:
 - Only requests and their responses are recorded, in the order of the responses.
 - Fetches of followers are not recorded: a follower may receive records that are lost with its leader.
-- Of each record, the key and the value are stored. After `BYTES_MAX` bytes of keys and values, nothing more is stored, and `complete` is
-  False, so that an incomplete history is not judged.
+- Of each record, the key and the value are stored. After `BYTES_MAX` bytes, no further records are stored, and `complete` is False, so that
+  an incomplete history is not judged. Each batch counts with its size, or that of its keys and values if they are larger.
 """
 
 from __future__ import annotations
