@@ -101,7 +101,7 @@ class AclIndex:
             places.setdefault(place, {}).setdefault(acl.principal, {})[id(acl)] = acl
 
     def remove(self, acl: Acl) -> None:
-        """Remove an ACL from the index. `acl` must be the object that was added."""
+        """Remove an ACL from the index. `acl` must be the very object that was added; an equal one raises KeyError."""
         for places, place in self._places(acl):
             of_principals = places[place]
             del of_principals[acl.principal][id(acl)]

@@ -88,9 +88,8 @@ class Catalog:
         return max(self.image.next_producer_id, 0)
 
     def apply(self, records: Iterable[MetadataRecord]) -> ImageChanges:
-        """Apply metadata records to the image as one change, and return the changes of the image. Raises `InconsistentRecord`; then nothing
-        has changed.
-        """
+        """Apply metadata records to the image as one change, and return the changes of the image. Raises `InconsistentRecord` if a record
+        contradicts earlier ones; the image is then unchanged."""
         delta = ImageDelta(self.image)
         for record in records:
             delta.apply(record)

@@ -138,7 +138,7 @@ class BrokerRegistration(NamedTuple):
 
 
 class ControllerRegistration(NamedTuple):
-    """A controller's latest registration: its incarnation, its listeners and the feature levels that it supports, each by name."""
+    """A controller's latest registration. `listeners` and `features` (the supported feature levels) are mappings by name."""
 
     controller_id: int
     incarnation_id: bytes

@@ -113,7 +113,7 @@ class TopicDelta:
         self.partitions: MapDelta[int, PartitionRegistration] = MapDelta(image.partitions)
 
     def finish(self) -> TopicImage:
-        """Return a new topic with its partitions' changes applied; the same object if there are none."""
+        """Return the topic with its partitions' changes applied; the unchanged base topic if there are none."""
         partitions = self.partitions.finish()
         return self.image if partitions is self.image.partitions else self.image._replace(partitions=partitions)
 
@@ -137,7 +137,8 @@ class ImageDelta:
         self._tokens = MapDelta(image.delegation_tokens)
 
     def apply(self, record: MetadataRecord) -> None:
-        """Apply one metadata record to the delta. Raises `InconsistentRecord`; the delta is then unusable."""
+        """Apply one metadata record to the delta. Raises `InconsistentRecord` if the record contradicts earlier ones, or has a type that is
+        not part of an image; the delta is then unusable."""
         change = _APPLIED.get(type(record))
         if change is None:
             raise InconsistentRecord(f"{type(record).__name__} cannot be part of an image")

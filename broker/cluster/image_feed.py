@@ -39,7 +39,8 @@ class ImageFeed:
     """Decodes the metadata log into images. The caller passes every committed batch to `load`, in log order, and a snapshot to
     `load_snapshot` if the beginning of the log is missing.
 
-    Both return the images to publish, and raise ProtocolError and `InconsistentRecord`; the feed is unusable after an error.
+    Both methods return the images to publish. They raise ProtocolError for data that cannot be decoded, and `InconsistentRecord` for a
+    record that contradicts earlier ones. After an error the feed is unusable.
     """
 
     def __init__(self) -> None:

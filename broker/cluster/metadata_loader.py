@@ -63,7 +63,8 @@ class MetadataLoader:
         self._at = Provenance()
 
     def load(self, batches: Iterable[MetadataBatch]) -> list[Published]:
-        """Return the images that these batches complete: usually one, none inside a metadata transaction. Raises `InconsistentRecord`."""
+        """Return the images that these batches complete: usually one, none inside a metadata transaction. Raises `InconsistentRecord` if a
+        record contradicts earlier ones."""
         published = []
         for batch in batches:
             for index, record in enumerate(batch.records):
@@ -77,7 +78,8 @@ class MetadataLoader:
         return published
 
     def load_snapshot(self, records: Iterable[MetadataRecord], end_offset: int, epoch: int, append_time_ms: int) -> Published:
-        """Return the image of a snapshot that ends before `end_offset`; it replaces the whole image. Raises `InconsistentRecord`."""
+        """Return the image of a snapshot that ends before `end_offset`; it replaces the whole image. Raises `InconsistentRecord` if a
+        record contradicts earlier ones."""
         delta = ImageDelta(EMPTY)
         for record in records:
             delta.apply(record)

@@ -265,7 +265,8 @@ class ObserverState:
         self._backoff_until_ms[peer] = now_ms + self._limits.backoff_ms
 
     def handle_response(self, peer: QuorumNode, response: FetchResponse | k59.FetchSnapshotResponse, now_ms: int) -> list[Action]:
-        """Return the actions that a response requires, in the order in which they must be performed. Raises `QuorumFault`."""
+        """Return the actions that a response requires, in the order in which they must be performed. Raises `QuorumFault` if the response
+        violates the Raft protocol, or denies this broker access to the metadata."""
         self._failures.pop(peer, None)
         if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise QuorumFault(f"{peer.host}:{peer.port} does not authorize this broker to read its metadata (super.users, CLUSTER_ACTION)")

@@ -100,6 +100,7 @@ _KEY: Final = _struct.Struct(">hh")
 
 
 def control_batch(messages: Iterable[Message], offset: int, epoch: int, now_ms: int) -> bytes:
-    """Return one batch with the control records `messages`, the first of which has `offset`."""
+    """Return one batch with the control records `messages`. The first record has the offset `offset`, the batch has the leader epoch
+    `epoch`, and all timestamps are `now_ms`."""
     records = [SimpleRecord(_KEY.pack(0, CONTROL_TYPES[type(message)]), encode(message, 0), now_ms) for message in messages]
     return build_batch(records, base_offset=offset, leader_epoch=epoch, control=True)

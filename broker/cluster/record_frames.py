@@ -39,7 +39,7 @@ def encode_record(record: MetadataRecord, version: int) -> bytes:
 
 def read_frame(value: Buffer) -> tuple[int, int, memoryview]:
     """Return the kind (the type number) and the version of the metadata record in the value of a log record, and the bytes of its body.
-    Raises ProtocolError."""
+    Raises ProtocolError if the value is truncated or has an unknown frame version."""
     numbers, pos = [], 0
     try:
         for _ in range(3):

@@ -66,7 +66,8 @@ class NotWritable(ValueError):
 
 
 def version_of(record: MetadataRecord, metadata_level: int) -> int:
-    """Return the version in which `record` is written at this level of metadata.version. Raises `NotWritable`."""
+    """Return the version in which `record` is written at this level of metadata.version. Raises `NotWritable` if the level has no version
+    that can express the record."""
     if isinstance(record, BrokerRegistrationChangeRecord):
         version = _change_version(record)
         needed = {2: DIRECTORIES, 3: CORDONED_DIRECTORIES}.get(version, 0)

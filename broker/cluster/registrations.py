@@ -53,8 +53,7 @@ def partition_of(record: PartitionRecord) -> PartitionRegistration:
 
 def changed_partition(before: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
     """Return the partition after the change. A record that names a leader, even the same one, begins a new leader epoch. Raises
-    `InconsistentRecord`.
-    """
+    `InconsistentRecord` for a wrong number of directories or an undefined recovery state."""
     replicas = _or(record.replicas, before.replicas)
     elected = record.leader != LEADER_UNCHANGED
     unchanged_state = record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
@@ -74,7 +73,7 @@ def changed_partition(before: PartitionRegistration, record: PartitionChangeReco
 
 
 def without_elr(before: PartitionRegistration) -> PartitionRegistration:
-    """Return the partition without eligible and last known leader replicas; the same object if it has none."""
+    """Return the partition without eligible and last known leader replicas; if there are none, return `before` itself."""
     if not before.elr and not before.last_known_elr:
         return before
     return before._replace(elr=(), last_known_elr=(), partition_epoch=before.partition_epoch + 1)

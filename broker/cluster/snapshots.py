@@ -104,7 +104,8 @@ def write_snapshot(snapshot: Snapshot, epoch: int, metadata_level: int, now_ms: 
 
 
 def read_snapshot(data: Buffer) -> Snapshot:
-    """Decode the whole file `data`. Raises ProtocolError, and `CorruptMetadataSnapshot` if it is corrupt or truncated."""
+    """Decode the contents `data` of a metadata snapshot file. Raises `CorruptMetadataSnapshot` if the file is corrupt or truncated, and
+    other ProtocolErrors for records that cannot be decoded."""
     found: Snapshot | None = None
     ended = False
     for header, records in _whole_batches(memoryview(data)):
@@ -131,9 +132,8 @@ def read_snapshot(data: Buffer) -> Snapshot:
 
 
 def read_append_time(beginning: Buffer) -> int:
-    """Return the wall-clock ms at which the snapshot's last record was appended to the log. `beginning` must contain the file's first
-    batch. Raises ProtocolError.
-    """
+    """Return the wall-clock time in ms at which the snapshot's last record was appended to the log. `beginning` must contain the file's
+    first batch. Raises ProtocolError if it does not begin with a valid snapshot header."""
     for pos, header in split_batches(beginning):
         if header.is_control:
             first = _control_message(next(iter_records(memoryview(beginning)[pos : pos + header.size_bytes])))

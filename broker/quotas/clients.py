@@ -25,7 +25,8 @@ MeterT = TypeVar("MeterT", Rate, TokenBucket)
 
 
 class Meters(Generic[MeterT]):
-    """The measured usage under one kind of quota. Connections that share a quota share a meter (a `Rate` or a `TokenBucket`)."""
+    """The measured usage under the kind of quota that `key` names, such as `producer_byte_rate`. Connections that share a quota share a
+    meter (a `Rate` or a `TokenBucket`), which `make` creates."""
 
     def __init__(self, key: str, make: Callable[[], MeterT]) -> None:
         self.key = key
@@ -76,7 +77,8 @@ class UsageQuota(Meters[Rate]):
         self._wait_ms_max = wait_ms_max
 
     def record(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """Record usage and return the client's throttle time in milliseconds; 0 if it is not throttled."""
+        """Record `amount` of usage (bytes, or request time) and return the client's throttle time in milliseconds; 0 if it is not
+        throttled."""
         if not self.limits:
             return 0
         rate, limit = self.of(user, client_id, now_ms)
@@ -105,16 +107,17 @@ class MutationQuota(Meters[TokenBucket]):
         super().__init__("controller_mutation_rate", lambda: TokenBucket(windows))
 
     def of_request(self, user: str, client_id: str, *, strict: bool, mono_ms: Callable[[], int]) -> Mutations:
-        """Return a `Mutations`, which charges the partition creations and deletions of one request."""
+        """Return the `Mutations` object that charges the partition creations and deletions of one request. `strict` requests are rejected
+        above the quota, others are throttled. `mono_ms` returns the monotonic time in ms."""
         bucket, limit = self.of(user, client_id, mono_ms())
         return Mutations(self, bucket, limit, strict=strict, mono_ms=mono_ms)
 
 
 class Mutations:
-    """Charges the partition creations and deletions of one request.
+    """Charges the partition creations and deletions of one request to a client's token bucket.
 
-    A strict request, of a version whose clients know THROTTLING_QUOTA_EXCEEDED, is rejected while the client's token bucket is negative.
-    Any other request is performed, and the client is throttled afterwards.
+    A `strict` request has a version in which clients know THROTTLING_QUOTA_EXCEEDED; it is rejected while the bucket is negative. Any other
+    request is performed, and the client is throttled afterwards.
     """
 
     def __init__(self, quota: MutationQuota, bucket: TokenBucket, limit: float, *, strict: bool, mono_ms: Callable[[], int]) -> None:

@@ -31,8 +31,8 @@ def outcome_of_seed(seed: int) -> Outcome:
 
 
 def shrunk(failed: Outcome, simulated: Callable[[Plan], Outcome] = simulate) -> Outcome:
-    """Repeat a failed simulation with fewer and fewer faults, and return the failing run with the fewest. It leaves out halves of the
-    faults first, then smaller parts (delta debugging), in at most `SHRINK_RUNS_MAX` runs."""
+    """Repeat a failed simulation with fewer and fewer faults, and return the failing run with the fewest. `simulated(plan)` runs one
+    simulation. First halves of the faults are left out, then smaller parts (delta debugging), in at most `SHRINK_RUNS_MAX` runs."""
     best, runs, size = replace(failed, plan=replace(failed.plan, faults=tuple(_planned(failed)))), 0, len(failed.happened)
     if not simulated(best.plan).violations:
         best = failed
@@ -62,7 +62,8 @@ def _planned(outcome: Outcome) -> list[Fault]:
 
 
 def failure_report(outcome: Outcome, seed_command: Callable[[int], str]) -> list[str]:
-    """Return lines that describe a failed run: the violations, when they occurred, the faults, and the command that repeats it."""
+    """Return lines that describe a failed run: the violations, when they occurred, the faults, and the shell command that repeats the run,
+    which `seed_command(seed)` returns."""
     plan = outcome.plan
     return [
         f"Seed {plan.seed} fails in step {outcome.turns}, after {outcome.virtual_ms / 1000:.3f} s:",

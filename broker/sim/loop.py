@@ -21,8 +21,8 @@ from enum import Enum
 from typing import Any, Final, TypeVarTuple
 
 TURNS_AT_ONCE_MAX: Final = 2_000_000
-"""The maximum number of callbacks at one moment of virtual time. If there are more, the loop assumes that they go on forever, and raises an
-error."""
+"""The maximum number of callbacks at one moment of virtual time. If there are more, callbacks probably schedule each other endlessly, and
+the loop raises SimulationStuck."""
 
 
 _Ts = TypeVarTuple("_Ts")
@@ -184,7 +184,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._stopping = True
 
     def close(self) -> None:
-        """Close the loop. Afterwards nothing can be scheduled, so that clean-up code that runs later has no effect on it."""
+        """Close the loop and drop all scheduled callbacks. Scheduling a callback afterwards, as clean-up code may do, has no effect and
+        raises no error."""
         self._closed = True
         self._ready.clear()
         self._due.clear()

@@ -104,8 +104,8 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
 
 
 def min_isr(image: MetadataImage, topic: TopicImage) -> int:
-    """Return the topic's effective min.insync.replicas: the topic's setting, the cluster-wide setting or the nodes' setting, but at most
-    the replication factor."""
+    """Return the topic's effective min.insync.replicas: the topic's setting, otherwise the cluster-wide setting, otherwise the static
+    setting of the nodes; at most the replication factor."""
     text = next((text for text in _min_isr_set(image, topic) if text is not None), str(MIN_ISR))
     return min(int(text), topic.replication_factor)
 

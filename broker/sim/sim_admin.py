@@ -56,8 +56,8 @@ class ConfirmedTopic:
 
 
 class SimAdmin(SimClient):
-    """The simulated administrator. `fixed` maps topics to their partition counts: it moves and configures them, but never deletes them. In
-    the topics `unclean`, it may request unclean elections."""
+    """The simulated administrator. `fixed` maps topics to their partition counts: the administrator moves and configures these topics, but
+    never deletes them. In the topics `unclean`, it may request unclean elections. Between two requests it waits about `pause_ms` ms."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, *, fixed: dict[str, int], unclean: tuple[str, ...], pause_ms: int
@@ -197,8 +197,8 @@ class SimAdmin(SimClient):
         return all(each.isr for each in image.topics[image.topic_ids[name]].partitions.values())
 
     def _record_result(self, name: str, error: int | None) -> bool:
-        """Count a confirmed request, and return whether the response was a success. `error` is None if there was no response. In that case,
-        or after an error that may hide a success, no longer check the topic `name`."""
+        """Process the result of a request about the topic `name`: count a success and return True, otherwise return False. `error` is None
+        if there was no response. In that case, or after an error that may hide a success, the topic is no longer checked."""
         if error == ErrorCode.NONE:
             self.done += 1
             return True

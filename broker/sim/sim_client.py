@@ -95,7 +95,7 @@ class SimClient:
         return self._leaders[tp][0]
 
     def leader_epoch_of(self, tp: TopicPartition) -> int:
-        """Return the leader epoch of the partition's leader, as the client knows it from metadata."""
+        """Return the leader epoch of the partition that the client last learned from metadata; -1 if it does not know the leader."""
         return self._leaders.get(tp, (-1, -1))[1]
 
     def forget_leader(self, tp: TopicPartition) -> None:

@@ -37,8 +37,8 @@ class AbortNeeded(Exception):
 
 
 class SimCopier(SimProducer):
-    """A simulated client that copies the partition `source` to the partitions `targets` in transactions. When it is fenced, it starts a new
-    session. If `superseded` is set, because another instance has started, it ends instead."""
+    """A simulated client that copies the partition `source` to the partitions `targets` in transactions. When its producer epoch is fenced,
+    it gets a new one and continues; but if `superseded` is set, because another instance has started, it stops."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class SimCopier(SimProducer):
 
 
 def error_of(answer: Any) -> ErrorCode:
-    """Return the first error code that a response contains."""
+    """Return the first error code that a coordinator's response contains; ErrorCode.NONE if it reports no error."""
     if isinstance(answer, k28.TxnOffsetCommitResponse):
         return ErrorCode(answer.topics[0].partitions[0].error_code)
     if isinstance(answer, k09.OffsetFetchResponse):

@@ -47,8 +47,8 @@ class _Committed:
 
 
 class _ReportedMark(NamedTuple):
-    """A high watermark that a replica has reported: `end` is the greatest one since its process started. `epoch` is a leader epoch whose
-    leader had all records below it."""
+    """A replica's reported high watermark: `end` is the greatest value that it has reported since its process started. `epoch` is a leader
+    epoch whose leader had all records below `end`."""
 
     partition: Partition
     end: int
@@ -97,8 +97,8 @@ class ClusterChecker:
                     raise Violation(f"{node.host} has been silent for {FENCED_AFTER_US // 1_000_000} s, but is not fenced")
 
     def _check_partitions(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Check two changes between metadata images: a replica joins the ISR only if it has every committed record, and elections are
-        clean. In topics that allow unclean elections, only note them."""
+        """Check the ISR changes and elections between two metadata images. Raises Violation if a replica has joined an ISR without every
+        committed record, or if an election was unclean; in topics that allow unclean elections, only note them."""
         for topic_id, topic in after.topics.items():
             old_topic = before.topics.get(topic_id)
             if old_topic is None or old_topic is topic:

@@ -117,8 +117,8 @@ class SimProducer(SimClient):
         return SimBatch(tp, sequence, tuple(records))
 
     async def send_all(self, batches: list[SimBatch], *, first_lost: bool = False) -> list[ErrorCode]:
-        """Send batches of one partition to its leader, without waiting for a response between them. Return the error of each. With
-        `first_lost`, the first batch does not arrive."""
+        """Send batches of one partition to its leader, without waiting for a response between them. Return one error code per batch (NONE:
+        acknowledged). With `first_lost`, the first batch does not arrive."""
         tp = batches[0].tp
         leader = await self.leader_of(tp)
         errors = await asyncio.gather(*(self._send(leader, batch, lost=first_lost and batch is batches[0]) for batch in batches))

@@ -53,8 +53,9 @@ class SimReader(SimClient):
 async def fetched(
     client: SimClient, history: ClientHistory, tp: TopicPartition, offset: int, *, committed: bool
 ) -> tuple[list[Delivered], int]:
-    """Send a Fetch request to the partition's leader. Return the records from `offset` on, possibly none, and the offset after them. With
-    `committed`, read with read_committed."""
+    """Send a Fetch request to the partition's leader. Return the records from `offset` on, and the next offset to read; after an error,
+    pause and return no records and `offset`. If `committed` is true, the isolation level is read_committed. A response that no broker may
+    send is recorded in `history.wrong`."""
     leader, epoch = await client.leader_of(tp), client.leader_epoch_of(tp)
     partition = FetchPartition(tp[1], epoch, offset, partition_max_bytes=_FETCH_BYTES)
     topics = [FetchTopic(tp[0], partitions=[partition])]

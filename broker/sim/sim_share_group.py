@@ -32,7 +32,8 @@ _MEMBERS: Final = 2
 
 
 def configuring() -> IncrementalAlterConfigsRequest:
-    """Return the request that sets the share group's own settings. It must have been answered before the group reads anything."""
+    """Return the request that changes the share group's own settings. Send it, and wait for the response, before the group reads
+    anything."""
     configs = [AlterableConfig(name, _SET, value) for name, value in _SETTINGS.items()]
     return IncrementalAlterConfigsRequest([AlterConfigsResource(ResourceType.GROUP, GROUP, configs)])
 
@@ -52,7 +53,7 @@ class SimShareGroup:
         return (ResourceType.GROUP, GROUP) in self.cluster.image.configs
 
     def start(self, random: Callable[[], Random]) -> None:
-        """Start the share group's members. The topics must exist."""
+        """Start the share group's members, each with its own random generator from `random()`. The topics must exist."""
         self.history.topic_ids = {name: self.cluster.image.topic_ids[name] for name in self.topics}
         for number in range(_MEMBERS):
             member = SimShareMember(f"sharer{number}", self.cluster, random(), self.history, list(self.topics))

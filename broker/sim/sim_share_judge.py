@@ -167,7 +167,7 @@ _STATES: Final = {AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED, AcknowledgeT
 
 def _check_state_partition(partition: Partition, names: Mapping[bytes, str], states: dict[Offset, tuple[int, int]]) -> Iterator[str]:
     """Read one partition of `__share_group_state`, and add the newest (delivery count, delivery state) of each record to `states`. Yield a
-    text if a snapshot has an older state of a record, or if a start offset decreases.
+    text if a snapshot has an older state of a record, or if a start offset decreases. `names` maps topic ids to topic names.
 
     A leader may repeat a write after a later one. So the newer of two states of a record is the one with the higher delivery count.
     """
