@@ -67,7 +67,7 @@ class AclDeleteResult(NamedTuple):
 
 
 def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """Decide a CreateAcls request: return its records, and an error or None for each ACL, in order.
+    """Decide a CreateAcls request: return the metadata records to write, and an error or None for each ACL, in order.
 
     Raises `Rejected(POLICY_VIOLATION)` if one request creates too many ACLs.
     """
@@ -98,9 +98,8 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
 
 
 def delete_acls(image: MetadataImage, filters: Sequence[Filter]) -> Effects[MetadataRecord, list[AclDeleteResult]]:
-    """Decide a DeleteAcls request: return its records, and one result per filter, in order. An ACL is deleted if any of the filters matches
-    it. Raises `Rejected(INVALID_REQUEST)` if one request deletes too many ACLs.
-    """
+    """Decide a DeleteAcls request: return the metadata records to write, and one result per filter, in order. An ACL is deleted if any of
+    the filters matches it. Raises `Rejected(INVALID_REQUEST)` if one request deletes too many ACLs."""
     removed: dict[bytes, MetadataRecord] = {}
     results: list[AclDeleteResult] = []
     candidates = _candidates(image)
@@ -193,7 +192,8 @@ def _check(acl: AclCreation) -> None:
 
 
 def _check_host(host: str, metadata_level: int) -> None:
-    """Raise Rejected if an ACL cannot have this host (AclControlManager.validateHostPattern)."""
+    """Raise Rejected if an ACL cannot have this host: INVALID_REQUEST for an empty host or an invalid CIDR range, UNSUPPORTED_VERSION for a
+    range below the metadata.version that has ranges (AclControlManager.validateHostPattern)."""
     if not host:
         raise _invalid("Host pattern cannot be null or empty")
     if "/" not in host:

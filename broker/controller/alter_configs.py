@@ -71,8 +71,8 @@ def errors_of_brokers(
     catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
 ) -> dict[int, Rejected]:
     """Return an error for each BROKER resource whose change this broker rejects, by its index in `resources`. As in Kafka, the broker
-    checks these resources before it forwards the request to the controller, which authorizes them.
-    """
+    checks these resources before it forwards the request to the controller, which authorizes them. `check_stores` gets a broker's new
+    settings, and raises Rejected if their keystores cannot be used."""
     errors: dict[int, Rejected] = {}
     for index, resource in enumerate(resources):
         if resource.resource_type == ResourceType.BROKER:

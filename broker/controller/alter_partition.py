@@ -32,8 +32,8 @@ from ottla.protocol.messages.k56_alter_partition import (
 
 
 def alter_partition(state: ControllerState, request: AlterPartitionRequest) -> Effects[MetadataRecord, AlterPartitionResponse]:
-    """Decide an AlterPartition request: return its records, and a response with one result per partition. Raises Rejected
-    (STALE_BROKER_EPOCH)."""
+    """Decide an AlterPartition request: return the metadata records to write, and a response with one result per partition. Raises Rejected
+    (STALE_BROKER_EPOCH) if the request does not have the broker's current epoch."""
     state.broker(request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     results = []

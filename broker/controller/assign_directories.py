@@ -28,8 +28,9 @@ from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
 def assign_directories(
     state: ControllerState, request: AssignReplicasToDirsRequest
 ) -> Effects[MetadataRecord, AssignReplicasToDirsResponse]:
-    """Decide an AssignReplicasToDirs request: return its records and response. Raises Rejected: UNSUPPORTED_VERSION below
-    metadata.version 17, STALE_BROKER_EPOCH."""
+    """Decide an AssignReplicasToDirs request: return the metadata records to write, and the response. Raises Rejected with
+    UNSUPPORTED_VERSION if metadata.version is below 17, and with STALE_BROKER_EPOCH if the request does not have the broker's current
+    epoch."""
     if state.metadata_level < DIRECTORIES:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = state.broker(request.broker_id, request.broker_epoch)

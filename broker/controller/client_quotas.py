@@ -51,7 +51,7 @@ def is_address(text: str) -> bool:
 
 
 def alter_client_quotas(image: MetadataImage, entries: Sequence[EntryData]) -> Effects[MetadataRecord, dict[QuotaTarget, Rejected | None]]:
-    """Decide an AlterClientQuotas request: return its records, and an error or None for each entity."""
+    """Decide an AlterClientQuotas request: return the metadata records to write, and an error or None for each entity."""
     records: list[MetadataRecord] = []
     results: dict[QuotaTarget, Rejected | None] = {}
     for entry in entries:

@@ -49,8 +49,8 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 def alter_cluster_configs(
     state: ControllerState, resources: Sequence[AlterResource], *, forwarded: bool
 ) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """Decide an AlterConfigs or IncrementalAlterConfigs request: return its records, and an error or None per resource, in the request's
-    order. `forwarded` is true if a broker has checked the request already."""
+    """Decide an AlterConfigs or IncrementalAlterConfigs request: return the metadata records to write, and an error or None per resource,
+    in the request's order. `forwarded` is true if a broker has checked the request already."""
     malformed = form_errors(resources)
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []

@@ -88,7 +88,7 @@ def create_topics(
     charge: Callable[[int], None] = lambda _: None,
     code_of_null: ErrorCode = ErrorCode.INVALID_CONFIG,
 ) -> Effects[MetadataRecord, list[CreatedTopic]]:
-    """Decide a CreateTopics request: return its records, and one result per distinct name, in the request's order.
+    """Decide a CreateTopics request: return the metadata records to write, and one result per distinct name, in the request's order.
 
     `charge` gets the partition count of each new topic, and raises Rejected if that exceeds the client's quota (KIP-599). `code_of_null` is
     the error of a setting without a value. Raises `Rejected(POLICY_VIOLATION)` if the request has too many partitions or records.
@@ -157,14 +157,16 @@ def _creation(
 
 
 def form_error(name: str, times: int) -> Rejected | None:
-    """Return the error, if any, that Kafka returns before authorization for a topic that the request names `times` times."""
+    """Return the error that Kafka returns before authorization for the topic `name`, which the request has `times` times: INVALID_REQUEST
+    if `times` is above 1 or the name is `__cluster_metadata`. Return None otherwise."""
     if times == 1 and name == CLUSTER_METADATA:
         return Rejected(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA} is prohibited.")
     return duplicate_error(times)
 
 
 def duplicate_error(times: int) -> Rejected | None:
-    """Return the error for a topic that a request names `times` times, None if `times` is 1. Kafka returns it before authorization."""
+    """Return INVALID_REQUEST if a request names the same topic more than once (`times` is above 1), otherwise None. Kafka returns this
+    error before authorization."""
     return Rejected(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") if times > 1 else None
 
 
@@ -236,10 +238,9 @@ def _check_manual(brokers: Sequence[int], factor: int | None, index: int, placem
 def create_partitions(
     catalog: Catalog, topics: Sequence[MorePartitions], placement: Placement, charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[tuple[str, Rejected | None]]]:
-    """Decide a CreatePartitions request: return its records, and one (name, error or None) per distinct name. `charge` gets the number of
-    new partitions of each topic, and raises Rejected if that exceeds the client's quota (KIP-599). Raises `Rejected(POLICY_VIOLATION)` if
-    the request has too many new partitions.
-    """
+    """Decide a CreatePartitions request: return the metadata records to write, and one (name, error or None) per distinct name. `charge`
+    gets the number of new partitions of each topic, and raises Rejected if that exceeds the client's quota (KIP-599). Raises
+    `Rejected(POLICY_VIOLATION)` if the request has too many new partitions."""
     seen = Counter(topic.name for topic in topics)
     records: list[MetadataRecord] = []
     results: dict[str, Rejected | None] = {}
@@ -299,5 +300,5 @@ def _check_growth(topic: TopicImage, wanted: MorePartitions) -> None:
 
 
 def config_record(resource_type: int, resource_name: str, name: str, value: str | None) -> ConfigRecord:
-    """Return the record that sets one setting of a resource, or deletes it with None."""
+    """Return the record that sets one setting of a resource or, if `value` is None, deletes the setting."""
     return ConfigRecord(resource_type=int(resource_type), resource_name=resource_name, name=name, value=value)

@@ -72,8 +72,11 @@ def create_token(
     *,
     random_bytes: Callable[[int], bytes],
 ) -> Effects[MetadataRecord, NewToken]:
-    """Decide a CreateDelegationToken request: return its record, and the new token with its HMAC. The token's owner is the one that the
-    request names, or else the requester. Raises Rejected.
+    """Decide a CreateDelegationToken request: return the metadata record to write, and the new token with its HMAC. The token's owner is
+    the one that the request names, or else the requester.
+
+    Raises Rejected: DELEGATION_TOKEN_AUTH_DISABLED without a secret key, UNSUPPORTED_VERSION if metadata.version is too low,
+    INVALID_PRINCIPAL_TYPE for a renewer that is not a User, POLICY_VIOLATION for too many tokens or renewers.
     """
     secret = _secret(image, rules)
     owner = owner_of(request, requester)
@@ -94,7 +97,7 @@ def create_token(
 
 
 def check_renewers(request: CreateDelegationTokenRequest) -> None:
-    """Raise Rejected if a renewer that the request names is not of the principal type User."""
+    """Raise Rejected (INVALID_PRINCIPAL_TYPE) if a renewer that the request names is not of the principal type User."""
     if any(renewer.principal_type != USER for renewer in request.renewers):
         raise Rejected(ErrorCode.INVALID_PRINCIPAL_TYPE)
 
@@ -116,9 +119,9 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Pri
 def renew_token(
     image: MetadataImage, rules: TokenRules, requester: Principal, request: RenewDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
-    """Decide a RenewDelegationToken request: return its record, and the token's new expiry time in wall-clock ms. A requested period of 0
-    or less means the longest one allowed. Raises Rejected.
-    """
+    """Decide a RenewDelegationToken request: return the metadata record to write, and the token's new expiry time in wall-clock ms. A
+    requested period of 0 or less means the longest one allowed. Raises Rejected if the token is unknown or has expired, or if the requester
+    is neither its owner nor one of its renewers."""
     token = _found(image, rules, request.hmac)
     _check_lasts(token, now_ms)
     _check_may_renew(token, requester)
@@ -129,9 +132,9 @@ def renew_token(
 def expire_token(
     image: MetadataImage, rules: TokenRules, requester: Principal, request: ExpireDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
-    """Decide an ExpireDelegationToken request, which sets the token's expiry time to now plus the requested period. Return the record, and
-    the new expiry time in wall-clock ms. A negative period deletes the token at once. Raises Rejected.
-    """
+    """Decide an ExpireDelegationToken request, which sets the token's expiry time to now plus the requested period; a negative period
+    deletes the token at once. Return the metadata record to write, and the new expiry time in wall-clock ms. Raises Rejected if the token
+    is unknown or (unless it is to be deleted) has expired, or if the requester is neither its owner nor one of its renewers."""
     token = _found(image, rules, request.hmac)
     _check_may_renew(token, requester)
     if request.expiry_time_period_ms < 0:

@@ -50,9 +50,9 @@ class DeletedTopic:
 def delete_topics(
     catalog: Catalog, refs: Sequence[TopicRef], charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[DeletedTopic]]:
-    """Decide a DeleteTopics request: return its records, and one result per distinct reference, in the request's order; a malformed
-    reference has a result each time. `charge` gets the partition count of each topic, and raises Rejected if that exceeds the client's
-    quota (KIP-599)."""
+    """Decide a DeleteTopics request: return the metadata records to write, and one result per distinct reference, in the request's order.
+    Only a malformed reference gets one result per occurrence. `charge` gets the partition count of each topic, and raises Rejected if that
+    exceeds the client's quota (KIP-599)."""
     seen = Counter(refs)
     requested_ids = {ref.topic_id for ref in refs if ref.name is None}
     requested_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID and seen[ref] == 1}
@@ -79,14 +79,16 @@ def delete_topics(
 
 
 def form_error(ref: TopicRef, times: int) -> Rejected | None:
-    """Return the error, if any, that Kafka returns before authorization for a topic that the request names `times` times."""
+    """Return the error that Kafka returns before authorization for the reference `ref`, which the request has `times` times:
+    INVALID_REQUEST if `ref` is malformed or `times` is above 1. Return None otherwise."""
     if (problem := ref.problem) is None and times > 1:
         problem = f"Duplicate topic {'name' if ref.name is not None else 'id'}."
     return None if problem is None else Rejected(ErrorCode.INVALID_REQUEST, problem)
 
 
 def find_topic(catalog: Catalog, ref: TopicRef) -> TopicImage:
-    """Return the topic that `ref` names. Raises `Rejected` if it does not exist."""
+    """Return the topic that `ref` names. If it does not exist, raises Rejected with UNKNOWN_TOPIC_OR_PARTITION or, for a reference by id,
+    UNKNOWN_TOPIC_ID."""
     topic = catalog.topic_by_id(ref.topic_id) if ref.name is None else catalog.topic(ref.name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if ref.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

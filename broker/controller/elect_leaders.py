@@ -41,8 +41,8 @@ _NOT_POSSIBLE: Final = {
 
 
 def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effects[MetadataRecord, ElectLeadersResponse]:
-    """Decide an ElectLeaders request: return its records and response. If the list of partitions is null, all partitions are requested,
-    and those that need no election are not in the response.
+    """Decide an ElectLeaders request: return the metadata records to write, and the response. If the request's list of partitions is null,
+    all partitions are requested, and those that need no election are not in the response.
 
     If the list is empty, so is the response, whatever the election type. Raises Rejected: INVALID_REQUEST for an unknown election type,
     POLICY_VIOLATION for too many elections.

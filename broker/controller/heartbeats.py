@@ -43,10 +43,10 @@ class HeartbeatReply:
 
 
 def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effects[MetadataRecord, HeartbeatReply]:
-    """Decide a broker's heartbeat: return the records that change its state, and the result. The heartbeat has extended the broker's
-    session already when the request arrived.
+    """Decide a broker's heartbeat: return the metadata records that change the broker's state, and the result for the response. The
+    heartbeat has already extended the broker's session when the request arrived.
 
-    Raises Rejected (STALE_BROKER_EPOCH).
+    Raises Rejected (STALE_BROKER_EPOCH) if the request does not have the broker's current epoch.
     """
     broker = state.broker(request.broker_id, request.broker_epoch)
     is_caught_up = request.current_metadata_offset >= state.registered_at[broker.broker_id]

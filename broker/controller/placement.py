@@ -82,8 +82,8 @@ class Placement:
 
     def place(self, partitions: int, replicas: int) -> list[list[int]]:
         """Choose the brokers of `partitions` new partitions with `replicas` replicas each. Return a list of broker ids per partition, the
-        preferred leader first. Raises Rejected (INVALID_REPLICATION_FACTOR).
-        """
+        preferred leader first. Raises Rejected (INVALID_REPLICATION_FACTOR) if there are fewer usable brokers than `replicas`, or all are
+        fenced."""
         return place_replicas(self._usable(), partitions, replicas, self.below)
 
     def in_sync(self, replicas: Sequence[int]) -> list[int]:
@@ -126,9 +126,9 @@ def default_directory(broker: BrokerRegistration | None) -> bytes:
 
 
 def check_assignment(registered: Mapping[int, BrokerRegistration], replicas: Sequence[int], factor: int | None = None) -> None:
-    """Raise Rejected (INVALID_REPLICA_ASSIGNMENT) if the brokers `replicas` cannot be the replicas of one partition. `factor` is the
-    replica count of the request's other partitions, None if there are none yet.
-    """
+    """Check that the brokers `replicas` can be the replicas of one partition: all registered, none twice, none with only cordoned
+    directories. Their number must be `factor`, the replica count of the request's other partitions (None: there are none yet). Otherwise
+    raises Rejected (INVALID_REPLICA_ASSIGNMENT)."""
     code, what = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
     if not replicas:
         raise Rejected(code, f"{what} an empty replica list.")

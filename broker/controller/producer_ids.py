@@ -21,9 +21,8 @@ BLOCK_SIZE: Final = 1000
 
 
 def allocate_block(catalog: Catalog, node_id: int, broker_epoch: int = -1) -> Effects[MetadataRecord, range]:
-    """Return the record that allocates the next block of producer ids to broker `node_id`, and the block. Raises Rejected if all 2^63 ids
-    are used up.
-    """
+    """Return the record that allocates the next block of producer ids to broker `node_id`, and the block. Raises Rejected
+    (UNKNOWN_SERVER_ERROR) if all 2^63 ids are used up."""
     start = catalog.next_producer_id
     if start > INT64_MAX - BLOCK_SIZE:
         raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producer ids.")
@@ -32,8 +31,7 @@ def allocate_block(catalog: Catalog, node_id: int, broker_epoch: int = -1) -> Ef
 
 
 def allocate_block_to(state: ControllerState, broker_id: int, broker_epoch: int) -> Effects[MetadataRecord, range]:
-    """Return the record that allocates the next block of producer ids to a cluster broker, and the block. Raises Rejected:
-    STALE_BROKER_EPOCH, or if all ids are used up.
-    """
+    """Return the record that allocates the next block of producer ids to a cluster broker, and the block. Raises Rejected with
+    STALE_BROKER_EPOCH if `broker_epoch` is not current, and with UNKNOWN_SERVER_ERROR if all 2^63 ids are used up."""
     state.broker(broker_id, broker_epoch)
     return allocate_block(state.catalog, broker_id, broker_epoch)

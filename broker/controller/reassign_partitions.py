@@ -42,8 +42,8 @@ from ottla.protocol.messages.k46_list_partition_reassignments import (
 def alter_partition_reassignments(
     state: ControllerState, request: AlterPartitionReassignmentsRequest
 ) -> Effects[MetadataRecord, AlterPartitionReassignmentsResponse]:
-    """Decide an AlterPartitionReassignments request: return its records and response. Raises Rejected (POLICY_VIOLATION) for too many
-    partitions."""
+    """Decide an AlterPartitionReassignments request: return the metadata records to write, and the response with one result per partition.
+    Raises Rejected (POLICY_VIOLATION) for too many partitions."""
     may_resize = request.allow_replication_factor_change
     records: list[MetadataRecord] = []
     responses = []

@@ -66,11 +66,12 @@ class _Ranged(Protocol):
 def register_broker(
     state: ControllerState, request: BrokerRegistrationRequest, next_offset: int, now_ms: int, *, has_previous_epoch: bool = True
 ) -> Effects[MetadataRecord, int]:
-    """Decide a BrokerRegistration request: return its records and the broker's epoch.
+    """Decide a BrokerRegistration request: return the metadata records to write, and the broker's epoch.
 
     `next_offset` is the offset of the next record in the metadata log, which becomes the broker epoch of a new incarnation.
     `has_previous_epoch` is false for requests below version 3, which have no previous broker epoch and so cannot prove a clean shutdown.
-    Raises Rejected.
+    Raises Rejected for another cluster id, for a broker id whose other incarnation still has a session, for unusable directory ids, and for
+    unsupported feature levels.
     """
     known = state.image.brokers.get(request.broker_id)
     _check_identity(state, request, known, now_ms)
@@ -95,7 +96,8 @@ def register_broker(
 
 
 def register_controller(state: ControllerState, request: ControllerRegistrationRequest) -> Effects[MetadataRecord, None]:
-    """Decide a ControllerRegistration request: return its record. Raises Rejected (UNSUPPORTED_VERSION) if metadata.version is too low."""
+    """Decide a ControllerRegistration request: return the metadata records to write. Raises Rejected (UNSUPPORTED_VERSION) if
+    metadata.version is too low."""
     if state.metadata_level < CONTROLLER_REGISTRATION:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "The current MetadataVersion is too old to support controller registrations.")
     record = RegisterControllerRecord(
@@ -108,18 +110,16 @@ def register_controller(state: ControllerState, request: ControllerRegistrationR
 
 
 def unregister_broker(state: ControllerState, broker_id: int) -> Effects[MetadataRecord, None]:
-    """Decide an UnregisterBroker request: return its records. A broker that still runs gets STALE_BROKER_EPOCH from then on. Raises
-    Rejected (BROKER_ID_NOT_REGISTERED).
-    """
+    """Decide an UnregisterBroker request: return the metadata records to write. If the broker still runs, its later requests to the
+    controller get STALE_BROKER_EPOCH. Raises Rejected (BROKER_ID_NOT_REGISTERED) for an unknown broker id."""
     if broker_id not in state.image.brokers:
         raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
     return Effects(broker_unregistered(state, broker_id), None)
 
 
 def unregister_controller(state: ControllerState, controller_id: int) -> Effects[MetadataRecord, None]:
-    """Decide an UnregisterController request: return its record. Raises Rejected; the checks have the order of Kafka's QuorumController and
-    ClusterControlManager.
-    """
+    """Decide an UnregisterController request: return the metadata record to write. Raises Rejected if the controller is this node itself,
+    metadata.version is too low, or the controller is not registered, in the order of Kafka's checks."""
     if controller_id == state.settings.node_id:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
     if state.metadata_level < CONTROLLER_UNREGISTRATION:
@@ -167,9 +167,8 @@ def _is_reserved(directory: bytes) -> bool:
 
 
 def _checked_features(state: ControllerState, request: BrokerRegistrationRequest) -> list[FeatureRange]:
-    """Return the features that the broker supports, with their ranges. Raises Rejected if a range does not contain the cluster's finalized
-    level; a feature that the request does not name counts as supported at level 0 only.
-    """
+    """Return the feature ranges in a broker's registration request. Raises Rejected if a range does not contain the cluster's finalized
+    level, or if `metadata.version` is missing. Any other feature that the request does not name counts as supported at level 0 only."""
     finalized = {**state.image.features, KRAFT_VERSION: state.kraft_version}
     for feature in request.features:
         _check_level(feature.name, finalized.get(feature.name, 0), feature.min_supported_version, feature.max_supported_version)

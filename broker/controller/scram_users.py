@@ -38,7 +38,7 @@ _ITERATIONS: Final = range(SHA_256.min_iterations, SHA_256.max_iterations + 1)
 def alter_scram_users(
     state: ControllerState, request: AlterUserScramCredentialsRequest
 ) -> Effects[MetadataRecord, dict[str, Rejected | None]]:
-    """Decide an AlterUserScramCredentials request: return its records, and an error or None per user."""
+    """Decide an AlterUserScramCredentials request: return the metadata records to write, and an error or None per user."""
     wanted: dict[str, dict[int, Change]] = {}
     results: dict[str, Rejected | None] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]

@@ -31,8 +31,7 @@ class UsableBroker(NamedTuple):
 
 def place_replicas(brokers: Iterable[UsableBroker], partitions: int, replicas: int, below: RandomBelow) -> list[list[int]]:
     """Return the broker ids of each of `partitions` new partitions with `replicas` replicas, the preferred leader first. Raises Rejected
-    (INVALID_REPLICATION_FACTOR).
-    """
+    (INVALID_REPLICATION_FACTOR) if `replicas` is not positive or exceeds the number of `brokers`, or if all brokers are fenced."""
     racks = _Racks(brokers, below)
     _check(replicas, racks)
     if racks.size == 1:

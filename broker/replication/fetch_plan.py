@@ -103,7 +103,7 @@ class FetchPlan:
         self._move_to_end(key)
 
     def forget(self, key: PartitionKey) -> None:
-        """Stop fetching the partition. It no longer counts as failed."""
+        """Stop fetching the partition. If it was recorded as failed, remove that record."""
         self._drop(key)
         self.failed.discard(key)
 
@@ -232,7 +232,8 @@ class FetchPlan:
         return action
 
     def handle_offsets_error(self, key: PartitionKey, sent: FetchPartition, error: int, now_ms: int) -> FetchAction:
-        """Return the action that an error response to the request for the leader's log start and end offsets requires."""
+        """Return the action that the error code `error` requires, with which the leader rejected the request for its log start and end
+        offsets. `sent` is the partition's entry in the Fetch request that had failed with OFFSET_OUT_OF_RANGE."""
         follower = self._followers.get(key)
         action = FetchAction.NOTHING if follower is None else follower.refused(error, sent, now_ms)
         self._settle(key, action, now_ms)
@@ -243,16 +244,16 @@ class FetchPlan:
         return self._session.session_partitions[key]
 
     def appended(self, key: PartitionKey, last_epoch: int | None, leader_high_watermark: int) -> None:
-        """Update the fetch state after an `AppendFetched`. `last_epoch` is the leader epoch of the last appended batch, None if nothing was
-        appended.
-        """
+        """Update the partition's fetch state after the caller has appended fetched records (the action `AppendFetched`). `last_epoch` is
+        the leader epoch of the last appended batch, None if nothing was appended. `leader_high_watermark` is the one in the response."""
         follower = self._followers[key]
         if follower.appended(last_epoch, leader_high_watermark):
             self._move_to_end(key)
         self._fetch_state_changed(key, follower)
 
     def truncated(self, key: PartitionKey) -> None:
-        """Update the partition's fetch state after the caller has carried out a `TruncateLog` or `RestartLog`."""
+        """Update the partition's fetch state after the caller has truncated or emptied the log (the actions `TruncateLog` and
+        `RestartLog`)."""
         follower = self._followers[key]
         follower.truncated()
         self._fetch_state_changed(key, follower)

@@ -60,7 +60,8 @@ class FollowerSession:
         return named, forgotten
 
     def handle_response(self, error: int, session_id: int, keys: Collection[PartitionKey]) -> bool:
-        """Advance the session after a response with the partitions `keys`. Returns whether the response is usable.
+        """Advance the session after a Fetch response, which has an error code, a session id and the partitions `keys`. Return whether the
+        response is usable: it has no error, no partition outside the session and, after a full request, all partitions of the session.
 
         After an unusable response the next request starts a new session.
         """

@@ -71,7 +71,7 @@ ERROR_REACTIONS: Final[Mapping[ErrorCode, ErrorReaction]] = {
     ErrorCode.INELIGIBLE_REPLICA: ErrorReaction.REVERT,
     **dict.fromkeys(_AWAIT, ErrorReaction.AWAIT_METADATA),
 }
-"""Reactions by error code. Every other error is retried (`ErrorReaction.RETRY`)."""
+"""The leader's reaction to each error code of an AlterPartition response. Every other error is retried (`ErrorReaction.RETRY`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,8 @@ class Replica:
         return registration.leader_epoch > self.leader_epoch
 
     def lead(self, registration: Registration, now_ms: int) -> int:
-        """Become or stay leader according to a metadata record. A new partition epoch discards the pending proposal. Return the effects."""
+        """Become or stay leader according to a metadata record. A new partition epoch discards the pending proposal. Return the effects, a
+        bit set of this module's constants."""
         if self.is_stale(registration):
             return NOTHING
         self.leadership.assigned(registration, news=registration.partition_epoch > self.partition_epoch)
@@ -131,7 +132,8 @@ class Replica:
         return self._committed(now_ms)
 
     def follow(self, registration: Registration) -> int:
-        """Become or stay follower according to a metadata record, in which another replica or none leads. Return the effects."""
+        """Become or stay follower according to a metadata record, in which another replica or none leads. Return the effects, a bit set of
+        this module's constants."""
         if self.is_stale(registration):
             return NOTHING
         elected = self.is_elected(registration)
@@ -165,10 +167,11 @@ class Replica:
     # --- the other replicas ------------------------------------------------------------------------------------------------------
 
     def check_follower(self, node: int, leader_epoch: int) -> None:
-        """Raise Rejected if `node` may not fetch from this replica as a follower in `leader_epoch` (-1: not specified).
+        """Raise Rejected if `node` may not fetch from this replica as a follower in `leader_epoch` (-1: not specified): the epoch is not
+        the current one, this replica is not the leader, or `node` is not an assigned replica.
 
-        A node that is not assigned may have newer metadata than this broker. UNKNOWN_LEADER_EPOCH makes it retry in the same epoch
-        (KAFKA-14078).
+        A node that is not assigned may have newer metadata than this broker. The error UNKNOWN_LEADER_EPOCH makes that node retry in the
+        same epoch (KAFKA-14078).
         """
         self.check_epoch(leader_epoch)
         self.check_leads()
@@ -176,8 +179,8 @@ class Replica:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == -1 else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> int:
-        """Record a follower's fetch that did not diverge, and return the effects. `leader_end` is this log's end offset before the read for
-        that fetch.
+        """Record a follower's fetch that did not diverge, and return the effects, a bit set of `SYNC`, `COMMITTED`, `PROPOSE` and so on.
+        `leader_end` is this log's end offset before the read for that fetch.
 
         Raises Rejected like `check_follower`, and for a broker incarnation that has been replaced (KIP-903).
         """
@@ -197,7 +200,8 @@ class Replica:
         return effects
 
     def maybe_shrink_isr(self, now_ms: int) -> int:
-        """Propose to remove lagging replicas from the ISR (KAFKA Partition.maybeShrinkIsr). Return the effects.
+        """Propose to remove lagging replicas from the ISR (KAFKA Partition.maybeShrinkIsr). Return the effects, a bit set of `SYNC`,
+        `COMMITTED`, `PROPOSE` and so on.
 
         The caller does this every half of replica.lag.time.max.ms.
         """
@@ -214,8 +218,8 @@ class Replica:
         return self.leadership.in_sync.proposal
 
     def proposal_completed(self, proposal: Proposal, answer: Accepted | ErrorCode, now_ms: int) -> int:
-        """Handle the controller's response to a proposal, and return the effects. The response is ignored if the proposal is no longer the
-        pending one."""
+        """Handle the controller's response to a proposal, and return the effects, a bit set of `SYNC`, `COMMITTED`, `PROPOSE` and so on.
+        The response is ignored if the proposal is no longer the pending one."""
         leadership = self.leadership
         if leadership.in_sync.proposal is not proposal:
             return NOTHING
@@ -251,7 +255,8 @@ class Replica:
             raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"{len(self.leadership.in_sync.maximal)} replica(s) are in sync")
 
     def min_in_sync_changed(self, min_in_sync: int, now_ms: int) -> int:
-        """Apply a new value of the topic's min.insync.replicas. Return the effects."""
+        """Apply a new value of the topic's min.insync.replicas. Return the effects, a bit set of `SYNC`, `COMMITTED`, `PROPOSE` and so
+        on."""
         self.leadership.min_in_sync = min_in_sync
         return self._committed(now_ms)
 
@@ -262,8 +267,8 @@ class Replica:
     # --- this replica's log ------------------------------------------------------------------------------------------------------
 
     def appended(self, log_end: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
-        """Record an append, and return the effects. `flush_messages` is the topic's flush.messages: the number of unsynced records that
-        makes a sync due."""
+        """Record an append, and return the effects, a bit set of `SYNC`, `COMMITTED`, `PROPOSE` and so on. `flush_messages` is the topic's
+        flush.messages: the number of unsynced records that makes a sync due."""
         self.log_end = log_end
         if flush_messages == INT64_MAX:
             self._held = False
@@ -281,16 +286,16 @@ class Replica:
         self._sync_counts_to = INT64_MAX
 
     def sync_ended(self, offset: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
-        """Record the end of a sync, and return the effects. `offset` is the log end offset at which the sync began; every record below it
-        is on disk.
-        """
+        """Record the end of a sync, and return the effects, a bit set of `SYNC`, `COMMITTED`, `PROPOSE` and so on. `offset` is the log end
+        offset at which the sync began; every record below it is on disk."""
         self._syncing = False
         self.synced = max(self.synced, min(offset, self._sync_counts_to))
         self._held = self.log_end - self.synced >= flush_messages
         return (SYNC if self._held else NOTHING) | self._committed(now_ms)
 
     def update_high_watermark(self, high_watermark: int) -> int:
-        """Set a follower's high watermark to the leader's, limited to this log's end. Return the effects."""
+        """Set a follower's high watermark to the leader's, limited to this log's end. Return the effects, a bit set of `SYNC`, `COMMITTED`,
+        `PROPOSE` and so on."""
         reached = min(high_watermark, self.log_end)
         if reached == self.high_watermark:
             return NOTHING
@@ -298,7 +303,7 @@ class Replica:
         return COMMITTED
 
     def truncated(self, log_end: int) -> int:
-        """Record that the log was truncated at `log_end`. Return the effects."""
+        """Record that the log was truncated at `log_end`. Return the effects, a bit set of `SYNC`, `COMMITTED`, `PROPOSE` and so on."""
         self.log_end = log_end
         self.synced = min(self.synced, log_end)
         self._sync_counts_to = min(self._sync_counts_to, log_end)

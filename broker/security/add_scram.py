@@ -19,7 +19,7 @@ _ITERATIONS: Final = 4096
 
 def parsed_scram(argument: str, random_bytes: Callable[[int], bytes]) -> tuple[str, ScramKind, Credential]:
     """Parse one `--add-scram` argument, and return its user, SCRAM mechanism and credential. `random_bytes(n)` returns n random bytes; it
-    makes a salt if the argument has none. Raises ValueError."""
+    makes a salt if the argument has none. Raises ValueError for an invalid argument."""
     name, equals, text = argument.strip().partition("=")
     if not equals:
         raise ValueError("Failed to find equals sign in SCRAM argument")

@@ -33,7 +33,7 @@ class GeneratedTls(NamedTuple):
 
 def generated_tls(directory: Path, names: Sequence[str], now_ms: int) -> GeneratedTls:
     """Return the two generated PEM files in `directory`, for a server with these host names and addresses. If they do not exist, are about
-    to expire at `now_ms` or have other names, make new ones. Raises OSError."""
+    to expire at `now_ms` or have other names, make new ones. Raises OSError if these cannot be written."""
     files = GeneratedTls(directory / "ca.pem", directory / "server.pem")
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     if not _is_good(files, names, now):

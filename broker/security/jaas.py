@@ -47,7 +47,8 @@ class _Token(NamedTuple):
 
 
 def login_modules(text: str) -> list[LoginModule]:
-    """Return the login modules in the value of a setting `sasl.jaas.config`. Raises JaasError."""
+    """Return the login modules in the value of a setting `sasl.jaas.config`. Raises JaasError if the value is invalid or has no login
+    module."""
     tokens = _tokens(text)
     found = []
     for token in tokens:
@@ -60,7 +61,7 @@ def login_modules(text: str) -> list[LoginModule]:
 
 
 def sections(text: str) -> dict[str, list[LoginModule]]:
-    """Return the login modules in the text of a JAAS file, by section name. Raises JaasError."""
+    """Return the login modules in the text of a JAAS file, by section name. Raises JaasError if the text is invalid."""
     tokens = _tokens(text)
     found: dict[str, list[LoginModule]] = {}
     for name in tokens:
@@ -133,7 +134,7 @@ class LoginFile:
 
     def entries(self, listener: str) -> list[LoginModule]:
         """Return the login modules of a listener: those of the section `<listener>.KafkaServer` or, if it does not exist, of `KafkaServer`.
-        Raises JaasError or OSError."""
+        Raises JaasError if neither section exists or the file is invalid, OSError if the file cannot be read."""
         if self._sections is None:
             self._sections = {} if self._path is None else sections(self._read(self._path))
         own = f"{listener.lower()}.KafkaServer"

@@ -59,7 +59,7 @@ def _escaped(char: str, at_an_end: bool) -> str:
 
 
 def _values(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the tags and contents of successive DER values. Raises ValueError."""
+    """Yield the tags and contents of successive DER values. Raises ValueError if the data is truncated."""
     at = 0
     while at < len(der):
         if at + 2 > len(der):

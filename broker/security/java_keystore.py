@@ -65,7 +65,8 @@ class _Reader:
 
 def read_java_keystore(data: bytes, password: str | None, key_password: str | None = None, *, open_keys: bool = True) -> list[JavaEntry]:
     """Return all entries of the Java keystore file `data`. `password` checks the file's integrity (None: no check). With `open_keys`,
-    decrypt private keys with `key_password`, by default the keystore's password. Raises StoreError."""
+    decrypt private keys with `key_password`, by default the keystore's password. Raises StoreError for a damaged file or a wrong
+    password."""
     if password is not None:
         body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if not hmac.compare_digest(hashlib.sha1(_wide(password) + _WHITENER + body).digest(), digest):

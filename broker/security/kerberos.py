@@ -53,8 +53,9 @@ class Acceptor:
             raise NoKey(error_text(error)) from error
 
     def accept(self, context: Any, token: bytes) -> tuple[Any, bytes | None, str | None]:
-        """Process one GSSAPI token of a client. `context` is that of the previous token, None for the first. Return the context, the
-        response token and, when it is known, the client's principal. Raises GSSError."""
+        """Process one GSSAPI token of a client. `context` is the context that the call for the previous token returned, None for the first
+        token. Return the context, the response token and, when it is known, the client's principal. Raises GSSError if the token is not
+        accepted."""
         result = raw.accept_sec_context(token, acceptor_creds=self._credentials, context=context)
         who = None if result.more_steps else raw.display_name(result.initiator_name, name_type=False).name.decode("utf-8", "replace")
         return result.context, result.token, who
@@ -79,7 +80,8 @@ class Gssapi:
         """Process the client's next token and return the response token.
 
         The first tokens contain the client's ticket. Then the client sends an empty token, and the response offers security layers. The
-        last token is the client's choice of a security layer; it gets no response (None).
+        last token is the client's choice of a security layer; it gets no response (None). Raises SaslError if authentication fails,
+        InvalidSaslMessage for a malformed choice.
         """
         try:
             return self._next(token)

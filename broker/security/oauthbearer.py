@@ -65,7 +65,8 @@ class OAuthBearer:
         with the error.
 
         After such an error the client sends another message, an acknowledgement; for this message the method raises
-        SaslAuthenticationError. Also raises SaslError and InvalidSaslMessage.
+        SaslAuthenticationError. It also raises SaslError or InvalidSaslMessage for a malformed message, and SaslAuthenticationError if the
+        client requests another authorization id than the token's user.
         """
         if token == _ACKNOWLEDGED and self._error_response is not None:
             raise SaslAuthenticationError(self._error_response)
@@ -88,8 +89,8 @@ class OAuthBearer:
 
 
 def _read(message: str) -> tuple[str, str]:
-    """Parse the client's first OAUTHBEARER message. Return the authorization id, which may be empty, and the token. Raises SaslError, or
-    InvalidSaslMessage for an authorization scheme other than Bearer."""
+    """Parse the client's first OAUTHBEARER message. Return the authorization id, which may be empty, and the token. Raises SaslError for a
+    malformed message, InvalidSaslMessage for an authorization scheme other than Bearer."""
     match = _FIRST.fullmatch(message)
     if match is None:
         raise SaslError("Invalid OAUTHBEARER client first message")
@@ -163,8 +164,8 @@ def _claims(token: str) -> Mapping[str, Any]:
 
 
 def _json(part: str) -> dict[str, Any]:
-    """Decode one part of a token to a JSON object. Its values must be strings, numbers or lists of strings, as in Kafka. Raises
-    BadToken."""
+    """Decode one part of a token (Base64 URL) to a JSON object; other JSON, or nothing, gives an empty object. Raises BadToken if the part
+    is malformed, or if a value is neither a string, a number nor a list of strings, as in Kafka."""
     if _BASE64_URL.fullmatch(part) is None or ("=" in part and len(part) % 4):
         raise BadToken("malformed Base64 URL encoded value")
     try:

@@ -35,7 +35,7 @@ _PATTERNS: Final = {name: _blocks(name) for name in (_CERTIFICATE, _PRIVATE_KEY)
 
 
 def certificates(text: str) -> list[bytes]:
-    """Return the DER form of each certificate in a PEM text. Raises StoreError."""
+    """Return the DER form of each certificate in a PEM text. Raises StoreError if there is none, or one is not valid base64."""
     return _entries(_CERTIFICATE, text)
 
 

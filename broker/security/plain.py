@@ -24,7 +24,7 @@ class Plain:
 
     def evaluate(self, token: bytes) -> bytes:
         """Check the user name and password in the client's only token, and return the response, which is empty. Raises
-        SaslAuthenticationError."""
+        SaslAuthenticationError if the token is malformed or the password is wrong."""
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != _TOKENS:
             raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), _TOKENS + 1)}")

@@ -61,7 +61,7 @@ class PrincipalRules:
 
 
 def _parsed(text: str) -> _Rule | None:
-    """Parse one rule of `ssl.principal.mapping.rules`; return None for an empty rule. Raises ValueError."""
+    """Parse one rule of `ssl.principal.mapping.rules`; return None for an empty rule. Raises ValueError for an invalid one."""
     match = _PARSER.match(text)
     if match is None:
         raise ValueError(f"Invalid rule: {text}")

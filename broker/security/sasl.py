@@ -226,8 +226,9 @@ class SaslExchange:
         return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)))
 
     def _evaluated(self, token: bytes, now: ClockReading) -> bytes | None:
-        """Pass the client's token to the SASL mechanism, and return its response. When authentication is complete, store the session in
-        `done`. Raises SaslAuthenticationError, SaslError or InvalidSaslMessage."""
+        """Pass the client's token to the SASL mechanism, and return the mechanism's response. When authentication is complete, store the
+        session in `done`. If authentication fails, or a re-authentication changes the user, raises SaslAuthenticationError, SaslError or
+        InvalidSaslMessage."""
         mechanism = self._mechanism
         answer = mechanism.evaluate(token)
         if mechanism.complete:

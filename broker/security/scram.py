@@ -96,8 +96,8 @@ class Scram:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the client's first or final SCRAM message and return the server's response to it. Raises SaslAuthenticationError,
-        SaslError or InvalidSaslMessage."""
+        """Process the client's first or final SCRAM message and return the server's response to it. If authentication fails, raises
+        SaslAuthenticationError, SaslError or InvalidSaslMessage, which differ in what the client is told."""
         try:
             if self.complete or self._failed:
                 raise SaslAuthenticationError(f"Unexpected challenge in Sasl server state {'COMPLETE' if self.complete else 'FAILED'}")

@@ -238,7 +238,8 @@ def _check_audience(claim: Any, expected: frozenset[str]) -> None:
 
 
 def _check_scope(claim: Any) -> None:
-    """Check the scope claim of a token, which may be missing: every item must be a string, without duplicates. Raises BadToken."""
+    """Raise BadToken if the scope claim of a token is invalid. The claim may be missing; otherwise every item must be a string, without
+    duplicates."""
     scopes = [claim] if isinstance(claim, str) else claim if isinstance(claim, list) else []
     texts = [_text(scope, "scope") for scope in scopes]
     if len(set(texts)) != len(texts):

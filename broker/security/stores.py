@@ -40,8 +40,8 @@ class KeyMaterial(NamedTuple):
 
 def key_material(security: ListenerSecurity, read: Read) -> KeyMaterial | None:
     """Return the private key and certificates of the configured keystore (a file, or PEM texts in settings), or None without a keystore.
-    `read` reads a file. Raises StoreError, or OSError if the file cannot be read.
-    """
+    `read` reads a file. Raises StoreError if the settings contradict each other or the key cannot be used, OSError if the file cannot be
+    read."""
     kind, path, password = (
         security.value("ssl.keystore.type"),
         security.text("ssl.keystore.location"),
@@ -76,7 +76,8 @@ def key_material(security: ListenerSecurity, read: Read) -> KeyMaterial | None:
 
 def trust_anchors(security: ListenerSecurity, read: Read) -> Sequence[bytes] | None:
     """Return the trusted certificates (DER) of the configured truststore (a file, or PEM texts in settings), or None without a truststore.
-    `read` reads a file. Raises StoreError, or OSError if the file cannot be read."""
+    `read` reads a file. Raises StoreError if the settings contradict each other or the truststore is invalid, OSError if the file cannot be
+    read."""
     kind, path = security.value("ssl.truststore.type"), security.text("ssl.truststore.location")
     password, certificates = security.text("ssl.truststore.password"), security.text("ssl.truststore.certificates")
     if certificates is not None:
@@ -104,7 +105,8 @@ def _from_pem(key: str, chain: str, password: str | None) -> KeyMaterial:
 
 
 def _opened(der: bytes, password: str | None) -> bytes:
-    """Return a private key as unencrypted PKCS#8 DER. `der` may be encrypted with `password`. Raises StoreError."""
+    """Return a private key as unencrypted PKCS#8 DER. `der` may be encrypted with `password`. Raises StoreError if the password is wrong,
+    or the key is not PKCS#8 or not of the type RSA, DSA or EC."""
     try:
         key = load_der_private_key(der, None if password is None else password.encode())
     except TypeError as error:

@@ -222,7 +222,8 @@ def files_written(security: ListenerSecurity) -> list[int | None]:
 
 
 def restrict(security: ListenerSecurity, context: ssl.SSLContext) -> ssl.SSLContext:
-    """Apply the TLS versions and cipher suites that the listener's settings allow to `context`, and return it. Raises StoreError."""
+    """Apply the TLS versions and cipher suites that the listener's settings allow to `context`, and return it. Raises StoreError if OpenSSL
+    does not support them or no version is left."""
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     suites = security.items("ssl.cipher.suites")
     context.minimum_version, context.maximum_version = _versions(security.items("ssl.enabled.protocols"), suites)
@@ -267,9 +268,8 @@ def _versions(enabled: Sequence[str], suites: Sequence[str]) -> tuple[ssl.TLSVer
 
 
 def use_certificate(context: ssl.SSLContext, material: KeyMaterial) -> None:
-    """Set the context's private key and certificates. Certificates that OpenSSL considers weak are accepted if the JVM accepts
-    them. Raises StoreError.
-    """
+    """Set the context's private key and certificates. Certificates that OpenSSL considers weak are accepted, with a warning, if the JVM
+    accepts them. Raises StoreError if they are not accepted."""
     text = pem.block("PRIVATE KEY", material.key) + b"".join(pem.block("CERTIFICATE", each) for each in material.chain)
     level = context.security_level
     while True:

@@ -60,14 +60,16 @@ class TelemetryInstance:
         return sum(len(text or "") for text in self.pusher[1:4])
 
     def admit_get(self, now_ms: int) -> bool:
-        """Return whether the client may get its subscription now; if so, record the time."""
+        """Return whether the client may get its subscription now: a push interval has passed since it last got it and since its last push.
+        If so, record the time."""
         if now_ms - max(self.last_get_ms, self.last_push_ms) < self.subscription.push_interval_ms:
             return False
         self.last_get_ms = now_ms
         return True
 
     def admit_push(self, now_ms: int) -> bool:
-        """Return whether the client may push now; if so, record the time."""
+        """Return whether the client may push now: it got its subscription after its last push, or a push interval has passed since that
+        push. If so, record the time."""
         if self.last_get_ms <= self.last_push_ms and now_ms - self.last_push_ms < self.subscription.push_interval_ms:
             return False
         self.last_push_ms = now_ms

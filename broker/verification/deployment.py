@@ -89,7 +89,8 @@ class Deployment(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start all brokers, or the gateway to the user's cluster. Raises StartError or OSError; then nothing is left running."""
+        """Start all brokers, or the gateway to the user's cluster. Raises StartError or OSError if that fails; then nothing is left
+        running."""
 
     def renamed(self, program: Program) -> Program:
         """Return `program` with the names that its topics and group have in this run. On a user's cluster, the names get a prefix that is
@@ -141,7 +142,8 @@ class Deployment(ABC):
             target.call(partial(_observe, observer, target.script))
 
     def fault(self, rule: str) -> FaultRule:
-        """Load a fault rule (text as in docs/faults.md) on all brokers, or on the gateway, and return it. Raises FaultSyntax."""
+        """Load a fault rule (text as in docs/faults.md) on all brokers, or on the gateway, and return it. Raises FaultSyntax for an invalid
+        text."""
         made = parse_rule(rule)
         for target in self.fault_targets:
             target.faults.add(made)
@@ -193,7 +195,7 @@ class Deployment(ABC):
         records.
 
         `by` maps a record to its identity. `expected` are the identities of which each must be readable exactly once; None: no check. With
-        `audit`, also audit the logs. Raises RuntimeError, TimeoutError, OSError.
+        `audit`, also audit the logs. Raises RuntimeError, TimeoutError or OSError if the logs cannot be read.
         """
 
     @abstractmethod

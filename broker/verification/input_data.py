@@ -72,7 +72,7 @@ def fill_last(verifier_client: VerifierClient, topic: str, partition: int, recor
 
 def any_group_is_done(verifier_client: VerifierClient, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
     """Return whether one of `groups` has committed the end offset of every partition of `topic`. `ends` maps each partition to its end
-    offset. Raises OSError."""
+    offset. Raises OSError if no broker answers."""
     for name in groups:
         request_group = OffsetFetchRequestGroup(name)
         request_group.topics = None
@@ -93,7 +93,7 @@ def configure_share_group(verifier_client: VerifierClient, group: str, settings:
 
 
 def share_group_is_done(verifier_client: VerifierClient, group: str, topic: str) -> bool:
-    """Return whether a share group has accepted, rejected or archived every record of `topic`. Raises OSError.
+    """Return whether a share group has accepted, rejected or archived every record of `topic`. Raises OSError if no broker answers.
 
     That is so if the group's lag is 0. Its start offset is not compared, because it is updated only with the next acknowledgement.
     """

@@ -180,11 +180,11 @@ def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:
 
 
 def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashable], Examined]:
-    """Judge a run without faults. Return three things: the topics that the program under test wrote; how often each of its effects
-    occurred; and the anomalies.
+    """Judge a run without faults. Return three things: the topics that the program under test wrote; how often each of its effects (results
+    outside Kafka) occurred; and the anomalies.
 
     A program without effects outside Kafka is judged by its records: then the second result counts the identities (`by`) of all readable
-    records. Raises RuntimeError.
+    records. Raises RuntimeError if the logs or the effects cannot be read.
     """
     topics = frozenset(
         send.topic for send in stage.deployment.sends if send.client_id != VERIFIER_CLIENT and not send.topic.startswith("__")

@@ -158,7 +158,8 @@ class Stage:
         return [instance for instance in self.instances if instance.number == number and instance.exit_code is None]
 
     def fault(self, rule: str) -> FaultRule:
-        """Load a fault rule (docs/faults.md) on all brokers, and return it."""
+        """Load a fault rule, given as a text as in docs/faults.md, on all brokers, and return it. Raises FaultSyntax for an invalid
+        text."""
         return self.deployment.fault(rule)
 
     def release(self, name: str) -> None:

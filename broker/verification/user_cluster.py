@@ -185,7 +185,8 @@ class GatewayDeployment(Deployment):
             self.verifier_client.close()
 
     def _delete_all(self) -> None:
-        """Delete the topics, groups and settings that the run created. Raises RuntimeError, OSError."""
+        """Delete the topics, groups and settings that the run created. Raises RuntimeError if the cluster rejects that, OSError if it does
+        not answer."""
         try:
             self._groups.delete({name: api for name, api in self._observer.joined.items() if name.startswith(self._prefix)})
             if self._share_group is not None:

@@ -27,7 +27,7 @@ _FIND_COORDINATOR, _METADATA = 3, 8
 
 
 def connect_plainly(host: str, port: int) -> Client:
-    """Connect to a broker without TLS and authentication, and return the client. Raises OSError."""
+    """Connect to a broker without TLS and authentication, and return the client. Raises OSError if the connection fails."""
     return Client(host, port, client_id=VERIFIER_CLIENT)
 
 
@@ -62,8 +62,8 @@ class VerifierClient:
         raise RuntimeError(f"{name} of ottla verify itself was rejected: {error.name}{rights if refused else ''}")
 
     def call(self, at: Callable[[], Client], request: Message, version: int) -> Any:
-        """Send a request once, on the connection that `at` returns, and return the response. Raises OSError; then all connections are
-        closed."""
+        """Send a request once, on the connection that `at` returns, and return the response. Raises OSError if the broker does not answer;
+        all connections are then closed."""
         try:
             return at().call(request, version)
         except OSError:

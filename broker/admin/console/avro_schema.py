@@ -42,7 +42,8 @@ class AvroSchema:
 
     @staticmethod
     def of(text: str) -> AvroSchema:
-        """Parse an Avro schema from its JSON text. Raises SchemaRefused, or ImportError if fastavro is not installed."""
+        """Parse an Avro schema from its JSON text. Raises SchemaRefused for an invalid or dangerous schema (one with which a few bytes
+        cause endless work), ImportError if fastavro is not installed."""
         from fastavro import parse_schema  # noqa: PLC0415 # an extra, imported with the first schema
 
         try:

@@ -44,7 +44,8 @@ class ProtobufSchema:
 
     @staticmethod
     def of(given: ProtobufIn) -> ProtobufSchema:
-        """Compile the descriptors. Raises SchemaRefused, or ImportError if protobuf is not installed."""
+        """Compile the uploaded descriptors to the message type that `given` names. Raises SchemaRefused if they are invalid or lack the
+        type, ImportError if protobuf is not installed."""
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415 # an extra
 
         try:

@@ -11,8 +11,8 @@ QUIET_S = 0.3
 
 
 def lost_ack(stage: Stage, baseline: Baseline) -> Script:
-    """Let the broker handle several requests of the program under test, but close the connection instead of sending the response. A commit
-    of a transaction and a commit of its offsets are among these requests, if the program sends any."""
+    """Play the scenario `lost-ack`: let the broker handle several requests of the program under test, but close the connection instead of
+    sending the response. A commit of a transaction and a commit of its offsets are among these requests, if the program sends any."""
     rules = [
         stage.fault(f"drop-ack:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=3,share=0.7,seed=1")
     ]
@@ -24,8 +24,8 @@ def lost_ack(stage: Stage, baseline: Baseline) -> Script:
 
 
 def late_ack(stage: Stage, baseline: Baseline) -> Script:
-    """Delay the response to one request of the program under test by `stage.limits.late_ms`, which should be longer than the program's
-    request timeout."""
+    """Play the scenario `late-ack`: delay the response to one request of the program under test by `stage.limits.late_ms`, which should be
+    longer than the program's request timeout."""
     rule = stage.fault(
         f"delay:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,ms={stage.limits.late_ms}"
     )
@@ -34,14 +34,16 @@ def late_ack(stage: Stage, baseline: Baseline) -> Script:
 
 
 def duplicate_delivery(stage: Stage, baseline: Baseline) -> Script:
-    """Let the broker handle a few requests of the program under test twice, as if the network had repeated them."""
+    """Play the scenario `duplicate-delivery`: let the broker handle a few requests of the program under test twice, as if the network had
+    repeated them."""
     rule = stage.fault(f"duplicate:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api, 0.3)},times=3")
     stage.start()
     yield stage.hit(rule)
 
 
 def window_overflow(stage: Stage, baseline: Baseline) -> Script:
-    """Let the broker append all batches that the producer has in flight, and lose all their acknowledgements at once."""
+    """Play the scenario `window-overflow`: let the broker append all batches that the producer has in flight, and lose all their
+    acknowledgements at once."""
     after = baseline.part_way(ApiKey.PRODUCE, 0.3)
     stage.fault(f"hold-response:api=Produce,after={after},times=1,name=first")
     stage.fault(f"drop-ack:api=Produce,after={after},times=1")
@@ -52,7 +54,8 @@ def window_overflow(stage: Stage, baseline: Baseline) -> Script:
 
 
 def leader_unavailable(stage: Stage, baseline: Baseline) -> Script:
-    """Reject some of the program's requests with NOT_LEADER_OR_FOLLOWER, and accept requests between and after the rejected ones."""
+    """Play the scenario `leader-unavailable`: reject some of the program's requests with NOT_LEADER_OR_FOLLOWER, and accept requests
+    between and after the rejected ones."""
     api = ApiKey.PRODUCE if baseline.writes else ApiKey.FETCH
     after = max(min(2, baseline.part_way(api)), baseline.part_way(api, 0.3))
     rule = stage.fault(f"error:api={api.name},code=NOT_LEADER_OR_FOLLOWER,after={after},times=8,share=0.7,seed=3")
@@ -61,8 +64,8 @@ def leader_unavailable(stage: Stage, baseline: Baseline) -> Script:
 
 
 def producer_state_lost(stage: Stage, baseline: Baseline) -> Script:
-    """Delete the producer state (the last sequences) that a partition has for the program's producers, as the broker does after
-    producer.id.expiration.ms."""
+    """Play the scenario `producer-state-lost`: delete the producer state (the last sequences) that a partition has for the program's
+    producers, as the broker does after producer.id.expiration.ms."""
     rule = stage.fault(f"expire-producer:api=Produce,after={baseline.part_way(ApiKey.PRODUCE)},times=2")
     stage.start()
     yield stage.hit(rule)

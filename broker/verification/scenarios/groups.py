@@ -14,7 +14,8 @@ TAKEOVER_S = 4.0
 
 
 def rebalance(stage: Stage, baseline: Baseline) -> Script:
-    """Let a second instance of the program under test join the group while the first is in the middle of a batch; then both continue."""
+    """Play the scenario `rebalance`: let a second instance of the program under test join the group while the first is in the middle of a
+    batch; then both continue."""
     joined = yield from second_member(stage, baseline)
     stage.release("batch")
     if not joined:
@@ -22,8 +23,8 @@ def rebalance(stage: Stage, baseline: Baseline) -> Script:
 
 
 def expelled(stage: Stage, baseline: Baseline) -> Script:
-    """Expel a group member in the middle of a batch, as after a pause longer than its session timeout. Another member takes over the
-    partitions; then the expelled member continues with its batch."""
+    """Play the scenario `expelled-member`: expel a group member in the middle of a batch, as after a pause longer than its session timeout.
+    Another member takes over the partitions; then the expelled member continues with its batch."""
     joined = yield from second_member(stage, baseline)
     stage.expire_members(baseline.session_ms)
     before = stage.observer.calls[baseline.progress_api]

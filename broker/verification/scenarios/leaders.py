@@ -33,21 +33,22 @@ Waits = Generator[Wait, None, None]
 
 
 def killed_before_ack(stage: Stage, baseline: Baseline) -> Script:
-    """Kill the leader after all replicas have the program's records, but before the leader acknowledges them."""
+    """Play the scenario `leader-killed-before-ack`: kill the leader after all replicas have the program's records, but before the leader
+    acknowledges them."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-response")
     stage.cluster.kill(leader)
 
 
 def killed_after_ack(stage: Stage, baseline: Baseline) -> Script:
-    """Kill the leader when all acknowledged records are replicated. At that moment the leader has received the program's next request, but
-    has not handled it."""
+    """Play the scenario `leader-killed-after-ack`: kill the leader when all acknowledged records are replicated. At that moment the leader
+    has received the program's next request, but has not handled it."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.kill(leader)
 
 
 def killed_unreplicated(stage: Stage, baseline: Baseline) -> Script:
-    """Kill the leader when it is the only replica with the program's last records. If the program uses acks=1, they are acknowledged
-    before; with acks=all they are not."""
+    """Play the scenario `leader-killed-unreplicated`: kill the leader when it is the only replica with the program's last records. If the
+    program uses acks=1, they are acknowledged before; with acks=all they are not."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.stop_followers(leader)
     yield from _write_held_request(stage, baseline, leader, acknowledges=not baseline.observer.uses_acks_all)
@@ -55,8 +56,8 @@ def killed_unreplicated(stage: Stage, baseline: Baseline) -> Script:
 
 
 def zombie_leader(stage: Stage, baseline: Baseline) -> Script:
-    """Pause the leader until another broker has replaced it, then resume it. Until the old leader receives the new metadata, it accepts the
-    program's requests."""
+    """Play the scenario `zombie-leader`: pause the leader until another broker has replaced it, then resume it. Until the old leader
+    receives the new metadata, it accepts the program's requests."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.replace(leader)
     yield from _write_held_request(stage, baseline, leader, acknowledges=not baseline.observer.uses_acks_all)
@@ -65,8 +66,8 @@ def zombie_leader(stage: Stage, baseline: Baseline) -> Script:
 
 
 def not_enough_replicas(stage: Stage, baseline: Baseline) -> Script:
-    """Let the followers fall out of the ISR, so that the leader rejects writes with NOT_ENOUGH_REPLICAS (min.insync.replicas=2). After a
-    few rejections, let the followers return."""
+    """Play the scenario `not-enough-replicas`: let the followers fall out of the ISR, so that the leader rejects writes with
+    NOT_ENOUGH_REPLICAS (min.insync.replicas=2). After a few rejections, let the followers return."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     stage.cluster.shrink_isr_to(leader)
     stage.release(HELD)
@@ -75,9 +76,8 @@ def not_enough_replicas(stage: Stage, baseline: Baseline) -> Script:
 
 
 def unclean_election(stage: Stage, baseline: Baseline) -> Script:
-    """Let the followers fall out of the ISR, so that the leader acknowledges alone (min.insync.replicas=1); then kill it, so that a replica
-    without these records is elected (unclean.leader.election.enable=true).
-    """
+    """Play the scenario `unclean-election`: let the followers fall out of the ISR, so that the leader acknowledges alone
+    (min.insync.replicas=1); then kill it, so that a replica without these records is elected (unclean.leader.election.enable=true)."""
     leader = yield from _hold_one_exchange(stage, baseline, "hold-request")
     for topic in baseline.topics.intersection(stage.cluster.host.topic_names):
         stage.cluster.host.topics.configure(topic, UNCLEAN)
@@ -91,8 +91,8 @@ def unclean_election(stage: Stage, baseline: Baseline) -> Script:
 
 
 def coordinator_moved(stage: Stage, baseline: Baseline) -> Script:
-    """Move the coordinator to another broker after it has written the program's commit, and lose the response to the commit. The program
-    gets no answer for `stage.limits.late_ms`, which should be longer than its request timeout."""
+    """Play the scenario `coordinator-moved`: move the coordinator to another broker after it has written the program's commit, and lose the
+    response to the commit. The program gets no answer for `stage.limits.late_ms`, which should be longer than its request timeout."""
     api, topic = (ApiKey.END_TXN, TRANSACTION_STATE) if baseline.transactional else (ApiKey.OFFSET_COMMIT, CONSUMER_OFFSETS)
     after = baseline.part_way(api)
     if baseline.transactional:

@@ -13,8 +13,9 @@ ever."""
 
 
 def crash_restart(stage: Stage, baseline: Baseline) -> Script:
-    """Kill the program under test with SIGKILL and restart it, several times: between the broker's write and its response; before an offset
-    commit or a share group's acknowledgement is handled; and between the end of a transaction and the response to EndTxn."""
+    """Play the scenario `crash-restart`: kill the program under test with SIGKILL and restart it, several times: between the broker's write
+    and its response; before an offset commit or a share group's acknowledgement is handled; and between the end of a transaction and the
+    response to EndTxn."""
     kills = [("hold-response", baseline.progress_api, 0.4)]
     if baseline.in_share_group:  # between the acquisition of records and their acknowledgement
         kills.append(("hold-request", baseline.progress_api, 0.7))
@@ -38,8 +39,8 @@ def crash_restart(stage: Stage, baseline: Baseline) -> Script:
 
 
 def zombie_restart(stage: Stage, baseline: Baseline) -> Script:
-    """Pause the program under test and start a second instance in its place. When the second has finished its work, resume the first, which
-    is now a zombie."""
+    """Play the scenario `zombie-restart`: pause the program under test and start a second instance in its place. When the second has
+    finished its work, resume the first, which is now a zombie."""
     stage.fault(f"hold-response:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,name=asleep")
     stage.start()
     yield stage.held("asleep")

@@ -19,8 +19,8 @@ other records than the member before."""
 
 
 def lock_timeout(stage: Stage, baseline: Baseline) -> Script:
-    """Let a member's record locks (share.record.lock.duration.ms) expire before its acknowledgement arrives, so that a second member gets
-    the records."""
+    """Play the scenario `lock-timeout`: let a member's record locks (share.record.lock.duration.ms) expire before its acknowledgement
+    arrives, so that a second member gets the records."""
     joined = yield from second_member(stage, baseline)
     stage.pass_time(LOCK_MS + MARGIN_MS)
     before = stage.observer.calls[baseline.progress_api]
@@ -31,8 +31,9 @@ def lock_timeout(stage: Stage, baseline: Baseline) -> Script:
 
 
 def poison_record(stage: Stage, baseline: Baseline) -> Script:
-    """Kill each member before its acknowledgement arrives, as if one record crashed every program that handles it. Repeat this until the
-    group has reached share.delivery.count.limit and archives the record. Then let a member process the other records without faults."""
+    """Play the scenario `poison-record`: kill each member before its acknowledgement arrives, as if one record crashed every program that
+    handles it. Repeat this until the group has reached share.delivery.count.limit and archives the record. Then let a member process the
+    other records without faults."""
     configure_share_group(stage.deployment.verifier_client, stage.program.group, {"share.delivery.count.limit": str(DELIVERIES)})
     for number in range(TRIES):
         if _given_up(stage):
@@ -57,8 +58,8 @@ def _given_up(stage: Stage) -> bool:
 
 
 def leader_moved(stage: Stage, baseline: Baseline) -> Script:
-    """Move the input partitions to another leader while a share acknowledgement is on its way to the old leader, which then rejects it. The
-    new leader loads the share state, and delivers again the records that no member has accepted."""
+    """Play the scenario `leader-moved`: move the input partitions to another leader while a share acknowledgement is on its way to the old
+    leader, which then rejects it. The new leader loads the share state, and delivers again the records that no member has accepted."""
     stage.fault(f"hold-request:api={baseline.progress_api.name},after={baseline.part_way(baseline.progress_api)},times=1,name=batch")
     stage.start()
     yield stage.held("batch")

@@ -16,8 +16,8 @@ EPOCH_BUMPING_END = 5
 
 
 def delayed_end(stage: Stage, baseline: Baseline) -> Script:
-    """Close the connection on which an EndTxn request arrived, and let the broker handle the request only after the producer has begun its
-    next transaction."""
+    """Play the scenario `delayed-end-txn`: close the connection on which an EndTxn request arrived, and let the broker handle the request
+    only after the producer has begun its next transaction."""
     stage.fault(f"late-request:api=EndTxn,after={baseline.part_way(ApiKey.END_TXN)},times=1,name={LATE}")
     stage.start()
     yield stage.held(LATE)
@@ -29,7 +29,8 @@ def delayed_end(stage: Stage, baseline: Baseline) -> Script:
 
 
 def timeout(stage: Stage, baseline: Baseline) -> Script:
-    """Hold the response to a Produce request until the transaction timeout has passed and the coordinator has aborted the transaction."""
+    """Play the scenario `transaction-timeout`: hold the response to a Produce request until the transaction timeout has passed and the
+    coordinator has aborted the transaction."""
     stage.fault(f"hold-response:api=Produce,after={baseline.part_way(ApiKey.PRODUCE)},times=1,name=still")
     stage.start()
     yield stage.held("still")
@@ -38,16 +39,16 @@ def timeout(stage: Stage, baseline: Baseline) -> Script:
 
 
 def coordinator_failover(stage: Stage, baseline: Baseline) -> Script:
-    """Crash the broker after the transaction coordinator has written its decision to commit or abort, but before it writes any marker; then
-    restart the broker."""
+    """Play the scenario `coordinator-failover`: crash the broker after the transaction coordinator has written its decision to commit or
+    abort, but before it writes any marker; then restart the broker."""
     rule = stage.fault(f"crash:step=prepared,after={baseline.part_way(ApiKey.END_TXN)},times=1")
     stage.start()
     yield stage.hit(rule)
 
 
 def epoch_exhaustion(stage: Stage, baseline: Baseline) -> Script:
-    """Use up nearly all producer epochs of the program's transactional ids before the program starts, so that the coordinator has to assign
-    a new producer id during the run."""
+    """Play the scenario `epoch-exhaustion`: use up nearly all producer epochs of the program's transactional ids before the program starts,
+    so that the coordinator has to assign a new producer id during the run."""
     left = len(baseline.observer.ends) // 2 if baseline.observer.end_version >= EPOCH_BUMPING_END else 0
     exhausted = {each: stage.exhaust_epoch(each, left) for each in sorted(baseline.observer.transactional_ids)}
     stage.start()
