@@ -96,7 +96,7 @@ class Health(BaseModel):
 
 
 class GatewayHealth(BaseModel):
-    """The response to a health check of a gateway."""
+    """The response to a health check of a gateway, Ottla's proxy in front of a cluster."""
 
     status: str
     cluster: list[str]
@@ -132,7 +132,8 @@ def make_api(broker: Broker, faults: Faults, clock: MovableClock) -> FastAPI:
 
     @api.get("/metrics", response_class=PlainTextResponse)
     async def scrape() -> Response:
-        """Metrics for Prometheus, under the names that dashboards for Kafka's jmx_exporter use, and consumer group lag."""
+        """Metrics for Prometheus, under the names that dashboards for Kafka's jmx_exporter use, and consumer group lag; 501 if
+        prometheus-client is not installed."""
         try:
             return Response(await metrics.text(), media_type=CONTENT_TYPE)
         except ImportError as error:
@@ -144,7 +145,7 @@ def make_api(broker: Broker, faults: Faults, clock: MovableClock) -> FastAPI:
 
 
 def make_gateway_api(gateway: Gateway, clock: MovableClock) -> FastAPI:
-    """Return the HTTP API of the admin port, for a gateway that runs on the same event loop."""
+    """Return the HTTP API of the admin port, for a gateway (Ottla's proxy in front of a cluster) that runs on the same event loop."""
     api = _new_api("Scripted faults and the clock of one gateway.")
     _add_faults(api, gateway.faults)
     _add_clock(api, clock)
@@ -181,7 +182,7 @@ def _add_clock(api: FastAPI, clock: MovableClock) -> None:
 
     @api.post("/clock/advance")
     async def advance(by: Advance) -> ClockState:
-        """Advance the clock; timers that become due by this fire at once."""
+        """Advance the clock, so that timers that become due fire at once; 422 if the clock cannot be advanced by this time."""
         try:
             clock.advance(by.ms)
         except ValueError as error:
@@ -202,7 +203,7 @@ def _add_telemetry(api: FastAPI, broker: Broker) -> None:
 
     @api.get("/telemetry/{client_instance_id}", response_model=TelemetryOut)
     async def telemetry_of(client_instance_id: str) -> Response:
-        """The latest metrics that one client pushed."""
+        """The latest metrics that one client pushed; 404 if none are stored."""
         taken = pushed()
         payload = taken.payloads.of(client_instance_id)
         if payload is None:
@@ -218,7 +219,7 @@ def _add_faults(api: FastAPI, faults: Faults) -> None:
 
     @api.post("/faults", status_code=201)
     async def add(rule: RuleIn) -> RuleOut:
-        """Load a fault rule; it applies to requests from now on."""
+        """Load a fault rule, which applies to requests from now on; 422 for an invalid rule, 409 if its name is in use."""
         try:
             made = faults.add(make_rule(rule.model_dump(exclude_defaults=True)))
         except FaultSyntax as error:

@@ -71,9 +71,8 @@ async def admin_port(
 async def gateway_admin_port(
     gateway: Gateway, clock: MovableClock, port: int, host: str, *, token: str, console: bool = False, open_local: bool = False
 ) -> AsyncIterator[int]:
-    """Serve the admin port of a gateway while the context lasts, with the arguments, result and errors of `admin_port`. Reading the wire
-    log always needs the token, because the gateway does not know what its cluster authorizes.
-    """
+    """Serve the admin port of a gateway (Ottla's proxy in front of a cluster) while the context lasts, with the arguments, result and
+    errors of `admin_port`. Reading the wire log always needs the token, because the gateway does not know what its cluster authorizes."""
     api, open_paths, closed_paths = make_gateway_api(gateway, clock), frozenset[str](), frozenset[str]()
     if console:
         from ottla.broker.admin.console.views import RECORDS, add_gateway_console  # noqa: PLC0415 # costs start time only when it is asked for

@@ -156,8 +156,7 @@ class AclIndex:
 
     def any_of_type(self, principal: str, host: str, operation: int, resource: int) -> bool:
         """Return whether the principal may perform the operation on at least one resource of the type (authorizeByResourceType). As in
-        Kafka, implied operations do not count here.
-        """
+        Kafka, only ACLs for `operation` itself or for ALL count, not those for operations that imply it."""
         denied: dict[int, set[str]] = {Pattern.LITERAL: set(), Pattern.PREFIXED: set()}
         allowed: list[tuple[int, str]] = []
         for acl in _of(self._of_type.get(resource, {}), principal):

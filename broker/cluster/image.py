@@ -151,7 +151,7 @@ class MetadataImage(NamedTuple):
     """The whole metadata of the cluster, by part. `MetadataImage()` is the image before the first record."""
 
     features: Mapping[str, int] = NONE
-    """Finalized levels above 0, including `metadata.version`. `kraft.version` belongs to Raft and is never here."""
+    """Finalized levels above 0, including `metadata.version` but not `kraft.version`, which belongs to Raft."""
     brokers: Mapping[int, BrokerRegistration] = NONE
     controllers: Mapping[int, ControllerRegistration] = NONE
     topics: Mapping[bytes, TopicImage] = NONE

@@ -56,9 +56,8 @@ def read_frame(value: Buffer) -> tuple[int, int, memoryview]:
 
 
 def decode_record(value: Buffer) -> tuple[MetadataRecord, int]:
-    """Return the metadata record in the value of a log record, and its version. Raises `UnknownRecord`, or ProtocolError for a corrupt
-    value.
-    """
+    """Return the metadata record in the value of a log record, and its version. Raises `UnknownRecord` for an unknown record type or
+    version, another ProtocolError for a corrupt value."""
     kind, version, body = read_frame(value)
     record_class = KINDS.get(kind)
     if record_class is None or version > record_class.MAX_VERSION:

@@ -51,8 +51,7 @@ def level_name(level: int) -> str:
 
 def metadata_level(release: str) -> int:
     """Return the level of metadata.version that `release` names: a release (`4.0`, `4.0.1`) names its last level, `4.0-IV2` names that
-    level. Raises `UnknownLevel`.
-    """
+    level. Raises `UnknownLevel` for any other name."""
     name = ".".join(release.split(".")[:2])
     if name in _VERSIONS_OF_RELEASES:
         name = f"{name}-IV{_VERSIONS_OF_RELEASES[name][-1]}"
@@ -63,8 +62,8 @@ def metadata_level(release: str) -> int:
 
 def bootstrap_levels(requested: Mapping[str, int], release: str | None, *, dynamic_quorum: bool) -> dict[str, int]:
     """Return the feature levels of a new cluster: those of the Kafka release `release` (None: the newest), overridden by `requested`.
-    kraft.version is 1 with `dynamic_quorum`, otherwise 0. Raises `UnknownLevel`.
-    """
+    kraft.version is 1 with `dynamic_quorum`, otherwise 0. Raises `UnknownLevel` for an unknown release, feature or level, or if both
+    arguments determine `metadata.version`."""
     if METADATA_VERSION in requested and release is not None:
         raise UnknownLevel(f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity.")
     known = sorted(REGISTERED.keys() - {METADATA_VERSION})

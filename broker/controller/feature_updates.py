@@ -33,7 +33,8 @@ _NEEDS: Final[Mapping[str, int]] = {ELR_VERSION: ELIGIBLE_LEADER_REPLICAS}
 
 
 class UpgradeType(IntEnum):
-    """The kind of feature change that a request allows (KIP-778)."""
+    """The `upgrade_type` of a feature change in an UpdateFeatures request: whether the request allows only an upgrade, or also a safe or an
+    unsafe downgrade (KIP-778)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

@@ -26,12 +26,12 @@ def register_standalone(
     """Return the records that register this node, unregister all other brokers (of a cluster in which it ran before), and make it the only
     replica and leader of every partition. The response is the broker epoch.
 
-    `found` are the partitions of which this node has a directory. If this node was a cluster's broker, a partition without a replica here
-    gets no leader: if this node led it, the partition would look empty. For partitions of internal topics, this node becomes the leader
+    `found` are the partitions of which this node has a directory. If this node was a cluster's broker, a partition that has no replica on
+    it gets no leader: if this node led it, the partition would look empty. For partitions of internal topics, this node becomes the leader
     nevertheless, because groups and transactions need a coordinator.
 
-    After an unclean shutdown every partition gets a new leader epoch, so that clients can detect records that replaced those they have read
-    (KIP-320).
+    After an unclean shutdown (`clean` is false) every partition gets a new leader epoch, so that clients can detect records that replaced
+    those they have read (KIP-320).
     """
     if state.metadata_level < DIRECTORIES:
         me.log_dirs = []

@@ -98,7 +98,8 @@ class ControllerState:
                 self.sessions.forget(BrokerIdAndEpoch(broker_id, broker.epoch))
 
     def apply(self, effects: Effects[MetadataRecord, ResponseT], base_offset: int) -> ImageChanges:
-        """Apply a decision's effects, whose first record has offset `base_offset` in the metadata log. Return the changes of the image."""
+        """Apply a decision to this state after its metadata records were written to the log. `base_offset` is the offset of the first
+        record. Return the changes of the metadata image."""
         changes = self.catalog.apply(record for record in effects.records if not isinstance(record, _MARKS))
         for offset, record in enumerate(effects.records, base_offset):
             self._applied(record, offset)

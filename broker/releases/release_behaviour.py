@@ -338,7 +338,8 @@ def _changed_defaults(table: ReleaseTable, later: Sequence[ReleaseTable]) -> Ite
 
 
 def behaviour_of(name: str) -> ReleaseBehaviour:
-    """Return how a broker imitates a release (`3.7`) or a patch version of it (`3.7.0`). Raises `UnknownRelease`."""
+    """Return how a broker imitates a release (`3.7`) or a patch version of it (`3.7.0`). Raises `UnknownRelease` if there is no table of
+    it."""
     return _made(table_of(name).release)
 
 

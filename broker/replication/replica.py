@@ -118,7 +118,7 @@ class Replica:
 
     def lead(self, registration: Registration, now_ms: int) -> int:
         """Become or stay leader according to a metadata record. A new partition epoch discards the pending proposal. Return the effects, a
-        bit set of this module's constants."""
+        bit set of `SYNC`, `COMMITTED`, `PROPOSE` and so on."""
         if self.is_stale(registration):
             return NOTHING
         self.leadership.assigned(registration, news=registration.partition_epoch > self.partition_epoch)
@@ -133,7 +133,7 @@ class Replica:
 
     def follow(self, registration: Registration) -> int:
         """Become or stay follower according to a metadata record, in which another replica or none leads. Return the effects, a bit set of
-        this module's constants."""
+        `SYNC`, `COMMITTED`, `PROPOSE` and so on."""
         if self.is_stale(registration):
             return NOTHING
         elected = self.is_elected(registration)

@@ -50,7 +50,7 @@ class Mechanism(Protocol):
     def evaluate(self, token: bytes) -> bytes | None:
         """Process a SASL token of the client and return the response token. None means no response; but a SaslAuthenticate request is then
         answered with an empty token. If authentication fails, raises SaslAuthenticationError, SaslError or InvalidSaslMessage, which differ
-        in what the client is told."""
+        in the text that the client receives."""
         ...
 
 

@@ -45,7 +45,8 @@ class Bearer(NamedTuple):
 
 
 ValidateToken = Callable[[str], Bearer]
-"""A function that validates a token and returns its user and its expiry time. Raises BadToken or InvalidSaslMessage."""
+"""A function that validates a token and returns its user and its expiry time. For an invalid token, it raises BadToken or
+InvalidSaslMessage."""
 
 
 class OAuthBearer:

@@ -97,7 +97,7 @@ class Scram:
 
     def evaluate(self, token: bytes) -> bytes:
         """Process the client's first or final SCRAM message and return the server's response to it. If authentication fails, raises
-        SaslAuthenticationError, SaslError or InvalidSaslMessage, which differ in what the client is told."""
+        SaslAuthenticationError, SaslError or InvalidSaslMessage, which differ in the text that the client receives."""
         try:
             if self.complete or self._failed:
                 raise SaslAuthenticationError(f"Unexpected challenge in Sasl server state {'COMPLETE' if self.complete else 'FAILED'}")

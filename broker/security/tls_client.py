@@ -66,8 +66,8 @@ class ClientTls:
 
 
 def check_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-    """Check that a client with the context `client` can complete a TLS handshake with a server with the context `server`, as Kafka's
-    SslEngineValidator does. The host name is not verified. Raises StoreError."""
+    """Check that a client with the TLS context `client` can complete a handshake with a server with the context `server`, as Kafka's
+    SslEngineValidator does. The host name is not verified. Raises StoreError if the handshake fails."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     carried = HandshakeContext(ssl.PROTOCOL_TLS_SERVER)
     carried.shared = server

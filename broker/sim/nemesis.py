@@ -80,7 +80,7 @@ def draw_faults(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tu
 
 
 class Nemesis:
-    """Injects faults into a simulated cluster. `injected` are the faults that really happened. `synced` tells that every acknowledged
+    """Injects faults into a simulated cluster. `injected` are the faults that really happened. `synced` means that every acknowledged
     record is on disk (flush.messages=1), so that any node may lose power at any time."""
 
     def __init__(self, loop: SimLoop, cluster: SimCluster, *, synced: bool) -> None:

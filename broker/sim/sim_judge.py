@@ -81,8 +81,8 @@ class ClusterChecker:
                 self._check_partition(node.node_id, partition)
 
     def _check_silent_brokers(self) -> None:
-        """Check that a broker without a running process is fenced after its session timeout. While the controller cannot commit, nothing is
-        checked."""
+        """Raise Violation if a broker without a running process is not fenced after its session timeout. While the controller cannot
+        commit, nothing is checked."""
         cluster, now_us = self._cluster, self._cluster.loop.now_us
         if not cluster.controller.can_commit:
             self._silent_us.clear()
@@ -194,8 +194,8 @@ class ClusterChecker:
             known.end = following
 
     def _check_old_leader(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
-        """Check a broker that still considers itself the leader, in an old epoch. The records below its high watermark `mark` must also be
-        in the log of its successor, except after an unclean election."""
+        """Check a broker that still considers itself the leader, in an old epoch. Raises Violation if its successor's log differs below the
+        old leader's high watermark `mark`, except after an unclean election."""
         if known.unclean and known.unclean[-1] > partition.replica.leader_epoch:
             return
         late = list(batches_of(partition.log, known.end, mark))
@@ -208,7 +208,7 @@ class ClusterChecker:
                 raise Violation(f"node {node} of the old epoch {partition.replica.leader_epoch} {text}")
 
     def _check_new_leader(self, node: int, partition: Partition, known: _Committed) -> None:
-        """Check that a new leader has every committed record, except records that an unclean election may lose."""
+        """Raise Violation if a new leader lacks a committed record, except records that an unclean election may lose."""
         start = partition.log.log_start_offset
         elected = next((epoch for epoch in known.unclean if epoch > known.led[0]), None)
         if elected is not None:

@@ -171,7 +171,8 @@ class SimShareMember(SimClient):
                 (one.type,) = self.random.choices(list(_TYPES), list(_TYPES.values()))
 
     async def _acknowledge(self, session: _Session, got: dict[TopicPartition, list[Delivery]]) -> None:
-        """Send a ShareAcknowledge for the records `got`. Records that it renews (RENEW) are accepted with a second request afterwards."""
+        """Send a ShareAcknowledge for the records `got`. Those that the member renews (RENEW) are accepted with a second request
+        afterwards. Raises _Lost if a response has an error."""
         left = {tp: [one for one in ones if one.type is not None] for tp, ones in got.items()}
         while left := {tp: ones for tp, ones in left.items() if ones}:
             self.history.acknowledging(left)

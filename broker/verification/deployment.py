@@ -63,8 +63,9 @@ gateway in front of a cluster."""
 
 
 class Deployment(ABC):
-    """The brokers that the program under test uses in one run of `ottla verify`. `fault_targets` are the brokers, or the gateway, that
-    receive the program's requests; fault rules are loaded on them. `verifier_client` sends the requests of `ottla verify` itself."""
+    """The brokers that the program under test uses in one run of `ottla verify`. Fault rules are loaded on `fault_targets`: the brokers, or
+    the gateway (a proxy) in front of the user's cluster, which receive the program's requests. `verifier_client` sends the requests of
+    `ottla verify` itself."""
 
     fault_targets: Sequence[FaultTarget]
     verifier_client: VerifierClient

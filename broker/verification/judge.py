@@ -99,8 +99,8 @@ no reordering; if they occur, the program under test is at fault."""
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A guarantee that was broken in one run. `summary` says how many records or effects are concerned; `explanation` describes the first
-    of them."""
+    """A guarantee that was broken in one run. `summary` says how many records or effects (results outside Kafka) are concerned;
+    `explanation` describes the first of them."""
 
     guarantee: Guarantee
     summary: str
@@ -141,7 +141,7 @@ def identity_of(by: str) -> Identity:
 
 def breaches(stage: Stage, baseline: Baseline, by: Identity) -> list[Breach]:
     """Return all guarantees that were broken in the finished run `stage`, compared with `baseline`, the run without faults. `by` maps a
-    record to its identity. Raises RuntimeError if the logs or the program's effects cannot be read."""
+    record to its identity. Raises RuntimeError if the logs, or the program's effects outside Kafka, cannot be read."""
     found = stage.deployment.examine(
         {stage.deployment.own_name(each) for each in baseline.topics},
         by=by,
@@ -266,8 +266,8 @@ def _effects(stage: Stage) -> list[str]:
 
 
 def _listed(stage: Stage, effects: Sequence[str]) -> str:
-    """Return a text with one line for each of the first EVIDENCE_MAX `effects`. If an effect is the value of an input record, its line
-    names the record's position."""
+    """Return a text with one line for each of the first EVIDENCE_MAX `effects` (results outside Kafka). If an effect is the value of an
+    input record, its line names the record's position."""
     stored = _input(stage)
     places = {each.value.decode(errors="replace"): each.where for each in stored if each.value is not None}
     lines = []

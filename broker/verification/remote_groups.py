@@ -72,7 +72,7 @@ class RemoteGroups:
 
     def delete(self, joined: Mapping[str, ApiKey]) -> None:
         """Remove the members of the groups, and delete the groups with their offsets. `joined` maps each group to the API with which its
-        members joined."""
+        members joined. Raises RuntimeError if a group cannot be deleted in time."""
         for group in joined:
             until = time.monotonic() + _SECONDS
             while (error := self._delete(group, joined)) not in _DELETED:

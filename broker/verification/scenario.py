@@ -106,8 +106,8 @@ class Scenario:
 
     @property
     def why_not_on_user_cluster(self) -> str | None:
-        """The reason why the scenario cannot run on a user's own cluster, or None if it can. There, only a gateway causes faults; it cannot
-        stop brokers or move their clock."""
+        """The reason why the scenario cannot run on a user's own cluster, or None if it can. On such a cluster, faults are caused only by a
+        gateway (a proxy in front of it), which cannot stop brokers or move their clock."""
         return self.needs or (STOPS if self.brokers > 1 else None)
 
 

@@ -67,8 +67,8 @@ class UserCluster:
 
 
 class GatewayDeployment(Deployment):
-    """The deployment of a run on a user's cluster, behind a gateway. The names of the run's topics, groups and transactional ids begin with
-    `prefix`. With `keep`, the topics and groups are not deleted at the end."""
+    """The deployment of a run on a user's cluster, behind a gateway (a proxy that injects faults). The names of the run's topics, groups
+    and transactional ids begin with `prefix`. With `keep`, the topics and groups are not deleted at the end."""
 
     def __init__(self, source: WireSource, prefix: str, *, keep: bool) -> None:
         self._source, self._prefix, self._keep = source, prefix, keep

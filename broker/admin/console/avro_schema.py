@@ -84,9 +84,9 @@ def _plain(value: Any) -> str:
 
 
 def _check(schema: Any, names: dict[str, int], inside: tuple[str, ...]) -> int:
-    """Check that a few bytes cannot cause endless work when they are decoded with this type. Return 0 if every value of the type takes at
-    least one byte; otherwise the number of values (the value itself and its fields) that a decoder makes of zero bytes. Raises
-    SchemaRefused.
+    """Check that a few bytes cannot cause endless work when they are decoded with this type; raises SchemaRefused if they can. Return 0 if
+    every value of the type takes at least one byte; otherwise the number of values (the value itself and its fields) that a decoder makes
+    of zero bytes.
 
     `names` holds the results of the named types that were checked before; `inside` has the names of the enclosing types.
     """

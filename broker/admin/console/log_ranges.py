@@ -16,7 +16,7 @@ def read_range(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolat
     """Return whole batches, as bytes and as parsed headers, from the batch that contains `offset`, up to about `max_bytes`; the first batch
     is returned whatever its size. Only the part of the log that `isolation` makes visible is read.
 
-    `offset` must not be below the log start offset. Raises Rejected, RecordsError.
+    Raises Rejected if `offset` is below the log start offset or the log is offline, RecordsError for a damaged batch.
     """
     pieces: list[bytes] = []
     headers: list[BatchHeader] = []
@@ -37,7 +37,7 @@ def read_tail(log: PartitionLog, count: int, max_bytes: int, isolation: Isolatio
     """Return the log's last batches, as bytes and as parsed headers, from the batch that contains the `count`th offset before the end. If
     these exceed `max_bytes`, return fewer: those of the last `count / 2`, `count / 4`, … offsets.
 
-    Raises Rejected, RecordsError.
+    Raises Rejected if the log is offline, RecordsError for a damaged batch.
     """
     end = log.visible_end_offset(isolation)
     while True:

@@ -136,7 +136,8 @@ def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, TransactionOutcom
     """Read whole batches of the log from `offset` on; return them, the first offset to show, and the outcomes of their transactions.
 
     A negative `offset` counts from the end of the log. If the batches from there on exceed READ_BYTES, the oldest are left out, and the
-    first offset to show is that of the first batch returned. Raises Rejected, RecordsError, OSError, ValueError.
+    first offset to show is that of the first batch returned. If the log or a transaction index cannot be read, raises Rejected,
+    RecordsError, OSError or ValueError.
     """
     start, end = log.log_start_offset, log.log_end_offset
     wanted = min(max(offset if offset >= 0 else end + offset, start), end)

@@ -75,7 +75,8 @@ def schemas_router(schemas: Schemas) -> APIRouter:
 
     @router.put("/schemas", status_code=204)
     async def put_schema(topic: Annotated[str, Query(max_length=249)], body: SchemaIn, part: Part = "value") -> None:
-        """Upload a schema: the console decodes the topic's keys or values with it, until the broker stops."""
+        """Upload a schema: the console decodes the topic's keys or values with it, until the broker stops. 422 for an invalid schema, 501
+        if the package that decodes it is not installed."""
         try:
             schemas.put(topic, part, _parsed(body))
         except SchemaRefused as error:

@@ -50,7 +50,7 @@ class LogView(BaseModel):
 
 
 class PartitionView(BaseModel):
-    """One partition: its metadata, and its log if it has a replica here."""
+    """One partition: its metadata, and its log if this broker has a replica of it."""
 
     index: int
     leader: int = Field(description="-1: the partition has no leader")

@@ -39,7 +39,7 @@ class Choices(BaseModel):
 
 
 class NodeView(BaseModel):
-    """The data that the headers of a broker's and of a gateway's console page have in common."""
+    """The data that the header of the console's page has in common for a broker and a gateway (Ottla's proxy in front of a cluster)."""
 
     address: str
     connections: int
@@ -89,7 +89,8 @@ def add_console(api: FastAPI, broker: Broker, faults: Faults, clock: MovableCloc
 
 
 def add_gateway_console(api: FastAPI, gateway: Gateway, clock: MovableClock) -> frozenset[str]:
-    """Add a gateway's console to the admin port's API; return the URL paths that are served without the admin port's token."""
+    """Add the console of a gateway (Ottla's proxy in front of a cluster) to the admin port's API; return the URL paths that are served
+    without the admin port's token."""
     for router in (_of_the_gateway(gateway, clock), wire_router(WireTap(gateway.faults, clock))):
         api.include_router(router, prefix=PAGE, tags=["console"])
     return add_page(api, "gateway", GATEWAY_VIEWS)

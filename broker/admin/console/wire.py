@@ -220,8 +220,8 @@ def wire_router(tap: WireTap) -> APIRouter:
 
     @router.get("/wire", response_model=WireLines)
     async def wire(query: Annotated[WireQuery, Query()]) -> Response:
-        """Requests and responses as they pass. Logging starts with the first read, and continues while the log is read at least every ten
-        seconds."""
+        """Requests and responses as they pass; 422 for an invalid query. Logging starts with the first read, and continues while the log is
+        read at least every ten seconds."""
         try:
             return Response(await tap.read(query), media_type="application/json")
         except FaultSyntax as error:
