@@ -139,7 +139,6 @@ class BrokerSessions:
         return self._reports[broker_id].shutdown_offset <= min(active, default=OFFSET_MAX)
 
     def usable(self) -> dict[int, bool]:
-        """Return the brokers that may get new replicas, which are all that are not in controlled shutdown: by broker id, whether the broker
-        is fenced.
-        """
+        """Return the brokers that may get new replicas: all that are not in controlled shutdown. The result maps each broker id to whether
+        the broker is fenced."""
         return {broker_id: report.fenced for broker_id, report in self._reports.items() if report.shutdown_offset == UNKNOWN_OFFSET}

@@ -69,8 +69,8 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effect
 
 
 def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, BrokerIdAndEpoch | None]:
-    """Fence the broker whose last heartbeat is the oldest if its session has timed out: return the records, and the session. Otherwise
-    return no records and None.
+    """Fence the broker whose last heartbeat is the oldest if its session has timed out: return the metadata records to write, and the
+    broker's id and epoch. Otherwise return no records and None.
 
     One broker is fenced at a time, so that the decision about the next one sees the changes. The caller repeats this until it gets None.
     """

@@ -45,9 +45,9 @@ _MARKS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionR
 
 @dataclass(frozen=True, slots=True)
 class EffectsOutsideLog(Effects[MetadataRecord, ResponseT]):
-    """Effects of a decision that also changes state outside the metadata log, such as brokers' sessions. After all records are applied,
-    `process_batch_end_offset` is called with the offset of the last one; without records, with the offset of the log's last record.
-    """
+    """The result of a decision (metadata records and a response) that also changes state outside the metadata log, such as brokers'
+    sessions. After all records are applied, `process_batch_end_offset` is called with the offset of the last one; without records, with the
+    offset of the log's last record."""
 
     process_batch_end_offset: Callable[[int], None]
 

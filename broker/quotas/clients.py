@@ -43,11 +43,11 @@ class Meters(Generic[MeterT]):
 
     @property
     def measured(self) -> int:
-        """The number of meters in use: sets of connections that share a quota."""
+        """The number of meters in use; there is one for each set of connections that share a quota."""
         return len(self._meters)
 
     def change(self, quotas: Mapping[QuotaTarget, Mapping[str, float]]) -> None:
-        """Replace all quotas of this kind. Measured usage is kept."""
+        """Replace all quotas of this kind by those in `quotas`, which has quotas of every kind by entity. Measured usage is kept."""
         self.limits = Limits(quotas, self.key)
 
     def of(self, user: str, client_id: str, now_ms: int) -> tuple[MeterT, float]:
@@ -91,7 +91,7 @@ class UsageQuota(Meters[Rate]):
             self.of(user, client_id, now_ms)[0].record(-amount, now_ms)
 
     def max_unthrottled_usage(self, user: str, client_id: str, now_ms: int) -> float:
-        """Return the largest amount of a single use for which a client that was idle before is not throttled."""
+        """Return the largest amount of a single use for which a client that was idle before is not throttled; NO_LIMIT without a quota."""
         if not self.limits:
             return NO_LIMIT
         limit = self.of(user, client_id, now_ms)[1]

@@ -106,7 +106,7 @@ class TokenBucket:
         self._updated_ms: int | None = None
 
     def take(self, count: float, rate: float, now_ms: int) -> None:
-        """Take `count` tokens, even if that makes the bucket negative. It fills at `rate` tokens per second."""
+        """Take `count` tokens, even if that makes the bucket negative. The bucket fills at `rate` tokens per second."""
         self._tokens = min(self._burst(rate), self.left(rate, now_ms) - count)
 
     def left(self, rate: float, now_ms: int) -> float:

@@ -19,8 +19,8 @@ class UnknownRelease(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleaseTable:
-    """What the broker of one release of Apache Kafka offers. `version` is the patch version of the broker from which the table was
-    recorded, the last of the release: `3.9.2`."""
+    """The APIs, features and settings that the broker of one release of Apache Kafka offers. `version` is the patch version of the broker
+    from which the table was recorded, the last of the release: `3.9.2`."""
 
     release: str
     version: str

@@ -14,7 +14,7 @@ at boot may be close to 0."""
 
 
 class FollowerFetch(NamedTuple):
-    """One partition of a follower's Fetch request. The follower's log ends at `offset`: it has every record below."""
+    """One partition of a follower's Fetch request. The follower's log ends at `offset`: it has every record below that offset."""
 
     node: int
     offset: int
@@ -90,9 +90,8 @@ class Progress:
             self.fetched_ms = max(self.fetched_ms, fetch_time.ms)
 
     def leave_session(self, fetch_time: SessionFetchTime) -> None:
-        """Undo `follow_session`, because the partition has changed: later requests of the session count as fetches of this partition only
-        when they read it.
-        """
+        """Undo `follow_session`, because the partition has changed. From now on, a request of the session counts as a fetch of this
+        partition only if the partition is read for it."""
         if fetch_time in self.fetch_times:
             self.refresh()
             self.fetch_times = tuple(other for other in self.fetch_times if other is not fetch_time)

@@ -182,7 +182,8 @@ class Replica:
         """Record a follower's fetch that did not diverge, and return the effects, a bit set of `SYNC`, `COMMITTED`, `PROPOSE` and so on.
         `leader_end` is this log's end offset before the read for that fetch.
 
-        Raises Rejected like `check_follower`, and for a broker incarnation that has been replaced (KIP-903).
+        Raises Rejected if the broker may not fetch as a follower (`check_follower`), or if it has registered again since it took the broker
+        epoch in the fetch (KIP-903).
         """
         self.check_follower(fetch.node, fetch.leader_epoch)
         leadership = self.leadership
@@ -203,7 +204,7 @@ class Replica:
         """Propose to remove lagging replicas from the ISR (KAFKA Partition.maybeShrinkIsr). Return the effects, a bit set of `SYNC`,
         `COMMITTED`, `PROPOSE` and so on.
 
-        The caller does this every half of replica.lag.time.max.ms.
+        The caller does this at intervals of half of replica.lag.time.max.ms.
         """
         return self._propose(self.leadership.shrinkage(self.log_end, now_ms))
 

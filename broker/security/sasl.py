@@ -102,8 +102,9 @@ class SaslExchange:
     """One authentication of a connection. `before` is the session that a re-authentication renews (KIP-368); None for the connection's
     first authentication.
 
-    `decode(frame)` raises UnsupportedVersion for versions that the listener does not serve. `refuse(api_key, version, request, error,
-    text)` makes the response that rejects a whole request. `software_is_valid` checks the client name and version in ApiVersions.
+    `decode(frame)` decodes a request; it raises UnsupportedVersion for versions that the listener does not serve. `refuse(api_key, version,
+    request, error, text)` makes the response that rejects a whole request. `software_is_valid` checks the client name and version in
+    ApiVersions.
     """
 
     def __init__(

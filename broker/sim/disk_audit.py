@@ -11,8 +11,8 @@ from ottla.broker.testing.verdict import audit_findings
 
 
 def audited(cluster: SimCluster, topics: list[str]) -> list[str]:
-    """Return a text for each violation that the audit finds in the simulated brokers' logs of `topics`, and for each difference between the
-    brokers' logs. The list is also empty if the audit is not installed."""
+    """Return a text for each violation that the audit (`ottla audit`, which checks the consistency of logs) finds in the simulated brokers'
+    logs of `topics`, and for each difference between the brokers' logs. The list is also empty if the audit is not installed."""
     with TemporaryDirectory(prefix="ottla-sim-") as place:
         directories = [_written(node.files, Path(place) / node.host) for node in cluster.nodes.values()]
         return [f"audit: {finding.replace(place, '')}" for finding in audit_findings(directories, topics, replicas=True)]

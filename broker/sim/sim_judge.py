@@ -151,7 +151,8 @@ class ClusterChecker:
             self._check_leader(node, partition, mark)
 
     def _check_truncations(self, key: tuple[int, bytes, int], partition: Partition, mark: int) -> None:
-        """Check that a replica is truncated below its high watermark only after an unclean election.
+        """Raise Violation if a replica was truncated below its high watermark without an unclean election. `key` is the replica's (node id,
+        topic id, partition), `mark` its present high watermark.
 
         A follower has the records that its leader reported as committed. Every cleanly elected leader has these records too, so none can
         make the follower truncate them.

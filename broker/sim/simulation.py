@@ -48,7 +48,7 @@ TOPICS: Final = {SOURCE: 2, COPY: 2, LOOSE: 3, RISKY: 1}
 """The topics of a simulation and their numbers of partitions. Idempotent producers write to SOURCE; copiers copy it to COPY in
 transactions. LOOSE is written with acks=1. RISKY has two replicas, min.insync.replicas=1 and unclean elections."""
 AUDIT_EVERY: Final = 20
-"""The run of every one in this many seeds ends with an audit of all simulated disks."""
+"""One in this many seeds gets a run that ends with an audit (a consistency check) of all simulated disks."""
 SMALL: Final = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "2",

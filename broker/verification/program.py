@@ -32,7 +32,7 @@ class CannotStart(Exception):
 
 
 class Role(StrEnum):
-    """What the program under test does (produce, consume, …), which determines how it is stopped and judged."""
+    """The kind of work that the program under test does (produce, consume, …). It determines how the program is stopped and judged."""
 
     PRODUCER = "producer"
     """The program writes records and exits by itself."""

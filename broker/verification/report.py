@@ -84,7 +84,8 @@ def write_junit(results: Sequence[Result], name: str, path: Path, failure: str |
     """Write a JUnit XML test suite with a test case for each scenario to `path`.
 
     A scenario with the outcome *broken* is a failure; all other outcomes except *held* are reported as skipped. If `ottla verify` could not
-    finish, `failure` is the reason, which is reported as an error. Raises OSError, and ImportError if the extra `audit` is not installed.
+    finish, `failure` is the reason, which is reported as an error. Raises OSError if the file cannot be written, ImportError if the extra
+    `audit` is not installed.
     """
     from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # part of the extra `audit`
 

@@ -25,7 +25,7 @@ _HEARTBEATS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTB
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What the run without faults (the baseline run) has shown about the program under test: its requests (`observer`), the topics that it
+    """The results of the run without faults (the baseline run) for the program under test: its requests (`observer`), the topics that it
     wrote, and what it `achieved`: its effects outside Kafka, or the identities of the records that it wrote.
 
     `from_the_start`: scenarios cause their fault at the program's first request. This is used if the fault did not occur in a first try,

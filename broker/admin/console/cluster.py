@@ -46,7 +46,7 @@ _TopicIdPartition = tuple[bytes, int]
 
 
 class BrokerRow(BaseModel):
-    """One broker of the cluster, as the cluster view shows it."""
+    """One broker of the cluster, as the console's cluster view shows it."""
 
     node_id: int
     address: str
@@ -59,14 +59,14 @@ class BrokerRow(BaseModel):
 
 
 class ControllerRow(BaseModel):
-    """One controller of the cluster, as the cluster view shows it."""
+    """One controller of the cluster, as the console's cluster view shows it."""
 
     node_id: int
     address: str
 
 
 class ClusterEvent(BaseModel):
-    """One event derived from a record of the metadata log."""
+    """One event, such as an election or a smaller ISR, derived from a record of the metadata log."""
 
     offset: int
     at_ms: int

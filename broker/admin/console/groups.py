@@ -41,7 +41,7 @@ TopicPartition = tuple[str, int]
 
 
 class GroupRow(BaseModel):
-    """One group in the list of groups."""
+    """One group in the console's list of groups."""
 
     group_id: str
     kind: str = Field(

@@ -22,7 +22,7 @@ _Found = tuple[str, int, ProducerStateEntry]
 
 
 class BatchView(BaseModel):
-    """One batch of the deduplication window; ranges of sequences and offsets include both ends."""
+    """One batch of a producer's deduplication window (its last five batches); ranges of sequences and offsets include both ends."""
 
     first_sequence: int
     last_sequence: int
@@ -60,7 +60,7 @@ def producers_router(broker: Broker, requests: RequestLog) -> APIRouter:
 
     @router.get("/producers")
     async def producers(topic: Annotated[str | None, Query(description="only of this topic")] = None) -> ProducerRows:
-        """Idempotent producers of partitions on this broker, and the deduplication window of each."""
+        """Idempotent producers of partitions on this broker, and the deduplication window (last five batches) of each."""
         newest: list[_Found] = []
         count = looked_at = 0
         for partition in list(broker.services.partitions):

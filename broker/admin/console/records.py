@@ -181,7 +181,7 @@ def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = 50,
         value_bytes: Annotated[int, Query(ge=0, le=VALUE_BYTES_MAX, description="bytes of each value, at most")] = 1024,
     ) -> RecordRows:
-        """The records of a partition's log on this broker, from an offset on; 404 if the partition has no replica here."""
+        """The records of a partition's log on this broker, from an offset on; 404 if this broker has no replica of the partition."""
         here = partition_of(broker, topic, partition)
         if here is None:
             raise HTTPException(404, f"{topic}-{partition} has no replica on this broker")

@@ -15,7 +15,7 @@ _JSON_MAX: Final = 256 << 10
 
 
 class RenderedBytes(BaseModel):
-    """A rendered key, value or header value."""
+    """A record's key, value or header value in the form in which the console displays it."""
 
     form: Literal["json", "text", "hex", "avro", "protobuf", "none"] = Field(description="`none` is null, which differs from empty")
     text: str = Field(description="the JSON or the text as it was written; two digits a byte for `hex`; JSON for `avro` and `protobuf`")

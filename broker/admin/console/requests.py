@@ -35,7 +35,7 @@ _QUIET: Final = frozenset({ApiKey.FETCH, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP
 
 
 class RequestRow(BaseModel):
-    """One request and its result."""
+    """One client request and its result, as the console's requests view shows them."""
 
     number: int = Field(description="counts requests in the order in which they were handled")
     at_ms: int = Field(description="the broker's time when it answered")

@@ -31,7 +31,7 @@ class SchemaIn(BaseModel):
 
 
 class SchemaView(BaseModel):
-    """An uploaded schema."""
+    """An uploaded schema, as the console lists it."""
 
     topic: str
     part: Part

@@ -18,7 +18,7 @@ PARTITIONS_MAX: Final = 500
 
 
 class TopicRow(BaseModel):
-    """One topic in the list of topics."""
+    """One topic in the console's list of topics."""
 
     name: str
     internal: bool = Field(description="whether it is an internal topic of the broker")
