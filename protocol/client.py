@@ -71,9 +71,10 @@ class Client:
         return self._socket.fileno()
 
     def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request and return its response. `version` is by default the highest that both sides support.
+        """Send a request and return its response. `version` None: the highest version that both sides support.
 
-        Returns None for a Produce with acks 0, which has no response. Raises UnsupportedVersion if there is no common version.
+        Returns None for a Produce with acks 0, which has no response. Raises UnsupportedVersion if there is no common version, OSError if
+        the connection fails, and ProtocolError if the response is invalid.
         """
         if version is None:
             version = self.highest_version(type(request))
@@ -95,7 +96,8 @@ class Client:
         self._socket.sendall(data)
 
     def read_frame(self) -> memoryview:
-        """Return the next frame, without its size. Raises ConnectionError if the peer closes the connection instead."""
+        """Return the next received frame, without its 4-byte size. Raises ConnectionError if the peer closes the connection instead, and
+        FrameTooLarge if the frame is too large."""
         while not self._frames:
             data = self._socket.recv(_READ_BYTES)
             if not data:
@@ -104,7 +106,8 @@ class Client:
         return self._frames.popleft()
 
     def highest_version(self, message: type[Message]) -> int:
-        """Return the highest version of the message's API that both sides support."""
+        """Return the highest version of the message's API that both sides support. The first call asks the broker for its versions with an
+        ApiVersions request. Raises UnsupportedVersion if there is no common version."""
         if not self._versions:
             self._versions = {api.api_key: (api.min_version, api.max_version) for api in self._api_versions().api_keys}
         first, last = self._versions.get(message.API_KEY, (0, -1))
@@ -114,8 +117,9 @@ class Client:
         return version
 
     def _api_versions(self) -> ApiVersionsResponse:
-        """Send ApiVersions in version OPENING_VERSION and return the response. A broker that does not support that version responds in
-        version 0, with the versions that it supports (KIP-511)."""
+        """Return the broker's response to an ApiVersions request, first sent in version 4. A broker that does not support that version
+        responds in version 0, with the versions that it supports (KIP-511); the request is then repeated in one of these. Raises
+        ProtocolError if the broker returns an error code."""
         version = OPENING_VERSION
         while True:
             request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION)

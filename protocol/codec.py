@@ -48,9 +48,10 @@ _response_encoders: dict[tuple[int, int], tuple[Encode, bool]] = {}
 
 
 def decode_request(frame: Buffer) -> Request:
-    """Decode a request. Bytes after its end are ignored, as in Kafka (see `ottla.protocol.decoder`).
+    """Decode a frame that contains a request. Bytes after the request's end are ignored, as in Kafka (see `ottla.protocol.decoder`).
 
-    Raises UnsupportedVersion, with the header's fields, for an API or version without a message class.
+    Raises UnsupportedVersion, with the header's fields, for an API or version without a message class, and another ProtocolError for
+    invalid bytes.
     """
     buf = frame if type(frame) is memoryview else memoryview(frame)
     header, pos = read_request_header(buf)
@@ -120,8 +121,9 @@ def decode_response_head(api_key: int, version: int, frame: Buffer, last: str, e
 
 
 def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer]:
-    """Write the frame's 4-byte size to the beginning of `head`, and return the frame's buffers in order. Without `parts`, `head` is the
-    whole frame. Otherwise `parts` begins with `head`, and `last` is appended to it unless it is empty."""
+    """Complete an encoded frame: write its 4-byte size to the beginning of `head`, and return its buffers in the order in which they are
+    sent. If `parts` is empty, `head` is the whole frame. Otherwise the frame is `parts`, whose first element is `head`, followed by
+    `last`."""
     if not parts:
         _SIZE.pack_into(head, 0, len(head) - _SIZE_BYTES)
         return [head]

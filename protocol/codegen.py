@@ -29,8 +29,8 @@ class Source:
         self.path = title
 
     def line(self, text: str, parts: list[tuple[str, int]] | None = None) -> None:
-        """Add a line of source text. `parts` has the (path, size in bytes) of each field that the line handles; by default it handles the
-        field at `self.path`."""
+        """Add a line of source text. `parts` has the (path, size in bytes) of each message field that the line handles. None: the line
+        handles the field whose path is in the attribute `path`."""
         self.lines.append("    " * self.depth + text)
         self.paths.append(parts or [(self.path, 0)])
 
@@ -75,7 +75,8 @@ def fields_at(type_: type, version: int) -> tuple[list[WireField], list[WireFiel
 
 
 def up_to(ordered: list[WireField], last: str | None) -> tuple[list[WireField], list[WireField]]:
-    """Split `ordered` into the fields up to and including `last`, and the rest; return both. With None the rest is empty."""
+    """Split a list of fields after the field named `last`; return (the fields up to and including it, the fields after it). If `last` is
+    None, all fields are in the first list."""
     at = len(ordered) if last is None else [field.name for field in ordered].index(last) + 1
     return ordered[:at], ordered[at:]
 

@@ -99,7 +99,8 @@ class _DecoderCompiler:
         return f"{stem}{self.locals}"
 
     def later(self, fmt: str, target: str) -> None:
-        """Queue the read of a fixed-size value into `target`. `flush` emits all queued reads as one `struct` call."""
+        """Queue the read of a fixed-size value into `target`, the source text of a local variable or attribute; `fmt` is its `struct`
+        format. `flush` emits all queued reads as one `struct` call."""
         self.run.append((fmt, target, self.source.path))
 
     def flush(self) -> None:
@@ -120,7 +121,7 @@ class _DecoderCompiler:
 
     def struct(self, type_: type, var: str, last: str | None = None) -> None:
         """Generate the code that builds a struct in the local variable `var`: defaults of fields absent in this version, then the other
-        fields in order, then the tagged fields."""
+        fields in order, then the tagged fields. With `last`, the code reads only the fields up to and including the field `last`."""
         source = self.source
         ordered, tagged, absent = fields_at(type_, self.version)
         ordered, rest = up_to(ordered, last)

@@ -108,8 +108,8 @@ class _EncoderCompiler:
         source.path = outer
 
     def tags(self, tagged: list[WireField], var: str, outer: str) -> None:
-        """Generate the code that writes those tagged fields that differ from their defaults. Each is encoded into its own buffer first,
-        because its size precedes it."""
+        """Generate the code that writes the tagged fields of the struct in the variable `var`, except those whose value is the default.
+        Each field is encoded into its own buffer first, because its size precedes it. `outer` is the struct's path in error messages."""
         source = self.source
         self.flush()
         flags = []

@@ -116,7 +116,9 @@ def array(
     default: type[list[Any]] | None = list,
     tag: int | None = None,
 ) -> Any:
-    """Declare an array of primitives or structs; empty by default, or null with `default=None`."""
+    """Declare a field that is an array of primitives or structs. `versions`: the message versions that have the field; `nullable`: those in
+    which it may be null; `tag`: its tag number, None if it is not a tagged field. The default value is an empty list, or null with
+    `default=None`."""
     metadata = _metadata(ArrayOf(element), versions, nullable, tag)
     if default is None:
         return dataclasses.field(default=None, metadata=metadata)
@@ -128,8 +130,9 @@ def struct(type_: type[T], versions: str = ..., *, tag: int | None = ...) -> T: 
 @overload
 def struct(type_: type[T], versions: str = ..., *, nullable: str, default: type[T] | None = ..., tag: int | None = ...) -> T | None: ...
 def struct(type_: type[T], versions: str = "0+", *, nullable: str = "", default: type[T] | None = None, tag: int | None = None) -> Any:
-    """Declare a nested struct. The default value is a struct with default fields; it is null if the field is nullable and `default` is not
-    given."""
+    """Declare a field that is a nested struct. `versions`: the message versions that have the field; `nullable`: those in which it may be
+    null; `tag`: its tag number, None if it is not a tagged field. The default value is null if the field is nullable and `default` is not
+    given, otherwise a struct with default fields."""
     metadata = _metadata(type_, versions, nullable, tag)  # type: ignore[arg-type] # mypy asks a class's instances whether it can be hashed
     if nullable and default is None:
         return dataclasses.field(default=None, metadata=metadata)
@@ -147,5 +150,5 @@ def wire_fields(type_: type) -> list[WireField]:
 
 @cache
 def _metadata(type_: Any, versions: str, nullable: str, tag: int | None) -> Mapping[str, Any]:
-    """Return a field's metadata; equal declarations share one object to save memory."""
+    """Return a field's wire format as metadata for `dataclasses.field`. Equal declarations share one object to save memory."""
     return {"type": type_, "versions": _versions(versions), "nullable": _versions(nullable), "tag": tag}

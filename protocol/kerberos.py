@@ -55,7 +55,7 @@ class Initiator:
 
     def tokens(self, host: str) -> Tokens:
         """Generate the GSSAPI tokens that authenticate this client to the service on `host`. The first token may wait for a KDC. Raises
-        NotTrusted."""
+        NotTrusted if Kerberos fails or the server does not prove its identity."""
         try:
             yield from self._tokens(host)
         except GSSError as error:
@@ -89,6 +89,6 @@ class Initiator:
 
 
 def error_text(error: Exception) -> str:
-    """Return the error message of the Kerberos library in one line."""
+    """Return the message of an error that the Kerberos library raised, as one line of text for the log."""
     text = " ".join(str(error).split())
     return "".join(char if char.isprintable() else "?" for char in text[:_ERROR_TEXT_CHARS])

@@ -22,7 +22,7 @@ _NONCE_BYTES: Final = 18
 _ITERATIONS_MAX: Final = 1_000_000
 """The maximum number of SCRAM iterations: with more, a server could keep this client busy for minutes."""
 _ITERATIONS_OF_KAFKA: Final = 16_384
-"""The most iterations that Kafka allows for a user; they take a few milliseconds."""
+"""The maximum number of SCRAM iterations that Kafka allows for a user. The client computes them in a few milliseconds."""
 
 Ask = Callable[[bytes], bytes]
 """A function that sends a token to the server and returns the server's token."""
@@ -106,7 +106,8 @@ def _scram(mechanism: str, user: str, password: str, random_bytes: Callable[[int
 
 
 def _parse_server_first(message: str, nonce: str) -> tuple[str, bytes, int]:
-    """Parse the server's nonce, salt and iterations. Raises NotTrusted."""
+    """Parse the server's first SCRAM message; return (nonce, salt, iterations). `nonce` is the client's, with which the server's must
+    begin. Raises NotTrusted if the message, the nonce or the number of iterations is invalid."""
     items = _items(message)
     try:
         server_nonce, salt, iterations = items["r"], base64.b64decode(items["s"], validate=True), _iterations(items)

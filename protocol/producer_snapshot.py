@@ -20,8 +20,8 @@ ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 def entries_of(data: bytes) -> memoryview:
-    """Return the bytes of all entries after checking the CRC. Raises `ProtocolError` if the data is damaged or has another version than
-    1."""
+    """Return the bytes of all producer entries in `data`, the content of a `.snapshot` file. Raises ProtocolError if the CRC is wrong, the
+    data is damaged, or its version is not 1."""
     if len(data) < HEAD.size + COUNT.size:
         raise ProtocolError(f"{len(data)} bytes are less than a header")
     version, crc = HEAD.unpack_from(data)

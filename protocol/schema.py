@@ -115,9 +115,10 @@ _decoders: dict[tuple[type, int, bool, str | None, int | None], Decode] = {}
 
 
 def encoder(message: type[Message], version: int, *, last: str | None = None) -> Encode:
-    """Return the compiled `encode(msg, w, parts) -> w` (see `ottla.protocol.encoder`). Raises ValueError for an unknown version.
+    """Return the compiled encoder of a message version, `encode(msg, w, parts) -> w`. It appends the body of `msg` to the bytearray `w`,
+    and finished buffers to `parts` (see `ottla.protocol.encoder`). Raises ValueError for an unknown version.
 
-    With `last`, it writes only the fields up to and including the field `last`.
+    With `last`, the encoder writes only the fields up to and including the field `last`.
     """
     known = _encoders.get((message, version, last))
     if known is None:
@@ -127,7 +128,8 @@ def encoder(message: type[Message], version: int, *, last: str | None = None) ->
 
 
 def decoder(message: type[Message], version: int, *, exact: bool = True, last: str | None = None, elements: int | None = None) -> Decode:
-    """Return the compiled `decode(buf, pos, end) -> message` (see `ottla.protocol.decoder`). Raises ValueError for an unknown version.
+    """Return the compiled decoder of a message version, `decode(buf, pos, end) -> message` (see `ottla.protocol.decoder`). Raises
+    ValueError for an unknown version.
 
     With `exact`, bytes after the message are an error; otherwise they are ignored. With `last`, the decoder reads only the fields up to and
     including the field `last`, and returns (message, position after it). `elements` limits the elements of all arrays together; without
@@ -157,13 +159,14 @@ def decode(cls: type[M], data: Buffer, version: int) -> M:
 
 
 def encode_prefixed(msg: Message, version: int, prefix: int | None = None) -> bytes:
-    """Return an int16 and the encoded body, as in the records of internal topics. The int16 is `prefix`, the record type of a key; None
-    stands for `version`, which precedes a value."""
+    """Return an int16 and the encoded body of `msg`, as in the keys and values of internal topics. For a key, `prefix` is its record type.
+    For a value, `prefix` is None, and the int16 is `version`."""
     return _PREFIX.pack(version if prefix is None else prefix) + encode(msg, version)
 
 
 def read_prefix(data: Buffer) -> tuple[int, memoryview]:
-    """Split a key or value of an internal topic. Return (the int16 at its start, the body after it)."""
+    """Split a key or value of an internal topic. Return (the int16 at its start, the body after it). Raises MalformedMessage if it has
+    fewer than two bytes."""
     if len(data) < _PREFIX.size:
         raise MalformedMessage("record of an internal topic", "prefix", 0, f"{len(data)} bytes")
     return _PREFIX.unpack_from(data)[0], memoryview(data)[_PREFIX.size :]

@@ -24,7 +24,7 @@ def encode_uuid(raw: bytes) -> str:
 
 
 def decode_uuid(text: str) -> bytes:
-    """Return the 16 bytes of a UUID from its text of 22 characters. Raises ValueError."""
+    """Return the 16 bytes of a UUID from its text of 22 characters. Raises ValueError if the text is not a UUID."""
     try:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except binascii.Error as error:
@@ -35,7 +35,8 @@ def decode_uuid(text: str) -> bytes:
 
 
 def is_usable(raw: bytes) -> bool:
-    """Return whether Kafka would accept a random UUID: it is not reserved, and its text does not look like an option."""
+    """Return whether Kafka could generate this random UUID: it is not reserved, and its text does not begin with `-`, like a command-line
+    option."""
     return raw[0] >> 2 != _DASH and int.from_bytes(raw, "big") >= _RESERVED_BELOW
 
 

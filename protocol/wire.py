@@ -27,7 +27,7 @@ class Bad(Exception):
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 31 bits, because lengths, counts, tags and sizes are non-negative Java ints. Return (value,
-    position after it)."""
+    position after it). Raises Bad for a larger value, IndexError if the bytes end first."""
     byte = buf[pos]
     value, shift = byte & 0x7F, 0
     while byte > 0x7F and shift < _UVARINT_SHIFT_MAX:
@@ -49,7 +49,7 @@ def read_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """Encode an unsigned varint."""
+    """Encode an unsigned varint. Raises Bad for a negative number."""
     if value < 0:
         raise Bad(f"varint of the negative number {value}")
     out = bytearray()

@@ -85,9 +85,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, max_bytes: int) -> Buffer:
-    """Return the decompressed records (`data` itself if the codec is NONE).
+    """Return a batch's decompressed records section (`data` itself if the codec is NONE).
 
-    Raises `BatchTooLarge` if they exceed `max_bytes`, `CorruptBatch` if the section is damaged or truncated.
+    Raises `BatchTooLarge` if the decompressed section exceeds `max_bytes`, `CorruptBatch` if `data` is damaged or truncated.
     """
     if codec is Codec.NONE:
         if len(data) > max_bytes:
@@ -194,7 +194,8 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
 
 
 def _walk_lz4_frame(data: memoryview) -> tuple[int, int]:
-    """Check the frame's structure. Return (the position after the end mark, the greatest number of bytes its blocks can decompress to)."""
+    """Check the structure of an LZ4 frame. Return (the position after the end mark, the maximum number of bytes to which its blocks can
+    decompress). Raises CorruptBatch if the structure is invalid or not supported."""
     if len(data) < 7 or data[:4].tobytes() != _LZ4_MAGIC:
         raise CorruptBatch("lz4: not a frame")
     flags, descriptor = data[4], data[5]
@@ -259,8 +260,8 @@ _OF_THREAD: Final = threading.local()
 
 
 def _zstd_exceeds(data: Buffer, max_bytes: int) -> bool:
-    """Return whether a frame that failed to decompress into `max_bytes` is too large rather than damaged. Holds one chunk in memory at a
-    time."""
+    """Return True if a zstd frame that failed to decompress into `max_bytes` is too large, False if it is damaged. Decompresses it piece by
+    piece, with one piece in memory at a time."""
     import zstandard  # noqa: PLC0415 # on first use, see the module's docstring
 
     total = 0

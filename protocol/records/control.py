@@ -96,8 +96,8 @@ def end_txn_marker(
 
 
 class MarkerBatch(NamedTuple):
-    """A transaction marker as a batch to append. `bytes_from_magic` are its bytes from the magic on; the log that appends it writes the
-    bytes before them."""
+    """A transaction marker as a batch to append. `bytes_from_magic` are the batch's bytes from the magic on. The log that appends the batch
+    writes the bytes before the magic: base offset, batch length and leader epoch."""
 
     header: BatchHeader
     bytes_from_magic: tuple[Buffer, ...]

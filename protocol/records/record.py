@@ -79,8 +79,8 @@ class Record(NamedTuple):
 
 
 def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Buffer:
-    """Return the uncompressed records of the batch as bytes; a view if the batch is not compressed. Raises `BatchTooLarge` if they exceed
-    `max_bytes`, `CorruptBatch`, `UnknownCodec`."""
+    """Return the uncompressed records of a batch as bytes: a view of the batch if it is not compressed. Raises `BatchTooLarge` if they
+    exceed `max_bytes`, `CorruptBatch` if they cannot be decompressed, and `UnknownCodec` for a codec that does not exist."""
     section = memoryview(batch)[HEADER_BYTES : header.size_bytes]
     codec = header.codec
     return section if codec is Codec.NONE else decompress(codec, section, max_bytes)

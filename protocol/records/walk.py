@@ -135,7 +135,8 @@ class _Cursor:
         return 0
 
     def next(self) -> int:
-        """Decode one record; return 0, or the index in `_REASONS` if it is invalid."""
+        """Decode the next record into this object's fields. Return 0, or for an invalid record a positive number that stands for the reason
+        (an index in `_REASONS`)."""
         batch_end = self.end
         length = self.varint(28)
         if length < 0 or length > batch_end - self.pos:
@@ -170,7 +171,8 @@ class _Cursor:
         return 1 if self.pos > limit else 8
 
     def skip_headers(self, limit: int) -> int:
-        """Skip `header_count` headers; return 0, or the index in `_REASONS` if one is invalid."""
+        """Skip the `header_count` headers of a record that ends at the position `limit`. Return 0, or for an invalid header a positive
+        number that stands for the reason (an index in `_REASONS`)."""
         left = self.header_count
         if left < 0 or left > limit - self.pos:
             return 5
