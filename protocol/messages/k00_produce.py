@@ -3,6 +3,7 @@
 Versions 3-13; flexible from 9. Brokers still advertise 0 as the minimum version, because old releases of librdkafka require it
 (KAFKA-18659).
 
+Changes by version:
 * 3: the first with record batches of magic 2; names the transactional id.
 * 5: `log_start_offset` in the response. 7: zstd may be used (KIP-110).
 * 8: `record_errors` and `error_message` (KIP-467).

@@ -2,6 +2,7 @@
 
 Versions 4-18; flexible from 12.
 
+Changes by version:
 * 4: isolation levels. 5: `log_start_offset`. 7: incremental fetch sessions (KIP-227).
 * 9: `current_leader_epoch` fences old leaders (KIP-320). 10: responses may have zstd batches.
 * 11: `rack_id` and `preferred_read_replica` (KIP-392).

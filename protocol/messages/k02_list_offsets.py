@@ -2,6 +2,7 @@
 
 Versions 1-11; flexible from 6.
 
+Changes by version:
 * 2: `isolation_level`; `throttle_time_ms`. 4: leader epochs in requests and responses (KIP-320). 5: OFFSET_NOT_AVAILABLE may be returned.
 * 7: timestamp -3, the offset of the largest timestamp (KIP-734). 8: -4, the earliest local offset (KIP-405).
 * 9: -5, the last tiered offset (KIP-1005). 10: `timeout_ms` for remote lookups (KIP-1075). 11: -6, the earliest offset that is not

@@ -3,6 +3,7 @@
 Versions 0-13; flexible from 9. In version 0 an empty `topics` asks for all topics; from 1 on, null asks for all and an empty list for
 none.
 
+Changes by version:
 * 1: racks, the controller, internal topics. 2: `cluster_id`. 3: `throttle_time_ms`. 4: `allow_auto_topic_creation`.
 * 5: `offline_replicas`. 7: `leader_epoch`. 8: authorized operations (those of the cluster only until 10).
 * 10: `topic_id`; 12: topics may be asked for by id, with a null name. 13: a top-level `error_code`.

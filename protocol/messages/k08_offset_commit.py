@@ -2,6 +2,7 @@
 
 Versions 2-10; flexible from 8.
 
+Changes by version:
 * 2-4: `retention_time_ms`; from 5 on the broker's offsets.retention.minutes applies. 3: `throttle_time_ms`. 6: `committed_leader_epoch`.
 * 7: `group_instance_id`. 9: the generation may be a member epoch of the consumer protocol (KIP-848).
 * 10: topic ids instead of names (KIP-848).

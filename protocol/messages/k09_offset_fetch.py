@@ -2,6 +2,7 @@
 
 Versions 1-10; flexible from 6. Null `topics` means all of them, from version 2 on.
 
+Changes by version:
 * 2: a top-level `error_code`. 3: `throttle_time_ms`. 5: `committed_leader_epoch`. 7: `require_stable` (KIP-447).
 * 8: many groups in one request: `groups` replaces the fields of a single group. 9: `member_id` and `member_epoch` (KIP-848).
 * 10: topic ids instead of names (KIP-848).

@@ -2,6 +2,7 @@
 
 Versions 0-6; flexible from 3.
 
+Changes by version:
 * 1: `key_type`; `throttle_time_ms` and `error_message`. 4: many keys in one request (KIP-699).
 * 5: TRANSACTION_ABORTABLE may be returned (KIP-890). 6: share groups (KIP-932).
 """

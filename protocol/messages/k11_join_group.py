@@ -3,6 +3,7 @@
 Versions 0-9; flexible from 6. From version 4 on a member without id gets MEMBER_ID_REQUIRED, and joins again with the id
 that it was given (KIP-394).
 
+Changes by version:
 * 1: `rebalance_timeout_ms`; before, the session timeout serves as both. 2: `throttle_time_ms`. 5: `group_instance_id` (KIP-345).
 * 7: the response names the protocol type, and its protocol may be null (KIP-559). 8: `reason` (KIP-800). 9: `skip_assignment` (KIP-814).
 """

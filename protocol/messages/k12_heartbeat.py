@@ -2,6 +2,7 @@
 
 Versions 0-4; flexible from 4.
 
+Changes by version:
 * 1: `throttle_time_ms`. 3: `group_instance_id`.
 """
 

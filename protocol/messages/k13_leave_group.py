@@ -2,6 +2,7 @@
 
 Versions 0-5; flexible from 4.
 
+Changes by version:
 * 1: `throttle_time_ms`. 3: `members` replaces `member_id` (KIP-345). 5: `reason` (KIP-800).
 """
 

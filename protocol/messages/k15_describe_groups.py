@@ -2,6 +2,7 @@
 
 Versions 0-6; flexible from 5.
 
+Changes by version:
 * 1: `throttle_time_ms`. 3: authorized operations. 4: `group_instance_id`.
 * 6: an unknown group is GROUP_ID_NOT_FOUND, with a message (KIP-1043).
 """

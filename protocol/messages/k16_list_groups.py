@@ -2,6 +2,7 @@
 
 Versions 0-5; flexible from 3.
 
+Changes by version:
 * 1: `throttle_time_ms`. 4: filter by state, `group_state` (KIP-518). 5: filter by type, `group_type` (KIP-848).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-1, never flexible, because clients up to Kafka 2.4 would negotiate a new version wrongly (KAFKA-9577).
 
+Changes by version:
 * 1: the tokens that follow are sent in SaslAuthenticate requests, not as frames without a header.
 """
 

@@ -3,6 +3,7 @@
 Versions 0-5; flexible from 3. The response's header is never flexible, because a client must be able to read the response to a version
 that the broker does not support (KIP-511).
 
+Changes by version:
 * 1: `throttle_time_ms`. 3: the client's name and version; features as tagged fields (KIP-584).
 * 4: features whose minimum version is 0 are listed (KAFKA-17011). 5: the request has the cluster id and node id of the broker that the
   client intends to connect to (KIP-1242).

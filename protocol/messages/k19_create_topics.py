@@ -2,6 +2,7 @@
 
 Versions 2-7; flexible from 5.
 
+Changes by version:
 * 4: partitions and replication factor may be -1 for the broker's default (KIP-464).
 * 5: the response has the topic's configuration (KIP-525). 6: THROTTLING_QUOTA_EXCEEDED may be returned. 7: `topic_id`.
 """

@@ -2,6 +2,7 @@
 
 Versions 1-6; flexible from 4.
 
+Changes by version:
 * 3: TOPIC_DELETION_DISABLED may be returned. 5: `error_message`. 6: `topics`, by name or id, replaces `topic_names` (KIP-516).
 """
 

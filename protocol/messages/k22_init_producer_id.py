@@ -2,6 +2,7 @@
 
 Versions 0-5; flexible from 2.
 
+Changes by version:
 * 3: the producer's present id and epoch, so that it can continue after an error (KIP-360). 4: PRODUCER_FENCED may be returned.
 * 5: TRANSACTION_ABORTABLE may be returned (KIP-890).
 """

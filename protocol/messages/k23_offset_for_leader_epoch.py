@@ -2,6 +2,7 @@
 
 Versions 2-4; flexible from 4.
 
+Changes by version:
 * 3: `replica_id`; -2 is a debugging consumer, which may get offsets above the high watermark.
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-5; flexible from 3. Clients use versions up to 3, whose fields are named `v3_and_below_…`; brokers use 4 and 5 among themselves.
 
+Changes by version:
 * 2: PRODUCER_FENCED may be returned. 4: many transactions in one request, `verify_only` (KIP-890). 5: TRANSACTION_ABORTABLE.
 """
 

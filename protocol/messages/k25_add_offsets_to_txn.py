@@ -2,6 +2,7 @@
 
 Versions 0-4; flexible from 3.
 
+Changes by version:
 * 2: PRODUCER_FENCED may be returned. 4: TRANSACTION_ABORTABLE (KIP-890).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-5; flexible from 3.
 
+Changes by version:
 * 2: PRODUCER_FENCED may be returned. 4: TRANSACTION_ABORTABLE. 5: every transaction increases the producer epoch; the response has the
   producer's next id and epoch (KIP-890).
 """

@@ -2,6 +2,7 @@
 
 Versions 1-2, all flexible.
 
+Changes by version:
 * 2: `transaction_version`; if it is 2, the marker's producer epoch is higher than that of the transaction's records (KIP-1228).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-6; flexible from 3.
 
+Changes by version:
 * 2: `committed_leader_epoch`. 3: generation, member and instance id fence zombies (KIP-447). 4: TRANSACTION_ABORTABLE.
 * 5: the group coordinator adds the offsets partition to the transaction (KIP-890). 6: topics by id (KIP-1319).
 """

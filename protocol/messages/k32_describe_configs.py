@@ -2,6 +2,7 @@
 
 Versions 1-4; flexible from 4. Null `configuration_keys` means all of them.
 
+Changes by version:
 * 1: `config_source` and synonyms. 3: documentation and `config_type` (KIP-569).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 1-5; flexible from 2. Null `topics` means all of them.
 
+Changes by version:
 * 3: a top-level `error_code`. 4: total and usable bytes of the volume (KIP-827).
 * 5: `is_cordoned`: whether new replicas are kept out of the directory (KIP-1066).
 """

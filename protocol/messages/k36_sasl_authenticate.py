@@ -2,6 +2,7 @@
 
 Versions 0-2; flexible from 2.
 
+Changes by version:
 * 1: `session_lifetime_ms` (KIP-368).
 """
 

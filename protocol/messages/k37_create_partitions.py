@@ -2,6 +2,7 @@
 
 Versions 0-3; flexible from 2.
 
+Changes by version:
 * 3: THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599).
 """
 

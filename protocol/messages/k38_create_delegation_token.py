@@ -2,6 +2,7 @@
 
 Versions 1-3; flexible from 2.
 
+Changes by version:
 * 3: the owner may be another principal than the requester (KIP-373).
 """
 

@@ -1,6 +1,9 @@
 """Delete groups that have no members.
 
-Versions 0-3; flexible from 2. 3: `error_message`.
+Versions 0-3; flexible from 2.
+
+Changes by version:
+* 3: `error_message`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Versions 0-2; flexible from 2.
 
+Changes by version:
 * 1: `election_type` (0 preferred, 1 unclean), and a top-level `error_code` (KIP-460).
 """
 

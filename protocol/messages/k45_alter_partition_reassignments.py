@@ -2,6 +2,7 @@
 
 Versions 0-1, all flexible.
 
+Changes by version:
 * 1: `allow_replication_factor_change` (KIP-860).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-2, all flexible.
 
+Changes by version:
 * 1: `voter_id`, directory ids, and the leader's endpoint (KIP-853). 2: `pre_vote` (KIP-996).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-1; flexible from 1.
 
+Changes by version:
 * 1: `voter_id`, directory ids, and the leader's endpoints (KIP-853).
 """
 

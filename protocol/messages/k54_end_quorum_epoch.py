@@ -2,6 +2,7 @@
 
 Versions 0-1; flexible from 1.
 
+Changes by version:
 * 1: `preferred_candidates` instead of `preferred_successors`, and the leader's endpoints (KIP-853).
 """
 

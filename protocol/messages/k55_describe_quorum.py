@@ -2,6 +2,7 @@
 
 Versions 0-2, all flexible.
 
+Changes by version:
 * 1: the time of each replica's last fetch and when it last caught up (KIP-836). 2: error messages, directory ids, and the voters'
   listeners (KIP-853).
 """

@@ -2,6 +2,7 @@
 
 Versions 2-3, all flexible.
 
+Changes by version:
 * 3: `new_isr_with_epochs` instead of `new_isr` (KIP-903).
 """
 

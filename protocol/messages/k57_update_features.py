@@ -2,6 +2,7 @@
 
 Versions 0-2, all flexible.
 
+Changes by version:
 * 1: `upgrade_type` instead of `allow_downgrade`, and `validate_only` (KIP-778). 2: the response has no results for single features.
 """
 

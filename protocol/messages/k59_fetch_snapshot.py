@@ -2,6 +2,7 @@
 
 Versions 0-1, all flexible.
 
+Changes by version:
 * 1: `replica_directory_id`, and the leader's endpoint (KIP-853).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-2, all flexible.
 
+Changes by version:
 * 1: `endpoint_type`: brokers (1) or controllers (2) (KIP-919). 2: fenced brokers may be asked for (KIP-1073).
 """
 

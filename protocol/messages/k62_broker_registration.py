@@ -2,6 +2,7 @@
 
 Versions 0-4, all flexible.
 
+Changes by version:
 * 1: `is_migrating_zk_broker`. 2: `log_dirs` (KIP-858). 3: `previous_broker_epoch` (KIP-966).
 * 4: features whose minimum level is 0 may be listed (KAFKA-17011).
 """

@@ -2,6 +2,7 @@
 
 Versions 0-2, all flexible.
 
+Changes by version:
 * 1: `offline_log_dirs` (KIP-858). 2: `cordoned_log_dirs`; null leaves them unchanged (KIP-1066).
 """
 

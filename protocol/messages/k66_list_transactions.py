@@ -2,6 +2,7 @@
 
 Versions 0-2, all flexible.
 
+Changes by version:
 * 1: `duration_filter` (KIP-994). 2: `transactional_id_pattern` (KIP-1152).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-1, all flexible. Null in a request means: not changed since the last heartbeat.
 
+Changes by version:
 * 1: `subscribed_topic_regex`; the client generates the member id (KIP-1082).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-1, all flexible.
 
+Changes by version:
 * 1: `member_type`: classic (0), consumer (1), unknown (-1) (KIP-1099).
 """
 

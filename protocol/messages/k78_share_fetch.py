@@ -2,6 +2,7 @@
 
 Versions 1-2, all flexible.
 
+Changes by version:
 * 2: `share_acquire_mode` (KIP-1206); `is_renew_ack`: acknowledgements may renew acquisition locks (KIP-1222).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 1-2, all flexible.
 
+Changes by version:
 * 2: `is_renew_ack`: acknowledgements may renew acquisition locks; `acquisition_lock_timeout_ms` (KIP-1222).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-1, all flexible.
 
+Changes by version:
 * 1: `ack_when_committed` (KIP-1186).
 """
 

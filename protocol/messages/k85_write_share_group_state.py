@@ -2,6 +2,7 @@
 
 Versions 0-1, all flexible.
 
+Changes by version:
 * 1: `delivery_complete_count` (KIP-1226).
 """
 

@@ -2,6 +2,7 @@
 
 Versions 0-1, all flexible. Null topics mean: all topics of the group.
 
+Changes by version:
 * 1: `lag` (KIP-1226).
 """
 
