@@ -245,7 +245,7 @@ def spark_runs() -> bool:
 
 def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMORY_MB) -> AbstractContextManager[Engine]:
     """Open an engine for SQL queries over logs of `total_bytes` bytes: Spark if `name` is `spark`, otherwise DuckDB in this process. It
-    runs queries, but not the audit's rules (see `open_judge`). Raises CannotJudge."""
+    runs queries, but not the audit's rules (see `open_judge`). Raises CannotJudge if the engine is missing or cannot start."""
     if name == SPARK:
         require_spark()
         from ottla.spark_jobs.engines.spark import spark_engine  # noqa: PLC0415 # Spark is imported only if it is the engine

@@ -229,8 +229,9 @@ def shuffle_partitions_of(logs: Iterable[LogDirectory], spec: AuditSpec) -> int:
 
 
 def _units(logs: Sequence[LogDirectory], spec: AuditSpec) -> dict[tuple[Any, ...], Task]:
-    """Group the partitions that the same task must judge. A group is one partition of one directory. With --replicas, it has the
-    partition's replicas in all directories. The partitions of a coordinator's topic, such as `__consumer_offsets`, are all in one group."""
+    """Group the partitions that the same task must judge, and return the groups; the dictionary's keys only distinguish them. A group is
+    one partition of one directory. With --replicas, it has the partition's replicas in all directories. The partitions of a coordinator's
+    topic, such as `__consumer_offsets`, are all in one group."""
     units: dict[tuple[Any, ...], dict[str, LogDirectory]] = defaultdict(dict)
 
     def of(found: LogDirectory, topic: str, partition: int) -> LogDirectory:
@@ -267,7 +268,7 @@ def _merged(parts: Iterable[LogDirectory]) -> Task:
 
 def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
     """Run the first step of the audit (see `steps`) on each task's partitions. For each task, yield its `Answer` for the driver, then the
-    rows that the second step needs, by shuffle partition (see `steps.SHUFFLED`). Raises OSError."""
+    rows that the second step needs, by shuffle partition (see `steps.SHUFFLED`). Raises OSError if a log file cannot be read."""
     for _, content in tasks:
         task = [*_deserialized(content)]
         if work.stored is None:
@@ -286,8 +287,9 @@ def _judge_task(work: Work, task: Task, rows_read: RowsRead | None = None) -> It
 
 
 def read_slices(work: Work, slices: Iterable[Row]) -> Iterator[Row]:
-    """Read slices of large partitions. Each yielded row has the number of the large partition, and pickled data: either ("batches" or
-    "records", Arrow stream of rows) or, after a slice's last rows, (SLICE_END, ...). Raises OSError."""
+    """Read slices of large partitions. Each yielded row has the number of the slice's partition, and pickled data: ("batches" or "records",
+    rows as an Arrow stream), or after a slice's last rows the end mark that SLICE_END describes. Raises OSError if a log file cannot be
+    read."""
     for _, content in slices:
         number, count, cut, judged = _deserialized(content)
         read = partial(_read_slice, work, cut)
@@ -447,7 +449,7 @@ def _batches(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 def draw_tasks(work: Work, drawn: Sequence[Drawn], found: Sequence[FindingPlace], tasks: Iterable[Row]) -> Iterator[Row]:
     """For each task, compute the data for the HTML report's pictures of the partitions in `drawn`, and read the headers of the batches in
-    `found` (see `steps.draw`). Yield one `Answer` per task. Raises OSError."""
+    `found` (see `steps.draw`). Yield one `Answer` per task. Raises OSError if a log file cannot be read."""
     for _, content in tasks:
         task = [*_deserialized(content)]
         with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:

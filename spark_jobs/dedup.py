@@ -199,8 +199,9 @@ def _write(
     *,
     by_key: bool,
 ) -> None:
-    """Write the tables of `ottla dedup`: records, producers and transactions. `every`: the names of all topics that were read. `by_key`:
-    duplicates are recognized by business key, so the table `unique_records` is written instead of `records`."""
+    """Write the tables of `ottla dedup`: records, producers and transactions; add the number of written records to `counts`. `opened`: a
+    function that opens a table for writing. `every`: the names of all topics that were read. `by_key`: duplicates are recognized by
+    business key, so the table `unique_records` is written instead of `records`."""
     from ottla.spark_jobs.sinks import schemas  # noqa: PLC0415 # PyArrow is optional
 
     with opened(schemas.UNIQUE_RECORDS if by_key else schemas.RECORDS) as records:

@@ -9,7 +9,8 @@ from typing import BinaryIO
 
 
 def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file under a temporary name, sync it to disk, and rename it to `file`. Raises OSError."""
+    """Replace the content of `file`, so that after a crash it has either the old content or the whole new one. `write` is called with an
+    open temporary file, to which it writes the content. Raises OSError if writing fails."""
     partial = file.with_suffix(".partial")
     with partial.open("wb") as out:
         write(out)
@@ -20,7 +21,7 @@ def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Sync a directory, so that created and renamed entries survive a crash. Raises OSError."""
+    """Sync a directory to disk (fsync), so that created and renamed files in it survive a crash. Raises OSError if that fails."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(opened)

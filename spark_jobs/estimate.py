@@ -44,8 +44,8 @@ ENTRY_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The estimated cost of an audit. `size_bytes`: the size of all segments, which are read twice with --deep or --key-field. `requests`:
-    to an object store."""
+    """The estimated cost of an audit on Spark. `size_bytes`: the size of all segments, which are read twice with --deep or --key-field.
+    `requests`: the number of requests to an object store."""
 
     size_bytes: int
     partitions: int

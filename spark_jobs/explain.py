@@ -108,8 +108,8 @@ class Explanation:
 
 
 def explain(place: str, path: str | Path) -> Explanation:
-    """Return the facts about the record at `place` (`topic-partition@offset`) in the log directory `path`. Raises OffsetNotFound,
-    OSError."""
+    """Return the facts about the record at `place` (`topic-partition@offset`) in the log directory `path`. Raises OffsetNotFound if `place`
+    is malformed or the log has no batch with the offset, OSError if the log cannot be read."""
     match = PLACE.fullmatch(place)
     if match is None:
         raise OffsetNotFound(f"{place!r} is not TOPIC-PARTITION@OFFSET, such as orders-0@1234")
@@ -128,8 +128,11 @@ def explain(place: str, path: str | Path) -> Explanation:
 
 def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filters) -> Explanation:
     """Scan the partition's batch headers once; return an `Explanation` with the batch that holds the offset, its transaction, and the
-    oldest transaction that is open at the log's end. A batch with a wrong CRC is returned only if no other batch holds the offset; other
-    facts do not depend on its header. Raises OffsetNotFound if no batch holds the offset."""
+    oldest transaction that is open at the log's end. `one`: filters that select this partition.
+
+    A batch with a wrong CRC is returned only if no other batch holds the offset. Other facts do not depend on its header. Raises
+    OffsetNotFound if no batch holds the offset.
+    """
     open_: dict[int, int] = {}
     found: Explanation | None = None
     first, last = None, -1

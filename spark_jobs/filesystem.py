@@ -83,15 +83,16 @@ class Location:
         return self.path.rsplit("/", 1)[0] or "/"
 
     def is_dir(self, path: str) -> bool:
-        """Return whether `path` exists and is a directory. Raises OSError."""
+        """Return whether `path` exists and is a directory. Raises OSError if the file system cannot tell."""
         return bool(self._system.get_file_info(self._inside(path)).type == arrow_fs.FileType.Directory)
 
     def is_file(self, path: str) -> bool:
-        """Return whether `path` exists and is a regular file. Raises OSError."""
+        """Return whether `path` exists and is a regular file. Raises OSError if the file system cannot tell."""
         return bool(self._system.get_file_info(self._inside(path)).type == arrow_fs.FileType.File)
 
     def entries(self, path: str) -> list[Entry]:
-        """Return the entries of a directory, sorted by name. Raises OSError; FileNotFoundError if it is not a directory."""
+        """Return the files and subdirectories of a directory, sorted by name. Raises FileNotFoundError if `path` is not a directory,
+        another OSError if it cannot be listed."""
         found = [
             Entry(
                 each.base_name,
@@ -116,7 +117,7 @@ class Location:
         return not self.is_local or os.access(path, os.R_OK)
 
     def open(self, path: str) -> RandomAccess:
-        """Open a file for random access. Raises OSError, also if it is not a regular file."""
+        """Open a file for reading at any position. Raises OSError if it cannot be opened, or is not a regular file."""
         if not self.is_local:
             return RandomAccess(self._system.open_input_file(self._inside(path)))
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # without O_NONBLOCK the open blocks on a FIFO without a writer
@@ -126,7 +127,7 @@ class Location:
         return RandomAccess(os.fdopen(opened, "rb"))
 
     def read(self, path: str, max_bytes: int = SMALL_FILE_BYTES) -> bytes:
-        """Read a small file. Raises OSError, also if it has more than `max_bytes`."""
+        """Return the whole content of a small file. Raises OSError if it cannot be read, or has more than `max_bytes` bytes."""
         with self.open(path) as file:
             try:
                 content = file.read_at(0, max_bytes + 1)
@@ -153,13 +154,14 @@ class RandomAccess:
         self._file.close()
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes; fewer only at the end of the file. Raises OSError."""
+        """Return `size` bytes from `position` on, or fewer if the file ends before. Raises OSError if the file cannot be read."""
         self._file.seek(position)
         content: bytes | None = self._file.read(size)  # None: a file in /proc that would block
         return content or b""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` and return the number of bytes read; fewer only at the end of the file. Raises OSError."""
+        """Fill `buffer` with the bytes from `position` on. Return the number of bytes read, which is smaller than the buffer only if the
+        file ends before. Raises OSError if the file cannot be read."""
         self._file.seek(position)
         done = 0
         while done < len(buffer):

@@ -48,8 +48,8 @@ class BusinessKey:
 
     @classmethod
     def parse(cls, field: str) -> BusinessKey:
-        """Parse `order.id` (a field of the JSON value; `$...` is a JSON path), `header:NAME`, or `key:` (the record's key). Raises
-        CannotJudge."""
+        """Parse the argument of --key-field: `order.id` (a field of the JSON value; `$...` is a JSON path), `header:NAME`, or `key:` (the
+        record's key). Raises CannotJudge if it has none of these forms."""
         if field == "key:":
             return cls("key")
         if field.startswith("header:"):
@@ -135,8 +135,8 @@ def _whole_states(logs: Sequence[LogDirectory]) -> list[str]:
 
 
 def _recreated_topics(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]:
-    """Return the partitions that belong, by the topic ids in `partition.metadata`, to different topics with the same name in different
-    directories. Add a problem to all verdicts for each of these partitions.
+    """Return the partitions (topic, index) whose replicas belong to different topics: the directories have different topic ids for the same
+    topic name. Add a problem to all verdicts for each of these partitions.
 
     A broker that was offline while a topic was deleted and recreated still has the old topic's partitions.
     """
@@ -214,7 +214,8 @@ def _report_missing_key(job: Job, rows: Sequence[Row]) -> None:
 
 
 def _add_findings(job: Job, rows: Iterable[Row]) -> None:
-    """Merge the samples of findings of all tasks into the verdicts, and add up their counts."""
+    """Add the findings of all tasks to the verdicts: for each directory, rule and severity the exact number of findings, and the first ones
+    as samples."""
     of_kind: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         of_kind[row["log_dir"], row["rule"], row["severity"]].append(row)

@@ -67,6 +67,6 @@ class Merged:
 
 
 def finding_order(row: Row) -> tuple[Any, ...]:
-    """Return a sort key that orders findings as the queries do: nulls first."""
+    """Return the sort key of a finding, which orders findings as the rules' queries do: by place, kind and evidence, nulls first."""
     values = [row[name] for name in ("topic", "partition", "file", "position", "offset", "kind", "evidence")]
     return tuple((value is not None, value) for value in values)

@@ -53,7 +53,8 @@ def at_one_moment(listing: Callable[[], LogDirectory]) -> LogDirectory:
 
 
 def pinned(path: str, topics: Collection[str] = ()) -> LogDirectory:
-    """Read a listing that `pin` wrote, with only these topics (empty: all)."""
+    """Return the listing of a log directory that `pin` stored, with only these topics (empty: all). `path` is the path that `pin` returned
+    (`pinned:...`)."""
     fields = json.loads(Path(path.removeprefix(PINNED)).read_text(encoding="utf-8"))
     found = LogDirectory(fields["path"], notes=fields["notes"], problems=fields["problems"])
     found.segments = [Segment(**each) for each in fields["segments"]]

@@ -83,8 +83,8 @@ def _how_to_get_java() -> str:
 
 
 def cores_of(master: str | None = None) -> int | None:
-    """Return the number of cores of a local master (`local[…]`, `local-cluster[…]`); None for other masters, which report it only to
-    running applications. `master`: see `session`."""
+    """Return the number of cores of a local Spark master (`local[…]`, `local-cluster[…]`). Return None for other masters, which report the
+    number only to running applications. `master`: the master URL (None: that in SPARK_MASTER, or else `local[*]`)."""
     url = _master(master)
     found = LOCAL.fullmatch(url)
     if found is not None:
@@ -99,8 +99,8 @@ def _master(master: str | None) -> str:
 
 @contextmanager
 def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]:
-    """Open the running Spark session, or a new one that stops with the block. `master`: Spark's master URL (None: SPARK_MASTER, or else
-    local[*]).
+    """Yield the running Spark session, or start one that is stopped at the end of the `with` block. `log_bytes`: the logs' size, which
+    determines Spark's settings. `master`: Spark's master URL (None: that in SPARK_MASTER, or else `local[*]`).
 
     Raises `CannotJudge` when Spark does not start.
     """
@@ -121,8 +121,9 @@ def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]
 
 @contextmanager
 def cluster(master: str | None = None) -> Iterator[SparkContext | SparkSession]:
-    """Open the running SparkContext, or a new one that stops with the block. With Spark Connect, which has no SparkContext, open the
-    session. `master` and errors: see `session`."""
+    """Yield the running SparkContext, or start one that is stopped at the end of the `with` block. With Spark Connect, which has no
+    SparkContext, yield the running session. `master`: Spark's master URL (None: that in SPARK_MASTER, or else `local[*]`). Raises
+    CannotJudge when Spark does not start."""
     require_spark()
     from pyspark.errors import PySparkException  # noqa: PLC0415 # PySpark is optional
     from pyspark.sql import SparkSession  # noqa: PLC0415 # PySpark is optional
@@ -144,7 +145,8 @@ def cluster(master: str | None = None) -> Iterator[SparkContext | SparkSession]:
 
 @contextmanager
 def _context(log_bytes: int, master: str | None, more: Mapping[str, str] | None = None, *imported: str) -> Iterator[SparkContext]:
-    """Open a new SparkContext that stops with the block. `more`: further settings. `imported`: modules to import while the JVM starts."""
+    """Start a SparkContext that is stopped at the end of the `with` block. `more`: further Spark settings. `imported`: the names of modules
+    to import while the JVM starts. Raises CannotJudge when Spark does not start."""
     from pyspark import SparkConf, SparkContext, __version__  # noqa: PLC0415 # PySpark is optional
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # PySpark is optional
     from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 # PySpark is optional
@@ -182,8 +184,8 @@ def _context(log_bytes: int, master: str | None, more: Mapping[str, str] | None 
 
 
 def _import(*names: str) -> None:
-    """Import the modules `names` in a thread, while the JVM starts. Missing modules are ignored. One of them contains PySpark's test
-    helpers: PySpark 4 would otherwise import it, together with pandas, at its first call to Java."""
+    """Import the modules `names`; missing ones are ignored. This runs in a thread while the JVM starts, to save time. Among them is
+    PySpark's module of test helpers, because PySpark 4 would otherwise import it, together with pandas, at its first call to Java."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     for name in names:
         with suppress(ImportError):  # an optional package may be missing
@@ -192,8 +194,8 @@ def _import(*names: str) -> None:
 
 @contextmanager
 def _filtered_stderr() -> Iterator[int]:
-    """Open a file descriptor for the JVM's standard error. Until the JVM exits, its output is copied to this process's standard error,
-    without NOISE."""
+    """Yield a file descriptor to be the JVM's standard error. Its output is copied to this process's standard error, without the line
+    NOISE, until the JVM exits."""
     reading, writing = os.pipe()
 
     def forward() -> None:

@@ -145,7 +145,8 @@ class _PushFilters:
 
 
 class KafkaLogReader(DataSourceReader):
-    """The data source's reader: plans tasks on the driver and reads them on the executors."""
+    """The batch reader of the data source `kafka_log`. It divides the logs into tasks on Spark's driver, and reads one task at a time on
+    the executors."""
 
     def __init__(self, paths: list[str | Address], level: str, filters: Filters, schema: pa.Schema, unread: frozenset[str]) -> None:
         self._paths = paths

@@ -44,13 +44,13 @@ class OffsetPosition:
 
 
 def task_bytes(segments: Sequence[Segment]) -> int:
-    """Return how many bytes of the segments each task should read."""
+    """Return the number of bytes that each task should read if the segments are divided among tasks."""
     return min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(s.size_bytes for s in segments) // TASKS_WANTED))
 
 
 def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
-    """Return the parts of a segment that contain wanted offsets, each about `target` bytes long, or longer where the known batch positions
-    are farther apart. Raises OSError."""
+    """Return the parts of a segment that contain offsets which `filters` select, each about `target` bytes long, or longer where the known
+    batch positions are farther apart. Raises OSError if the segment or its index cannot be read."""
     if not segment.size_bytes or not filters.wants_segment(segment):
         return []
     if is_cluster(segment.log_dir):

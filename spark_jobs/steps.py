@@ -46,9 +46,9 @@ LOG_ENDS: Final = (
 @dataclass(frozen=True, slots=True)
 class AuditSpec:
     """The options of an audit, the same for all its tasks. `key_place`: the place of the business key (one of views.KEYS); None without a
-    business key. `whole_states`: the directories that hold every partition of `__transaction_state`. `recreated_topics`: partitions whose
-    directories belong to different topics of one name, which are not compared as replicas. `topic_ids`: (directory, topic id, topic).
-    `draws`: data for the HTML report's pictures is needed, too."""
+    business key. `args`: the values of the parameters in the rules' SQL. `whole_states`: the directories that hold every partition of
+    `__transaction_state`. `recreated_topics`: partitions whose directories belong to different topics of one name, which are not compared
+    as replicas. `topic_ids`: (directory, topic id, topic). `draws`: data for the HTML report's pictures is needed, too."""
 
     topics: Sequence[str]
     key_place: str | None

@@ -54,8 +54,8 @@ class StoredResults:
 
     @classmethod
     def open(cls, directory: Path, spec: AuditSpec, shuffle_partitions: int) -> StoredResults:
-        """Return the stored results in `directory`, which is created if it is missing. Incomplete results of killed tasks are removed.
-        Raises OSError."""
+        """Return the stored results in `directory`, which is created if it is missing. Only results of runs with the same options and
+        source code are reused. Incomplete results of killed tasks are removed. Raises OSError if the directory cannot be used."""
         directory.mkdir(parents=True, exist_ok=True)
         for partial in directory.glob("*" + PARTIAL):
             partial.unlink(missing_ok=True)
@@ -118,7 +118,8 @@ def _write(path: Path, metadata: dict[bytes, bytes], rows: Iterable[Row]) -> Non
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    """Yield the rows of a stored result of a task. Raises OSError; on damage, pa.ArrowException or one of unpickling's exceptions."""
+    """Yield the rows of a task's stored result. Raises OSError if the file cannot be read; if it is damaged, pa.ArrowException or one of
+    the exceptions that unpickling raises."""
     with pa.OSFile(str(path)) as file:
         result = pa.ipc.open_file(file)
         for i in range(result.num_record_batches):

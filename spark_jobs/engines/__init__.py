@@ -60,7 +60,8 @@ class Engine(Protocol):
         partition int`."""
 
     def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
-        """Make the view `view` of a query; `args` has its parameters. `keep`: store the rows, since more than one query reads the view."""
+        """Define the view `view` with the rows that `query` selects. `args` has the values of the query's parameters. `keep`: store the
+        rows, because more than one query reads the view."""
 
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
         """Return the rows that a query selects; `args` has the values of its parameters."""

@@ -232,7 +232,8 @@ def over_rdds(
 def over_frames(
     session: SparkSession, rows: Sequence[Row], steps: Sequence[Step], shuffle_partitions: int, split: Split | None = None
 ) -> Iterable[Row]:
-    """Run the steps like `over_rdds`, but with DataFrames, for sessions without a SparkContext."""
+    """Run the steps of an audit over DataFrames, for sessions without a SparkContext, and return the rows of the last step. The parameters
+    are those of `over_rdds`."""
     found = session.range(0, len(rows), 1, max(1, len(rows))).mapInArrow(partial(_rows_in_arrow, steps[0], rows), COLUMNS)
     if split is not None:
         read = session.range(0, len(split.rows), 1, len(split.rows)).mapInArrow(partial(_rows_in_arrow, split.read, split.rows), COLUMNS)

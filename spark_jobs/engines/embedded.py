@@ -142,7 +142,8 @@ class EmbeddedEngine:
         self._connection.unregister("arriving")
 
     def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
-        """Make a table of a query. `keep` is ignored: a table in memory is cheap enough to keep every view."""
+        """Make a table named `view` of the rows that `query` selects. `args` has the values of the query's parameters. `keep` is ignored: a
+        table in memory is cheap enough to keep every view."""
         self._execute(f"CREATE TABLE {view} AS {translated(query)}", args)
 
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:

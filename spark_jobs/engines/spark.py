@@ -49,8 +49,8 @@ class SparkEngine:
         return field if field.startswith("$") else "$" + "".join(f"['{part}']" for part in field.split("."))
 
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
-        """Read one level of the logs at `paths` as a temporary view, by the data source `kafka_log`. See `Engine.read` for the
-        parameters."""
+        """Read one level of the logs at `paths` (a kind of row, such as `batches`) as the temporary view `view`, by the data source
+        `kafka_log`. See `Engine.read` for the parameters."""
         if not paths:  # the data source rejects an empty list of paths, but here it only means that no directory has this level
             self._show(view, self._spark.createDataFrame([], columns), keep=False)
             return
@@ -70,7 +70,7 @@ class SparkEngine:
         return [row.asDict() for row in self._spark.sql(query).mapInArrow(function, columns).collect()]
 
     def forget(self) -> None:
-        """Remove all kept views from Spark's cache."""
+        """Remove from Spark's cache all views that `read` and `define` stored there."""
         for frame in self._kept:
             frame.unpersist()
 

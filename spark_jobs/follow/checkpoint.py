@@ -85,7 +85,8 @@ class JsonLines:
         self._begun = checkpoint / LINES
 
     def append(self, number: int, lines: Sequence[str]) -> None:
-        """Append the lines of micro-batch `number`, synced to disk. Raises OSError."""
+        """Append the findings of micro-batch `number`, each as one line, and sync the file to disk. If an earlier attempt of the same
+        micro-batch appended lines, they are replaced. Raises OSError if the file cannot be written."""
         size = self._file.stat().st_size if self._file.exists() else 0
         begun = json.loads(self._begun.read_text(encoding="utf-8")) if self._begun.exists() else {}
         if (begun.get("micro_batch"), begun.get("file")) == (number, str(self._file)):
@@ -113,7 +114,7 @@ class FindingsTable:
 
     def append(self, number: int, findings: Sequence[Mapping[str, Any]]) -> None:
         """Append the findings of micro-batch `number`. Do nothing if an earlier attempt appended them before it was killed. Raises
-        CannotJudge and OSError."""
+        CannotJudge if the table cannot be opened or another run has changed it, OSError if it cannot be written."""
         if not findings:
             return
         rows = [{**finding, "micro_batch": number, "evidence": json.dumps(finding["evidence"], default=str)} for finding in findings]

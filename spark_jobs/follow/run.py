@@ -60,8 +60,9 @@ class FollowTotals:
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """The logs to follow, and the options. `once`: stop at the current end of the logs; otherwise look for new bytes every
-    `trigger_seconds`."""
+    """The parameters of one run of the continuous audit (`ottla audit --follow`). `paths`: the logs. `checkpoint`: the directory of its
+    state. `args`: values for the rules' SQL, such as `expiration_ms`. `once`: stop at the current end of the logs; otherwise look for new
+    bytes every `trigger_seconds`."""
 
     paths: Sequence[str | Path]
     checkpoint: Path
@@ -74,8 +75,8 @@ class FollowOptions:
 
 
 def follow(spark: SparkSession, job: FollowOptions, on_findings: OnFindings, stop: threading.Event) -> FollowTotals:
-    """Judge appended batches until `stop` is set or, with `once`, until everything is read; return the totals. Raises CannotJudge when a
-    log or the checkpoint cannot be read."""
+    """Judge the batches that are appended to the logs in `job`, until `stop` is set or, with `job.once`, until everything is read. Call
+    `on_findings` for each micro-batch, and return the totals. Raises CannotJudge when a log or the checkpoint cannot be read."""
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 # imports PySpark, which is optional
 
     for path in job.paths:
@@ -141,7 +142,7 @@ def json_line(number: int, finding: Mapping[str, Any]) -> str:
 def follow_command(job: FollowOptions, json_file: Path | None, tables: tuple[TableFormat, str] | None = None) -> int:
     """Run the continuous audit for a terminal: print findings to standard output and a summary to standard error. `json_file`: append JSON
     lines to this file (`-`: print them instead of text). `tables`: append to a table of this format in this directory. Returns the exit
-    code: 1 after a violation, else 0. Raises CannotJudge."""
+    code: 1 after a violation, else 0. Raises CannotJudge if Spark does not start, or a log, the checkpoint or the table cannot be used."""
     printed = json_line if json_file == Path("-") else line
     lines = None if json_file is None or json_file == Path("-") else JsonLines(json_file, job.checkpoint)
 

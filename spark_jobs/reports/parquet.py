@@ -19,8 +19,8 @@ def write(verdict: Verdict, path: Path) -> None:
 
 
 def write_table(verdict: Verdict, kind: TableFormat, directory: str | Path) -> None:
-    """Write the verdict's samples of findings to the table `findings` in place of those of an earlier audit. Raises CannotJudge and
-    OSError."""
+    """Replace the content of the table `findings` in `directory` by the verdict's samples of findings. Raises CannotJudge if the table
+    cannot be opened or another run has changed it, OSError if it cannot be written."""
     with open_sink(kind, directory, FINDINGS) as sink:
         sink.commit(sink.staging.stage(rows(verdict)), {}, None)
 

@@ -72,12 +72,12 @@ class Sink(Protocol):
     def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
         """Add the files `added`, remove all earlier files of `replaced_topics` (None: of all topics), and store the progress, in one step.
         Progress without files need not be stored: a run that continues from the earlier progress finds no rows there either. Raises
-        CannotJudge if another run has changed the table since it was opened, and OSError."""
+        CannotJudge if another run has changed the table since it was opened, OSError if the table cannot be written."""
 
 
 def open_sink(kind: TableFormat, directory: str | Path, table: TableSpec) -> AbstractContextManager[Sink]:
-    """Open a table in its subdirectory of `directory`; it is created if it does not exist. Raises CannotJudge if the format's library is
-    missing, or if something other than this table is at its path, and OSError."""
+    """Open a table for writing, in its subdirectory of `directory`; it is created if it does not exist. Raises CannotJudge if the format's
+    library is missing, or if something other than this table is at its path, OSError if the directory cannot be used."""
     require(kind, directory)
     opened: AbstractContextManager[Sink] = _module(kind).open_table(absolute(directory), table)
     return opened

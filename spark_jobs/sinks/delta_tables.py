@@ -31,7 +31,7 @@ from ottla.spark_jobs.sinks.schemas import TableSpec
 @contextmanager
 def open_table(directory: str, table: TableSpec) -> Iterator[DeltaLakeTable]:
     """Open the Delta Lake table in its subdirectory of `directory`, a path or a URL; it is created if it does not exist. Raises CannotJudge
-    if the subdirectory holds other files or a table with other columns, or if delta-rs fails, and OSError."""
+    if the subdirectory holds other files or a table with other columns, or if delta-rs fails, OSError if the directory cannot be read."""
     where = place(below(directory, table.name))
     options = storage_options(where.url)
     try:
@@ -47,7 +47,8 @@ def open_table(directory: str, table: TableSpec) -> Iterator[DeltaLakeTable]:
 
 
 def storage_options(url: str) -> dict[str, str]:
-    """Return delta-rs's names for the options of a URL (see `filesystem`). Credentials come from the environment."""
+    """Return the options in a URL of an object store (after `?`, see `filesystem`) as delta-rs's settings, such as AWS_REGION. Credentials
+    are not among them: delta-rs reads them from the environment."""
     given = dict(parse_qsl(url.partition("?")[2])) if is_url(url) else {}
     scheme = given.get("scheme", "https")
     options = {"AWS_REGION": given.get("region"), "AWS_ALLOW_HTTP": "true" if scheme == "http" else None}

@@ -64,8 +64,9 @@ class Staging:
     suffix: str = ".parquet"
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write record batches with the table's columns in any order; the column `date` is computed. Yield one batch in FILES_SCHEMA, with
-        a row for each file. Rows that are sorted by topic and time give the fewest files. Raises OSError."""
+        """Write record batches as Parquet files of the table. Their columns are the table's, in any order, without `date`, which is
+        computed. Yield one batch in FILES_SCHEMA, with a row for each file. Rows that are sorted by topic and time give the fewest files.
+        Raises OSError if a file cannot be written."""
         schema = self.table.schema
         prefix = DIRECTORY_PREFIX if self.keeps_partition_columns else ""
         directories = pa.schema([(prefix + name, schema.field(name).type) for name in self.table.partition_by])
@@ -99,7 +100,8 @@ class Staging:
         yield pa.record_batch([pa.array(column, field.type) for column, field in zip(rows, FILES_SCHEMA, strict=True)], schema=FILES_SCHEMA)
 
     def stage(self, rows: pa.Table) -> list[DataFile]:
-        """Write rows as data files in this process, and return the files; see `write`. Readers see them only when they are committed."""
+        """Write the rows as data files of the table, in this process, and return the files. Readers of the table do not see the files until
+        they are committed. Raises OSError if a file cannot be written."""
         return [DataFile(**row) for written in self.write(iter(rows.to_batches())) for row in written.to_pylist()]
 
     def _completed(self, batch: pa.RecordBatch, full: pa.Schema) -> pa.RecordBatch:

@@ -35,7 +35,8 @@ would append the same rows twice."""
 
 @contextmanager
 def open_catalog(directory: Path) -> Iterator[SqlCatalog]:
-    """Open the catalog of a directory of tables; it is created if it does not exist."""
+    """Open the Iceberg catalog of the tables in `directory` (a SQLite file there) until the end of the `with` block. It is created if it
+    does not exist."""
     directory.mkdir(parents=True, exist_ok=True)
     catalog = SqlCatalog(NAME, uri=f"sqlite:///{directory / CATALOG}", warehouse=f"file://{directory}")
     try:

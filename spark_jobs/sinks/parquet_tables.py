@@ -35,9 +35,9 @@ STAGED: Final = ".staged"
 
 @contextmanager
 def open_table(directory: str, table: TableSpec) -> Iterator[ParquetTable]:
-    """Open the table in its subdirectory of `directory`, which is created if it does not exist, and lock it until the block ends. If an
-    earlier run was killed during its commit, that commit is completed first. Raises CannotJudge if the subdirectory holds files that are
-    not the table's or another run has locked the table, and OSError."""
+    """Open the table in its subdirectory of `directory`, which is created if it does not exist, and lock it until the `with` block ends. If
+    an earlier run was killed during its commit, that commit is completed first. Raises CannotJudge if the subdirectory holds files that are
+    not the table's or another run has locked the table, OSError if it cannot be written."""
     root = Path(directory) / table.name
     ours = root / OURS
     if root.exists() and not ours.is_dir() and any(root.iterdir()):
@@ -69,7 +69,7 @@ class ParquetTable:
 
     def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
         """Add the staged files `added`, remove all earlier files of `replaced_topics` (None: of all topics), and store the progress. If the
-        process is killed meanwhile, the next run completes the commit. Raises OSError."""
+        process is killed meanwhile, the next run completes the commit. Raises OSError if the table cannot be written."""
         removed = [
             file.relative_to(self._root).as_posix()
             for file in self._root.glob("topic=*/**/*.parquet")

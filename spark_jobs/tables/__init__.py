@@ -87,7 +87,8 @@ def read(level: str, paths: Places, columns: Sequence[str] | None = None, filter
 
 
 def plan(level: str, paths: Places, filters: Filters | None = None) -> list[Task]:
-    """Return tasks of even size that together read the same rows as `read`. Raises ValueError and OSError like `read`."""
+    """Return tasks of about equal size that together read the same rows as `read` with these arguments. Raises ValueError on an unknown
+    level, OSError when a directory, a cluster or a listed file cannot be read."""
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}: one of {', '.join(LEVELS)}")
     chosen = _of_level(level, filters or Filters())
@@ -111,8 +112,8 @@ def read_task(level: str, task: Task, schema: pa.Schema, filters: Filters) -> It
 
 
 def _found(paths: Places, filters: Filters) -> Iterator[LogDirectory]:
-    """Yield the listing of each path. Raises OSError for a path that cannot be read, because it must not look like a log without rows. A
-    path without any of the topics is no error: another path may have them."""
+    """Yield the listing of the logs at each path. Raises OSError if a path cannot be read, so that it does not look like a log without
+    rows. A path that has none of the topics in `filters` raises no error, because another path may have them."""
     for path in one_or_more(paths):
         found = find_logs(path, filters.topics)
         if not found.segments and found.problems not in ([], [no_logs(found.path, filters.topics)]):

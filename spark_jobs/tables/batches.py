@@ -124,7 +124,8 @@ def _open(run: Run, row: int) -> _Opened:
 
 
 def _marker(data: memoryview) -> tuple[str | None, int | None]:
-    """Return the type (commit or abort) and the coordinator epoch of a marker; None for other control records."""
+    """Return the type (`commit` or `abort`) and the coordinator epoch of the transaction marker in a control batch; (None, None) if the
+    batch has another control record or cannot be decoded."""
     try:
         marker = parse_marker(data)
     except (InvalidRecord, RecordsError):

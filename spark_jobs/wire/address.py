@@ -65,7 +65,8 @@ def address_of(path: str | Address) -> Address:
 
 
 def address(servers: str, properties: Mapping[str, str]) -> Address:
-    """Return the address for `host:port,host:port` and client properties. Raises ValueError, OSError."""
+    """Return the address of a cluster. `servers`: `host:port,host:port`; `properties`: Kafka's client properties. Raises ValueError on an
+    invalid server or property, OSError if the file that `command.config` names cannot be read."""
     given = {dotted(name): value for name, value in properties.items()}
     file = given.pop(CONFIG_FILE, "")
     if file:

@@ -98,9 +98,11 @@ class Cluster:
         self._clients.clear()
 
     def find(self, topics: Collection[str] = ()) -> Found:
-        """List all partitions, or those of some topics. Raises WireError.
+        """List all partitions of the cluster, or those of some topics. Raises WireError when no broker answers, or one rejects the
+        credentials.
 
-        Invalid topic names are refused: files are named after topics (see `spool`), and a hostile cluster may return `../x`.
+        Topics with an invalid name are in `Found.refused`: files are named after topics (see `spool`), and a hostile cluster may return
+        `../x`.
         """
         response = self._metadata(topics or None)
         found = Found(cluster_id=response.cluster_id or "")
@@ -154,8 +156,8 @@ class Cluster:
         return found, refused | {partition: reasons.get(partition, "it has no leader") for partition in left}
 
     def fetch(self, partition: Partition, offset: int, max_bytes: int) -> PartitionData:
-        """Fetch from the partition's leader: at least one batch if there is one at or after the offset. Errors that a retry cannot solve
-        are in the result.
+        """Send a Fetch request to the partition's leader, and return the partition's part of the response. It has at least one batch if
+        there is one at or after `offset`. Error codes that a retry cannot resolve are in the result.
 
         Raises WireError if no leader answers.
         """
@@ -241,7 +243,7 @@ class Cluster:
         return self._clients[where]
 
     def _lost(self, where: tuple[str, int], error: Exception) -> str:
-        """Discard a failed connection, and return the error as text."""
+        """Close the failed connection to the broker at `where` (host, port), and return the error as text that names the broker."""
         client = self._clients.pop(where, None)
         if client is not None:
             client.close()

@@ -23,7 +23,8 @@ class NotAuthenticated(OSError):
 
 
 def connect(address: Address, host: str, port: int) -> Client:
-    """Open an authenticated connection. Raises OSError, including `NotAuthenticated` and ssl.SSLError."""
+    """Open a connection to the broker at `host`:`port`, authenticated with the security settings in `address`. Raises OSError if that
+    fails: NotAuthenticated if the broker rejects the credentials, ssl.SSLError for a TLS error."""
     security = address.security
 
     def wrap(connected: socket.socket) -> socket.socket:

@@ -127,7 +127,8 @@ def pin(url: str, topics: Collection[str], file: Path) -> str:
 
 
 def pinned(file: Path, topics: Collection[str] = ()) -> ClusterOffsets:
-    """Read the offsets that `pin` wrote, of these topics only (empty: all). Raises WireError."""
+    """Return the offsets of a cluster that `pin` wrote to `file`, with only these topics (empty: all). Raises WireError if the file cannot
+    be read or is damaged."""
     try:
         text = file.read_text(encoding="utf-8")
         offsets = ClusterOffsets(**json.loads(text))
@@ -163,8 +164,8 @@ def as_one_range(address: Address, span: Span, start: int) -> WireSegment:
 
 
 def ranges_of(address: Address, span: Span, target: int) -> Iterator[WireSegment]:
-    """Divide a partition into ranges of about `target` bytes by its reported size; at least one. The first range has base offset 0,
-    because the partition's first batch may begin below the log start offset."""
+    """Divide a partition's offsets into ranges of about `target` bytes; yield at least one. The bytes are estimated from the partition's
+    reported size. The first range has base offset 0, because the partition's first batch may begin below the log start offset."""
     offsets = span.end - span.start
     wanted = min(RANGES_MAX, max(1, span.size_bytes // target, 1), max(1, offsets))
     cuts = [span.start + offsets * i // wanted for i in range(wanted)]

@@ -106,8 +106,8 @@ class RangeReader:
     def _batches(self, data: memoryview) -> tuple[Chunk | Gap | None, bool]:
         """Return the bytes of a Fetch response that belong to the range, and whether the range ends in this response.
 
-        In place of the bytes, return None if the response has none, or only the beginning of a batch, which the next request fetches whole;
-        and a `Gap` if no batch can be read at the next offset.
+        Instead of the bytes, return None if the response has no bytes, or only the beginning of a batch, which the next request fetches
+        whole. Return a `Gap` if no batch can be read at the next offset.
         """
         head = walk_headers(data, 0, LIMIT, ROWS_MAX, BATCH_BYTES_MAX, True)
         if not head.positions and head.stop == MORE and self._bytes_wanted < BATCH_BYTES_MAX:

@@ -12,8 +12,9 @@ from ottla.spark_jobs.wire.reader import Gap, RangeReader
 
 
 def wire_runs(segment: Segment) -> Iterator[Run | Stop]:
-    """Fetch a range of offsets. Yield its whole batches as runs (several adjacent batches at once), and a `Stop` for each gap and each
-    range of damaged bytes. The position of an item is the number of bytes that were fetched before it. Raises WireError."""
+    """Fetch the range of offsets `segment`. Yield its whole batches as runs (several adjacent batches at once), and a `Stop` for each gap
+    and each range of damaged bytes. The position of an item is the number of bytes that were fetched before it. Raises WireError when the
+    partition's leader does not answer."""
     assert isinstance(segment, WireSegment)
     if segment.fetch_from >= segment.fetch_end:
         return

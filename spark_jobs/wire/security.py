@@ -153,7 +153,8 @@ class Security:
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """Parse client properties. Raises ValueError on an unknown security property and on combinations that cannot work."""
+    """Return the security settings in client properties (names of the Java client, librdkafka or kafka-python). Raises ValueError on an
+    unknown security property and on combinations that cannot work."""
     given: dict[str, str] = {}
     for name, value in properties.items():
         known = ALIASES.get(dotted(name))
@@ -194,7 +195,8 @@ def _mechanism(given: Mapping[str, str], protocol: str) -> str:
 
 
 def _kerberos(given: Mapping[str, str], jaas: Mapping[str, str]) -> Kerberos:
-    """Parse the Kerberos options of Java's JAAS module, or librdkafka's properties."""
+    """Return the Kerberos settings from client properties and the options of `sasl.jaas.config`. Raises ValueError if they contradict each
+    other or are incomplete."""
     in_jaas, service = jaas.get("serviceName"), given.get("service")
     if in_jaas and service and in_jaas != service:
         raise ValueError(f"sasl.kerberos.service.name={service}, but serviceName of sasl.jaas.config is {in_jaas}")
@@ -213,7 +215,8 @@ def _is_true(text: str | None) -> bool:
 
 
 def _credentials(given: Mapping[str, str], jaas: Mapping[str, str], mechanism: str) -> tuple[str, str, bool]:
-    """Return user and password, and whether they belong to a delegation token."""
+    """Return (user, password, whether they are the id and HMAC of a delegation token); empty texts for a mechanism without a password.
+    Raises ValueError if one of them is missing, or a delegation token is used with PLAIN."""
     if mechanism in {"", KERBEROS}:
         return "", "", False
     by_token = jaas.get("tokenauth", "").lower() == "true"

@@ -56,10 +56,10 @@ def spool(
     segment_bytes: int = SEGMENT_BYTES,
     progress: Progress = lambda _step, _done, _total: None,
 ) -> tuple[list[str], list[str]]:
-    """Fetch the batches that the cluster has and the directory does not have, and append them to the directory's files. Return notes, and
-    problems: partitions that could not be read.
+    """Fetch the batches that the cluster has and the directory does not have, and append them to the directory's files. Return (notes,
+    problems): the problems name partitions that could not be read.
 
-    Raises WireError when no broker answers, NotThisCluster, OSError.
+    Raises WireError when no broker answers, NotThisCluster if the directory holds something else, and OSError if it cannot be written.
     """
     address = address_of(path)
     throttle = throttle or Throttle(address.bytes_per_second)
@@ -115,7 +115,8 @@ class _SpoolWriter:
             log.begin(start)
 
     def _note(self, text: str) -> None:
-        """Store a note, unless it is stored already: a second run that finds the cluster unchanged has the same notes."""
+        """Add a note to the state file's notes, unless it is there already: a second run that finds the cluster unchanged has the same
+        notes."""
         if text not in self.state.notes:
             self.state.notes.append(text)
 
@@ -203,7 +204,8 @@ class _PartitionFiles:
 
 
 def _opened(directory: Path, cluster_id: str) -> _State:
-    """Create a spool directory for this cluster, or open its existing one; return its state file's contents. Raises NotThisCluster."""
+    """Create the spool directory of a cluster, or open the existing one; return the contents of its state file. Raises NotThisCluster if
+    the directory holds something else, such as another cluster's logs."""
     file = directory / STATE_FILE
     if file.exists():
         state = _State(**json.loads(file.read_text(encoding="utf-8")))

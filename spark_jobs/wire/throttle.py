@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """A rate limit; `bytes_per_second` 0 means no limit. The average rate stays at the limit; at any time at most one fetch exceeds it."""
+    """A limit for the rate at which logs are read. The average rate stays at `bytes_per_second` (0: no limit). A single fetch may exceed
+    the limit, and the next one then waits."""
 
     def __init__(
         self, bytes_per_second: int, *, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
