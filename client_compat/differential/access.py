@@ -142,7 +142,8 @@ class Judged:
                 return
 
     def put_back(self, draw: Draw, answer: Any) -> None:
-        """Undo the changes that the random request `draw` made at the broker; `answer` is its response. Do nothing if there was none."""
+        """Undo the changes that the random request `draw` made at this broker; `answer` is the broker's response to it. Do nothing if the
+        request made no changes."""
         if draw.changes is not None and answer is not None:
             draw.changes(self.admin, self.side, answer)
             for name in TOPICS:

@@ -118,10 +118,10 @@ MAKERS: list[Make] = []
 
 
 def _maker(api: int, first: int = 0, last: int = 99) -> Callable[[Callable[[Random, int], Any]], None]:
-    """Return a decorator that registers a maker of requests of an API in the versions from `first` to `last`.
+    """Return a decorator that registers a maker: a function that returns a random request of an API, in a version from `first` to `last`.
 
-    A maker returns a request, or a function that returns the request for a side. It may return either of them together with a function that
-    undoes the request's changes.
+    A maker returns a request, or a function that returns the request for a `Side` (a broker's topic ids). It may return either of them
+    together with a function that undoes the request's changes.
     """
 
     def add(make: Callable[[Random, int], Any]) -> None:
@@ -167,8 +167,8 @@ def _produce(random: Random, version: int) -> Any:
 
 
 def _read(name: str) -> k01.FetchPartition:
-    """Return the partition of a Fetch request. It reads from offset 0, or from offset 99 in a coordinator topic, because the brokers write
-    different records to these topics."""
+    """Return the element of a Fetch request for partition 0 of the topic `name`. It reads from offset 0. In a coordinator topic it reads
+    from offset 99, because the brokers write different records to these topics."""
     return k01.FetchPartition(99 if name.startswith("__") else 0, -1, 0, -1, -1, 1 << 20)
 
 
@@ -373,8 +373,8 @@ def _settings(random: Random) -> tuple[int, str, str, str]:
 
 
 def _values(random: Random, value: str) -> list[str | None]:
-    """Return the values that a request gives for one setting: mostly `value` once; sometimes null, or `value` twice, so that the request
-    names the setting twice."""
+    """Return the values that a request sets one setting to. Mostly this is `value` once; sometimes null, or `value` twice, so that the
+    request names the setting twice."""
     chosen: list[str | None] = [value] * random.choice((1, 1, 1, 2))
     return [None] if random.random() < 0.2 else chosen
 
@@ -450,7 +450,7 @@ SHARERS: Final = ("g1", "g5")
 """Group ids for share group requests. They are not share groups, so that even an authorized request changes nothing."""
 SHARER: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 STATELESS: Final = b"\x09" * 16
-"""A topic id without a topic, for requests to the share coordinator."""
+"""A topic id that belongs to no topic, for requests to the share coordinator."""
 
 
 @_maker(76)

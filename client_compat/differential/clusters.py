@@ -30,7 +30,9 @@ port."""
 def differential_of_clusters(
     directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None
 ) -> Report:
-    """Start both clusters over fresh directories under `directory` and compare. Raises KafkaMissing or BrokerFailed."""
+    """Start a cluster of Apache Kafka and one of Ottla over fresh directories under `directory`, run the cluster scenarios against both,
+    and return the differences. `only`: words; run only scenarios with one of them in their name. Raises KafkaMissing or BrokerFailed if a
+    cluster cannot be started."""
     kafka, ours = (Cluster(directory / kind, [kind] * BROKERS) for kind in (Kind.KAFKA, Kind.OTTLA))
     report = Report(kafka.version)
     try:
@@ -52,8 +54,9 @@ def play_all(
     known: Sequence[KnownDifference] = (),
     on_scenario: Callable[[str, Report], None] | None = None,
 ) -> None:
-    """Run each scenario at both clusters at the same time, and add the differences to the report. `sides` has Apache Kafka's cluster first;
-    each comes with the ports at which clients reach its brokers, or None for the brokers' own ports."""
+    """Run each scenario at both clusters at the same time, and add the differences of their responses to the report. `sides` has Apache
+    Kafka's cluster first; each comes with the ports at which clients reach its brokers, or None for the brokers' own ports. `only`: words;
+    run only scenarios with one of them in their name. `known`: the deliberate differences."""
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda side: make_coordinators_topics(Nodes(side[0], versions, side[1])), sides))
         for name, scenario in SCENARIOS.items():
@@ -68,7 +71,8 @@ def play_all(
 
 
 def _answers(scenario: ClusterScenario, nodes: Nodes) -> list[Seen]:
-    """Return the responses that a scenario collected. If it fails, append a final entry that cannot match the other cluster's."""
+    """Run a scenario at one cluster, and return the responses that it recorded. If the scenario fails, the last element describes the
+    error, so that it differs from the other cluster's responses."""
     try:
         scenario(nodes)
     except (TimeoutError, UnexpectedResponse) as error:

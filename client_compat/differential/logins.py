@@ -153,7 +153,8 @@ FINAL_MESSAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One frame that a client sends during an authentication: `kind` selects the request type, `name` the variant."""
+    """One frame that a client sends during an authentication. `kind` selects the request type (such as `handshake`), `name` the variant of
+    its content (such as a mechanism)."""
 
     kind: str
     name: str = ""
@@ -164,7 +165,8 @@ class Step:
 
 
 def drawn_steps(random: Random, keys: Sequence[int]) -> list[Step]:
-    """Draw mostly the steps of a normal client, with a few odd ones in between. `keys` are the API keys for other requests."""
+    """Return random steps of one log-in: mostly those of a normal client, with a few odd ones in between. `keys` are the API keys of the
+    requests that may be sent in between."""
     steps: list[Step] = []
     if random.random() < 0.4:
         steps.append(Step("versions", random.choice(["good", "good", "bad"]), random.randint(0, 5)))
@@ -411,7 +413,8 @@ def _listener_security(issuer: Issuer, realm: Realm | None) -> _ListenerSecurity
 
 
 def kafka_with_sasl(directory: Path, issuer: Issuer, realm: Realm | None = None) -> tuple[ReferenceBroker, dict[str, int]]:
-    """Format a node of Apache Kafka with the listeners; return it with their ports. Raises `KafkaMissing` or `BrokerFailed`."""
+    """Format a node of Apache Kafka with a plaintext listener and the SASL listeners of this comparison; return it with the SASL listeners'
+    ports, by listener name. `realm`: the Kerberos realm for the GSSAPI listener, if any. Raises `KafkaMissing` or `BrokerFailed`."""
     security = _listener_security(issuer, realm)
     settings = dict(security.settings)
     reference = ReferenceBroker(directory, settings, jvm=security.jvm)
@@ -461,10 +464,11 @@ def differential_of_logins(
     realm: Realm | None = None,
     pair: Callable[[Path, Issuer, Realm | None], AbstractContextManager[Pair]] = brokers_with_sasl,
 ) -> Report:
-    """Start both brokers with the same listener security, run `log_ins` random log-ins at each, and compare the responses. Then compare
-    delegation tokens and signed OAUTHBEARER tokens. `pair` is the context manager that runs the two brokers.
+    """Start Apache Kafka and Ottla with the same listener security, run `log_ins` random log-ins at each, and return the differences of the
+    responses. Then compare delegation tokens and signed OAUTHBEARER tokens. `pair` is the context manager that runs the two brokers.
 
-    With a realm, GSSAPI is compared too; the caller has to be in the realm's environment. Raises `KafkaMissing` or `BrokerFailed`.
+    With `realm` (a Kerberos realm), GSSAPI is compared too; the process has to run in the realm's environment. Raises `KafkaMissing` or
+    `BrokerFailed` if a broker cannot be started.
     """
     directory.mkdir(parents=True, exist_ok=True)
     random = Random(seed)
@@ -500,7 +504,8 @@ def _with_tickets(realm: Realm, *ports: int) -> list[list[Seen]]:
 
 
 def _with_signed_tokens(port: int, tokens: Mapping[str, str]) -> list[Seen]:
-    """Authenticate with each token by OAUTHBEARER, on a connection each; return the responses."""
+    """Authenticate by OAUTHBEARER to the listener at `port`, on a new connection for each of the `tokens` (by description), and return the
+    responses."""
     seen = []
     for name in tokens:
         steps = [Step("handshake", "OAUTHBEARER", 1), Step("signed", name, 2), Step("bearer", "acknowledged", 2), Step("metadata", "", 1)]

@@ -64,11 +64,13 @@ class Nodes:
         return self._probes[node_id]
 
     def ask(self, node_id: int, label: str, request: Message, version: int | None = None, *, sort: bool = True) -> Any:
-        """Send a request to one broker; record the response under `label` and return it."""
+        """Send a request to one broker; record the response under `label` and return it. `version` None: the highest that both clusters
+        support. `sort`: sort lists whose order Kafka does not define."""
         return self.at(node_id).ask(f"{label}, at {node_id}", request, version, sort=sort)
 
     def everywhere(self, label: str, request: Message, version: int | None = None) -> None:
-        """Send the request to every running broker, one after the other."""
+        """Send the request to every running broker, one after the other, and record the responses under `label`. `version` None: the
+        highest that both clusters support."""
         for node_id in self.living:
             self.ask(node_id, label, request, version)
 

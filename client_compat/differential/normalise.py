@@ -107,7 +107,7 @@ class Names:
         return sorted(self._words.items(), key=lambda known: -len(str(known[0])))
 
     def number(self, kind: str, value: object) -> str:
-        """Return the placeholder of `value`; if it has none, assign the next number of its kind."""
+        """Return the placeholder of `value`, such as `<producer_id 2>`; if it has none, assign the next number of its kind."""
         key = (kind, value)
         if key not in self._words:
             self._counts[kind] = self._counts.get(kind, 0) + 1
@@ -116,8 +116,8 @@ class Names:
 
 
 def normalise(message: object, names: Names, *, sort: bool = True) -> Plain:
-    """Return a decoded response as dicts, lists, numbers and texts, with placeholders for the values that the broker chose itself. Without
-    `sort`, all lists keep their order."""
+    """Return a decoded response as dicts, lists, numbers and texts, with placeholders for the values that the broker chose itself. With
+    `sort`, lists whose order Kafka does not define are sorted."""
     return _value("", message, names, sort)
 
 

@@ -37,8 +37,8 @@ class Probe:
     """A client of one of the compared brokers, which records the responses. `versions` holds, by API key, the first and last version that
     both brokers and the protocol package support.
 
-    With `older`, the brokers are of an older release than the scenarios were written for: a request whose version is above the offered ones
-    is sent in the newest offered one.
+    With `older`, the brokers behave like an older release than the scenarios were written for: a request whose version is newer than those
+    that the brokers support is sent in the newest supported version.
     """
 
     host: str
@@ -56,14 +56,16 @@ class Probe:
         return self._connections[name]
 
     def ask(self, label: str, request: Message, version: int | None = None, *, on: str = "main", sort: bool = True) -> Any:
-        """Send a request, record the response and return it decoded.
+        """Send a request, record the response under `label`, and return it decoded. `version` None: the highest that both brokers support.
+        `on`: the name of the connection to use. `sort`: sort lists whose order Kafka does not define.
 
-        Returns None when the connection was closed or the response is undecodable.
+        Returns None when the connection was closed, the response is undecodable, or it did not arrive in time; this is recorded, too.
         """
         return self.finish(label, *self.send(request, version, on=on), sort=sort)
 
     def ask_unrecorded(self, request: Message, version: int) -> Any:
-        """Send a request and return the response without recording it, for polling. Raises OSError or ProtocolError."""
+        """Send a request and return the response without recording it, for polling. Raises OSError if the connection fails, ProtocolError
+        if the response is undecodable."""
         client, version = self.connection(), self._version(request, version)
         client.send(request, version)
         return decode_response(request.API_KEY, version, client.read_frame())[1]
@@ -84,7 +86,8 @@ class Probe:
         return newest if version is None else min(version, newest)
 
     def finish(self, label: str, request: Message, version: int, on: str, *, sort: bool = True) -> Any:
-        """Read, record and return the response to a request sent with `send`."""
+        """Read the response to a request that `send` has sent, record it under `label`, and return it decoded. `sort`: sort lists whose
+        order Kafka does not define. Returns None, which is recorded as well, if there is no response or it is undecodable."""
         api = ApiKey(request.API_KEY).name
         try:
             response = decode_response(request.API_KEY, version, self.connection(on).read_frame())[1]
@@ -97,7 +100,8 @@ class Probe:
         return response
 
     def each_version(self, label: str, key: ApiKey, request: Callable[[int], Message]) -> None:
-        """Send the request at every version that both brokers support."""
+        """Send a request at every version of the API `key` that both brokers support, and record the responses under `label`. `request` is
+        a function that returns the request for a version."""
         for version in self.range(key):
             self.ask(label, request(version), version)
 

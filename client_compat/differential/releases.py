@@ -32,7 +32,8 @@ OnScenario = Callable[[str, Report], None]
 
 
 def versions_of(like: str) -> tuple[str, ...]:
-    """Return the versions that `--like` names: the last patch of one release, or of each for `all`. Raises ValueError."""
+    """Return the versions of Apache Kafka that the argument of `--like` names: the last patch of one release, or of each release for `all`.
+    Raises ValueError for an unknown release."""
     return tuple(VERSIONS) if like == ALL else (last_patch(like),)
 
 
@@ -40,7 +41,8 @@ def differential_of_releases(
     directory: Path, versions: Iterable[str], only: Iterable[str], *, on_scenario: OnScenario, on_missing: Callable[[str, str], None]
 ) -> Iterator[Report]:
     """Compare Ottla, run with `--like VERSION`, with Apache Kafka of each of the versions. Yield each report, which is also written to
-    `directory`/`version`.json. A version that cannot run here is passed to `on_missing`, with the reason."""
+    `directory`/`version`.json. `only`: words; run only scenarios with one of them in their name. If a version cannot run here, call
+    `on_missing` with the version and the reason."""
     for version in versions:
         try:
             report = differential(directory / version, tuple(only), on_scenario=on_scenario, like=version)

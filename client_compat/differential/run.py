@@ -99,7 +99,7 @@ class Report:
         return [found for found in self.differences if not found.known]
 
     def explained_nothing(self, rows: Sequence[KnownDifference]) -> list[KnownDifference]:
-        """Return the rows of docs/deviations.md that explain no difference of this run."""
+        """Return those of the deliberate differences `rows` (from docs/deviations.md) that explain no difference of this run."""
 
         def explains(row: KnownDifference, found: Difference) -> bool:
             return row.explains(Seen(found.label, found.api, found.version, None), found.path, found.kafka, found.ours)
@@ -130,8 +130,9 @@ class Report:
 def differential(
     directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None, like: str | None = None
 ) -> Report:
-    """Start both brokers over fresh directories under `directory`, compare their responses, and return the report. With `like`, such as
-    `3.7.2`, Ottla behaves like that version of Apache Kafka and is compared with it. Raises KafkaMissing or BrokerFailed."""
+    """Start Apache Kafka and Ottla over fresh directories under `directory`, compare their responses, and return the report. `only`: words;
+    run only scenarios with one of them in their name. With `like`, such as `3.7.2`, Ottla behaves like that version of Apache Kafka and is
+    compared with it. Raises KafkaMissing or BrokerFailed if a broker cannot be started."""
     older = like is not None and release_of(like) < TELEMETRY_SINCE
     reporters, classes = telemetry() if not older else ({}, None)
     reference = ReferenceBroker(directory / "kafka", {**reporters, **AT_ONCE}, like or default_version(), classes=classes)
@@ -162,7 +163,8 @@ def play_all(
     on_scenario: Callable[[str, Report], None] | None = None,
 ) -> None:
     """Run each scenario against both brokers, and add the differences of the responses to the report. `ports` has Apache Kafka's port
-    first. `older`: the brokers are, or behave like, a release that lacks some APIs of the scenarios."""
+    first. `only`: words; run only scenarios with one of them in their name. `known`: the deliberate differences. `older`: the brokers are,
+    or behave like, a release that lacks some APIs of the scenarios."""
     kafka_port, own_port = ports
     for name, scenario in SCENARIOS.items():
         if (only and not any(word in name for word in only)) or (older and name in OF_NEWEST):
@@ -183,8 +185,8 @@ def play_all(
 
 
 def _play(name: str, scenario: Callable[[Probe], None], probe: Probe, report: Report) -> None:
-    """Run the scenario on one broker, and collect the responses in `probe`. At an older release it may end early, which the report counts:
-    at a request that the release does not offer, or at a response that lacks what a later step needs."""
+    """Run the scenario on one broker; `probe` records the responses. At an older release, the scenario ends early at a request that the
+    release does not offer, or at a response that lacks a field for a later step; the report counts this."""
     try:
         scenario(probe)
     except NotOffered:

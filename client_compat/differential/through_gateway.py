@@ -96,7 +96,8 @@ def _pair(directory: Path, issuer: Issuer, realm: Realm | None) -> Iterator[Pair
 
 @contextmanager
 def _gateways(directory: Path, listeners: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Run a gateway to each listener; yield their ports."""
+    """Run a gateway in front of each listener until the `with` block ends. `listeners`: the listeners' ports by name. Yield the gateways'
+    ports by the same names."""
     with ExitStack() as stack:
         yield {
             name: stack.enter_context(gateway(f"{HOST}:{port}", directory / f"gateway-{name}.log")).port for name, port in listeners.items()

@@ -84,7 +84,8 @@ class TokenRights:
     _proofs: list[bytes] = field(default_factory=list)
 
     def run(self, seed: int, cases: int = CASES) -> list[Seen]:
-        """Send the requests of `cases` random cases to the broker, and return the responses."""
+        """Create delegation tokens at the broker, send it the requests of `cases` random cases, each with its own random ACLs, and return
+        the responses."""
         self.rule_by([])
         with self._users():
             for requester, owner, renewers in TOKENS:
@@ -124,9 +125,9 @@ class TokenRights:
                 self._create(f"{label}, for {owner}, by {user}", user, owner)
 
     def _ends(self, label: str) -> None:
-        """Try to renew and expire each token as each user.
+        """Try to renew and expire each delegation token as each user.
 
-        Only its owner and its renewers may: neither an ACL nor `super.users` allows it.
+        Only a token's owner and its renewers may do this: neither an ACL nor `super.users` allows it to others.
         """
         for number, proof in enumerate(self._proofs):
             for user in self.passwords:
@@ -135,7 +136,8 @@ class TokenRights:
                     self._note(f"{label}, token {number}, by {user}", answer, 2, answer.expiry_timestamp_ms > 0)
 
     def _by_token(self) -> None:
-        """Authenticate with a token. The session has its owner's permissions, except that it may not request delegation tokens."""
+        """Authenticate with a delegation token. The session has the permissions of the token's owner, except that it may not request
+        delegation tokens."""
         client = self._clients["by token"] = Client(HOST, self.port)
         client.call(SaslHandshakeRequest("SCRAM-SHA-256"), 1)
         proof = base64.b64encode(self._proofs[0]).decode()

@@ -44,7 +44,8 @@ def creatable(name: str, placement: Placement, configs: Mapping[str, str] | None
 
 
 def create(nodes: Nodes, name: str, placement: Placement = FIRST, configs: Mapping[str, str] | None = None) -> bytes:
-    """Create a topic and return its id, once every running broker knows it and all replicas are in sync."""
+    """Create a topic and return its id, once every running broker knows the topic and all its replicas are in sync. `placement`: the
+    replicas of each partition. Raises UnexpectedResponse if the topic is not created, TimeoutError if that takes too long."""
     response = nodes.at(nodes.living[0]).ask_unrecorded(CreateTopicsRequest([creatable(name, placement, configs)]), 7)
     if response.topics[0].error_code:
         raise UnexpectedResponse(f"{name} was not created: {response.topics[0]}")
@@ -81,8 +82,8 @@ def _as_wanted(living: Collection[int], found: MetadataResponsePartition) -> boo
 
 
 def _role(node_id: int, found: MetadataResponsePartition) -> ErrorCode:
-    """Return the error code with which a broker that has applied the partition's state answers ListOffsets: NONE from the leader,
-    NOT_LEADER_OR_FOLLOWER from every other broker."""
+    """Return the error code with which broker `node_id` answers ListOffsets for a partition after it has applied the partition's state
+    `found`: NONE from the leader, NOT_LEADER_OR_FOLLOWER from every other broker."""
     return ErrorCode.NONE if found.leader_id == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

@@ -37,7 +37,8 @@ def change(kind: int, name: str, key: str, value: str | None, how: int = SET) ->
 
 
 def look(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
-    """Return a DescribeConfigs request for these settings of one resource (all without `keys`), with their synonyms."""
+    """Return a DescribeConfigs request for one resource, with synonyms. `kind` is the resource type; `keys` are the settings to describe
+    (none given: all)."""
     return DescribeConfigsRequest([DescribeConfigsResource(kind, name, list(keys) or None)], True)
 
 

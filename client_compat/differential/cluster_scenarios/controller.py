@@ -128,5 +128,5 @@ def registrations(nodes: Nodes) -> None:
 
 
 def not_for_clients() -> dict[str, Message]:
-    """Return one request of each API that only a controller accepts."""
+    """Return a request of each API that only a controller accepts, by a label for the report of differences."""
     return {"a block of producer ids": AllocateProducerIdsRequest(1, 1)}

@@ -129,10 +129,12 @@ def send_after_restart(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence
 
 
 def stopped(nodes: Nodes) -> None:
-    """Stop a broker with a controlled shutdown."""
+    """Compare the responses of the other brokers while broker 3 is down after a controlled shutdown, and of all brokers after its
+    restart."""
     run_failure(nodes, nodes.stop, "stopped")
 
 
 def killed(nodes: Nodes) -> None:
-    """Kill a broker; the controller fences it when its session expires."""
+    """Compare the responses of the other brokers while broker 3 is down after SIGKILL, and of all brokers after its restart. The controller
+    fences the killed broker when its session expires."""
     run_failure(nodes, nodes.kill, "killed")

@@ -48,7 +48,8 @@ def groups_elsewhere(nodes: Nodes) -> None:
 
 
 def moved(nodes: Nodes) -> None:
-    """Stop a group's coordinator after a member was told to revoke tasks that another waits for; the next coordinator continues."""
+    """Stop a streams group's coordinator after it has told one member to revoke tasks for which another member waits. The next coordinator
+    continues the rebalance."""
     group = group_at(nodes, "st-moved", 1)
     configure(nodes.at(1), group, AT_ONCE | {STANDBYS: "1"})
     create(nodes, "moved-text", TWO_PARTITIONS)
@@ -90,7 +91,8 @@ def group_at(nodes: Nodes, prefix: str, node_id: int) -> str:
 
 
 def wait_until_groups_know(nodes: Nodes, node_id: int, topic: str) -> None:
-    """Wait until the broker's group coordinator knows the topic, and with it all earlier changes of settings."""
+    """Wait until broker `node_id`, as a group coordinator, knows the topic. It has then also applied all earlier changes of groups'
+    settings."""
     probe, group = nodes.at(node_id), group_at(nodes, f"st-looks-at-{topic}", node_id)
     for _ in until(f"groups at {node_id} know {topic}"):
         answer = probe.ask_unrecorded(joining(group, "a", Topology(0, [Subtopology("0", [topic])])), 0)

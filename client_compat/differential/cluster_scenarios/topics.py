@@ -66,7 +66,7 @@ def growing(nodes: Nodes) -> None:
 
 
 def deleting(nodes: Nodes) -> None:
-    """Delete topics by name and by id, through a broker that has no replica."""
+    """Delete topics by name and by id. The requests go to a broker that has no replica of the topic."""
     for version in nodes.range(ApiKey.DELETE_TOPICS):
         topic_id = create(nodes, "deleted", [(1, 2)])
         if version >= 6:

@@ -17,12 +17,13 @@ VERSIONS = (3, 5, 8, 9, 10, 11, 12, 13)
 def write(  # noqa: PLR0917 # where, label and records, in this order in every scenario
     nodes: Nodes, node_id: int, label: str, topic: str, topic_id: bytes, records: bytes, *, version: int = 11, **fields: Any
 ) -> Any:
-    """Send one Produce request for one partition to the broker `node_id`; record the response under `label` and return it."""
+    """Send one Produce request for one partition to the broker `node_id`; record the response under `label` and return it. `fields`:
+    further arguments of `produce_request`, such as `partition` and `acks`."""
     return nodes.ask(node_id, label, produce_request(nodes.at(node_id), topic, topic_id, records, version, **fields), version)
 
 
 def fill(nodes: Nodes, name: str, batches: int = 3, partition: int = 0, leader: int = 1) -> None:
-    """Write batches of two records and wait until they are replicated."""
+    """Write `batches` batches of two records each to one partition of the topic `name`, and wait until all replicas have them."""
     for n in range(batches):
         records = batch(b"a" * 100, b"b" * 100, at=n * 10)
         write(nodes, leader, f"batch {n}", name, bytes(16), records, partition=partition)
