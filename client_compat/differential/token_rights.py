@@ -136,8 +136,8 @@ class TokenRights:
                     self._note(f"{label}, token {number}, by {user}", answer, 2, answer.expiry_timestamp_ms > 0)
 
     def _by_token(self) -> None:
-        """Authenticate with a delegation token. The session has the permissions of the token's owner, except that it may not request
-        delegation tokens."""
+        """Authenticate with a delegation token, and record what the session may do. It has the permissions of the token's owner, except
+        that it may not request delegation tokens."""
         client = self._clients["by token"] = Client(HOST, self.port)
         client.call(SaslHandshakeRequest("SCRAM-SHA-256"), 1)
         proof = base64.b64encode(self._proofs[0]).decode()

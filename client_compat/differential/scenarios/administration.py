@@ -1,7 +1,7 @@
-"""Administration at its limits: sizes of one request, references that are malformed twice, spellings of a directory, values that no
-validator names, and defaults that contradict each other.
+"""Administrative requests at their limits: the maximum size of a request, malformed references to topics, other spellings of a directory,
+values that Kafka does not validate, and defaults that contradict each other.
 
-Rule: older releases are not asked, because they have other limits and errors (`OF_NEWEST`).
+Rule: only Ottla's own release is compared (`OF_NEWEST`), because older releases have other limits and errors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ LOCAL_MS, MS, LOCAL_BYTES, BYTES = (
 
 
 def topics_at_the_limit(probe: Probe) -> None:
-    """Try to create topics whose partitions and settings are about 10,000 records, together with topics that are rejected."""
+    """Try to create topics whose partitions and settings together are close to the limit of 10,000 for one request, also together with
+    topics that are rejected."""
     create(probe, "limit-here")
     one, twice, setting = (
         CreatableTopic("limit-b", 1, 1),
@@ -60,7 +61,7 @@ def topics_at_the_limit(probe: Probe) -> None:
 
 
 def partitions_at_the_limit(probe: Probe) -> None:
-    """Try to add 10,000 partitions and more to two topics, together with topics that are rejected."""
+    """Try to add 10,000 and more partitions to two topics in one request, also together with topics that are rejected."""
     create(probe, "more-a")
     create(probe, "more-b", 2)
 
@@ -78,7 +79,8 @@ def partitions_at_the_limit(probe: Probe) -> None:
 
 
 def malformed_references(probe: Probe) -> None:
-    """Delete topics by references that have neither name nor id, or both, some of them twice, beside a reference that is in order."""
+    """Send DeleteTopics with references that have neither a topic's name nor its id, or both. Some of them are repeated; some are together
+    with a valid reference."""
     topic_id = create(probe, "referred")
     neither, both, unknown = DeleteTopicState(), DeleteTopicState("referred", topic_id), DeleteTopicState(None, UNKNOWN_ID)
     for label, states in {
@@ -91,7 +93,8 @@ def malformed_references(probe: Probe) -> None:
 
 
 def spelled_directories(probe: Probe) -> None:
-    """Move a replica to its own directory by other spellings of the path."""
+    """Send AlterReplicaLogDirs that moves a replica to the directory in which it already is, with other spellings of the directory's
+    path."""
     create(probe, "spelled")
     own = probe.ask_unrecorded(DescribeLogDirsRequest(None), 4).results[0].log_dir
     here = [AlterReplicaLogDirTopic("spelled", [0])]
@@ -101,7 +104,7 @@ def spelled_directories(probe: Probe) -> None:
 
 
 def quotas_of_no_number(probe: Probe) -> None:
-    """Set quotas that are not finite, and entities of an unknown type twice."""
+    """Set quotas to values that are not finite, and, twice in one request, a quota of an unknown entity type."""
     for key in ("consumer_byte_rate", "request_percentage", "controller_mutation_rate", "no.such"):
         for value in (nan, inf, -inf, -0.0):
             entry = EntryData([EntityData("user", "numberless")], [OpData(key, value, False)])
@@ -111,7 +114,8 @@ def quotas_of_no_number(probe: Probe) -> None:
 
 
 def contradicting_defaults(probe: Probe) -> None:
-    """Set defaults of retention and of local retention that contradict each other, for this broker and for all, also by a deletion."""
+    """Set, and delete, broker-wide defaults of retention and local retention that contradict each other, for one broker and for all
+    brokers."""
 
     def alter(label: str, *, name: str, **changes: str | None) -> None:
         named = {"local_ms": LOCAL_MS, "ms": MS, "local_bytes": LOCAL_BYTES, "bytes": BYTES}
@@ -136,7 +140,7 @@ def contradicting_defaults(probe: Probe) -> None:
 
 
 def unusual_values(probe: Probe) -> None:
-    """Give a topic values that have no validator, and change lists by null, empty and repeated items."""
+    """Set topic settings to values that Kafka does not validate, and append null, empty and repeated items to list settings."""
     create(probe, "unusual")
     policy, throttled = "cleanup.policy", "leader.replication.throttled.replicas"
     changes_of: dict[str, list[tuple[str, int, str | None]]] = {

@@ -42,7 +42,7 @@ def then(probe: Probe, label: str, request: Message, version: int | None = None)
 
 
 def describing(probe: Probe) -> None:
-    """Describe all and some settings of a topic, and of unknown resources."""
+    """Describe all settings and some settings of a topic, and settings of unknown resources."""
     create(probe, "conf", configs={"segment.bytes": "1048576"})
     for version in probe.range(ApiKey.DESCRIBE_CONFIGS):
         topic = DescribeConfigsResource(TOPIC, "conf", None)
@@ -158,7 +158,8 @@ def _alter_broker(probe: Probe, label: str, key: str, value: str | None, name: s
 
 
 def while_running(probe: Probe) -> None:
-    """Alter dynamic broker settings: applied, stored without effect, per listener and unknown ones; describe each afterwards."""
+    """Alter broker settings while the broker runs, and describe each of them afterwards: settings that take effect, that are stored without
+    effect, that belong to one listener, and that are unknown."""
     for key, values in {
         "num.io.threads": ("1", "4", "8", "9", "0", "many"),
         "background.threads": ("20", "41", "4"),
@@ -256,7 +257,7 @@ def of_loggers(probe: Probe) -> None:
 
 
 def of_client_metrics(probe: Probe) -> None:
-    """Set, reject and delete client metrics subscriptions (KIP-714)."""
+    """Set and delete client metrics subscriptions (KIP-714), with valid values and with values that are rejected."""
 
     def alter(label: str, *changes: tuple[str, int, str | None], name: str = "own-metrics") -> None:
         configs = [k44.AlterableConfig(*change) for change in changes]
@@ -285,7 +286,7 @@ def of_client_metrics(probe: Probe) -> None:
 
 
 def of_all_kinds_of_groups(probe: Probe) -> None:
-    """Set every setting of consumer, share and streams groups to a valid and to invalid values."""
+    """Set every setting of consumer, share and streams groups to a valid value and to invalid ones."""
     for key, values in {
         "consumer.assignment.interval.ms": ("500", "-1", "15001"),
         "share.session.timeout.ms": ("50000", "44999", "60001"),
@@ -313,7 +314,7 @@ def of_all_kinds_of_groups(probe: Probe) -> None:
 
 
 def of_groups(probe: Probe) -> None:
-    """Set, reject and delete a group's settings."""
+    """Set and delete a group's settings, with valid values and with values that are rejected."""
     session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
     assignment = "consumer.assignment.interval.ms"
 

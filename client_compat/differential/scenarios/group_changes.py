@@ -65,21 +65,23 @@ def pause(probe: Probe, group: str, value_ms: str) -> None:
 
 
 def assigned(topic: str, *partitions: int, user_data: bytes = NO_USER_DATA) -> bytes:
-    """Return an encoded ConsumerProtocolAssignment, version 1."""
+    """Return the encoded assignment of these partitions of a topic (ConsumerProtocolAssignment, version 1)."""
     listed = b"".join(index.to_bytes(4, "big") for index in partitions)
     name = topic.encode()
     return b"\x00\x01\x00\x00\x00\x01" + len(name).to_bytes(2, "big") + name + len(partitions).to_bytes(4, "big") + listed + user_data
 
 
 def subscribed(topic: str) -> list[JoinGroupRequestProtocol]:
-    """Return an encoded ConsumerProtocolSubscription, version 1, without owned partitions."""
+    """Return the protocols field of a JoinGroup request: the assignor `range` with an encoded subscription to `topic`
+    (ConsumerProtocolSubscription, version 1) without owned partitions."""
     name = topic.encode()
     data = b"\x00\x01\x00\x00\x00\x01" + len(name).to_bytes(2, "big") + name + NO_USER_DATA + bytes(4)
     return [JoinGroupRequestProtocol("range", data)]
 
 
 def stable(probe: Probe, group: str, topic: str, handed: bytes) -> Any:
-    """Create a classic group with one member whose assignment is `handed`; return the response to the member's join."""
+    """Create a classic group with one member, whose encoded assignment is `handed`; return the response to the member's JoinGroup
+    request."""
     member = join(probe, group, 9, protocols=subscribed(topic))
     share = [SyncGroupRequestAssignment(member.member_id, handed)]
     probe.ask("sync", SyncGroupRequest(group, member.generation_id, member.member_id, None, "consumer", "range", share), 5)

@@ -63,7 +63,8 @@ COMMITS: dict[str, list[tuple[str, list[Part]]]] = {
 
 
 def offsets(probe: Probe) -> None:
-    """Commit offsets with and without a transaction, fetch and delete them."""
+    """Commit offsets with and without a transaction, fetch and delete them, in requests that repeat topics or partitions or have empty
+    lists."""
     probe.names.learn(UNKNOWN_ID, "an unknown id")
     ids = {UNKNOWN: UNKNOWN_ID} | {name: create(probe, name, PARTITIONS) for name in (KNOWN, OTHER)}
     _commit(probe, ids)
@@ -166,7 +167,7 @@ def _delete(probe: Probe) -> None:
 
 
 def admin(probe: Probe) -> None:
-    """Delete and list groups."""
+    """Delete and list groups, with repeated, empty and malformed names, states and types."""
     create(probe, "oda", 1)
     for version in probe.range(ApiKey.DELETE_GROUPS):
         for names in ([], ["oda", "oda"], ["", "oda-x", "oda-x", ""], ["oda-x", "oda"]):
@@ -191,7 +192,7 @@ def admin(probe: Probe) -> None:
 
 
 def members(probe: Probe) -> None:
-    """Let members of classic groups join, synchronize and leave."""
+    """Let members of classic groups join, synchronize and leave, with extreme values and with members that are repeated or do not exist."""
     for version in probe.range(ApiKey.JOIN_GROUP):
         for label, request in {
             "a protocol without a name": join_request(f"odm-{version}-a", protocols=[JoinGroupRequestProtocol("", b"")]),

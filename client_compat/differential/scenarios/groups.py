@@ -163,13 +163,13 @@ def static_members(probe: Probe) -> None:
 
 
 def commit_by_id(group: str, topic_id: bytes, partition: int = 0) -> OffsetCommitRequest:
-    """Return a commit of one offset, with a topic id."""
+    """Return an OffsetCommit request for one offset, which names the topic by its id."""
     offset = OffsetCommitRequestPartition(partition, 5, 0, "note")
     return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic_id=topic_id, partitions=[offset])])
 
 
 def commit_request(group: str, offset: int, generation: int = -1, member: str = "", **fields: Any) -> OffsetCommitRequest:
-    """Return a commit of one offset."""
+    """Return an OffsetCommit request for one offset, which names the topic by its name."""
     partition = OffsetCommitRequestPartition(fields.pop("partition", 0), offset, 0, fields.pop("metadata", "note"))
     topic = OffsetCommitRequestTopic(fields.pop("topic", "committed"), partitions=[partition])
     return OffsetCommitRequest(group, generation, member, topics=[topic], **fields)

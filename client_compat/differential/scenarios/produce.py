@@ -30,7 +30,7 @@ def changed(data: bytes, at: int, layout: str, value: int, *, seal: bool = True)
 
 
 def versions(probe: Probe) -> None:
-    """Produce at every version, also to unknown partitions."""
+    """Produce at every version: to known and unknown partitions, with wrong acks, and with invalid batches."""
     topic_id = create(probe, "produced", 2)
     for version in probe.range(ApiKey.PRODUCE):
         if version < 3:

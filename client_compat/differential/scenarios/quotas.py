@@ -22,7 +22,7 @@ LEFT: tuple[Entity, ...] = (
     {"user": "u"},
     {"user": "u", "client-id": None},
 )
-"""The entities that have quotas at the end; the last two only in releases that accept any value."""
+"""The entities that have quotas at the end of the scenario. The last two have quotas only in releases that accept any value."""
 MUCH = 1e15
 """A quota so high that it throttles nobody, because the scenario does not test throttling."""
 

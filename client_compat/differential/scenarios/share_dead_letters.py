@@ -30,7 +30,8 @@ BY_NAME = 12
 
 
 def contents(probe: Probe) -> None:
-    """Reject records and let others exceed the delivery limit, in groups whose dead letter queues copy records and whose queues do not."""
+    """Reject records, and let others exceed the delivery limit, in two groups. The dead letters of one group contain copies of the records,
+    those of the other do not."""
     for copies in ("false", "true"):
         name, queue = f"dl-{copies}", f"dlq.dl-{copies}"
         if not _altered(probe, GROUP_RESOURCE, name, {NAME: queue, COPY: copies, "share.delivery.count.limit": "2"}):
@@ -74,8 +75,8 @@ _GIVEN_UP: dict[str, Given] = {
 
 
 def unusable(probe: Probe) -> None:
-    """Reject a record in groups whose queue does not exist, is not enabled, or has a forbidden name: the record is archived without a dead
-    letter."""
+    """Reject a record in groups whose dead letter queue does not exist, is not enabled, or has a forbidden name. The record is archived,
+    and no dead letter is written."""
     if not _altered(probe, GROUP_RESOURCE, "du", {NAME: "dlq.du"}):
         return
     for value in ("__dlq", "", " dlq.du ", "a name", "dlq.du"):
@@ -116,7 +117,7 @@ def _altered(probe: Probe, kind: int, name: str, settings: dict[str, str | None]
 
 
 def _gives_up(probe: Probe, group: str, queue: str) -> None:
-    """Let a group with this dead letter queue reject a record, and wait until it is archived."""
+    """Let the share group `group` reject a record, with `queue` as its dead letter queue, and wait until the record is archived."""
     _altered(probe, GROUP_RESOURCE, group, {NAME: queue})
     name = f"t.{group}".replace(" ", "-").replace("!", "-")
     topic_id = share_topic(probe, group, name)

@@ -112,7 +112,7 @@ _IMPOSSIBLE: dict[str, dict[str, Any]] = {
 
 
 def modes(probe: Probe) -> None:
-    """Fetch with a limit of few records, in each acquire mode and with batch sizes below those of the log's batches."""
+    """Send ShareFetch with different limits for records and batch sizes, in each acquire mode (KIP-1206)."""
     topic_id = create(probe, "sm")
     variants = [
         (version, mode, *sizes)
@@ -239,8 +239,8 @@ def deliveries(probe: Probe) -> None:
 
 
 def closing(probe: Probe) -> None:
-    """Close share sessions with records in flight: by the final epoch in ShareAcknowledge and ShareFetch, and by opening another session of
-    the same member."""
+    """Close share sessions with records in flight: by the final session epoch (-1) in ShareAcknowledge and ShareFetch, and by opening
+    another session of the same member."""
     topic_id = share_topic(probe, "sc", "sc")
     filled(probe, "sc", 6)
     a, b = (ShareMember(probe, "sc", name, topic_id) for name in "ab")
@@ -275,7 +275,7 @@ def limits(probe: Probe) -> None:
 
 
 def beginnings(probe: Probe) -> None:
-    """Start at each share.auto.offset.reset, and after records were deleted."""
+    """Consume with new share groups, one for each value of share.auto.offset.reset, and with a group whose next records were deleted."""
     for reset in ("earliest", "latest", "by_duration:PT1H"):
         name = f"so-{reset.partition(':')[0]}"
         topic_id = _uninitialized(probe, name, reset)

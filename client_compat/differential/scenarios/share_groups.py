@@ -34,7 +34,7 @@ AT_ONCE = {"share.assignment.interval.ms": "0"}
 
 
 def beat(group: str, member: str, epoch: int, *topics: str, **fields: Any) -> ShareGroupHeartbeatRequest:
-    """Return a ShareGroupHeartbeat request of a member; with topics, it changes the subscription."""
+    """Return a ShareGroupHeartbeat request of a member. If `topics` are given, the member's subscription changes to them."""
     return ShareGroupHeartbeatRequest(group, member, epoch, subscribed_topic_names=list(topics) or None, **fields)
 
 

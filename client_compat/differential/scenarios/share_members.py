@@ -33,7 +33,8 @@ GROUP_RESOURCE = 32
 SHARE_KEY = 2
 LATEST_VERSION = 2
 SLOW: dict[str, Any] = {"max_wait_ms": 1_000, "min_bytes": 1}
-"""A fetch that waits for records. Apache Kafka may find released records only at the end of the wait."""
+"""Fields of a ShareFetch request that waits up to one second for a record. Apache Kafka may find released records only at the end of the
+wait."""
 Given = tuple[int, int, list[int]]
 """An acknowledgement of a range of records: (first offset, last offset, acknowledgement types)."""
 
@@ -77,8 +78,8 @@ def share_topic(probe: Probe, group: str, name: str, partitions: int = 1, *, set
 
 
 def load(probe: Probe, group: str, topic_id: bytes, partitions: Sequence[int]) -> None:
-    """Send ShareFetch requests, which are not recorded, to empty share partitions until the broker has loaded the partitions' share
-    state."""
+    """Wait until the broker has loaded the state of these share partitions, which must be empty. This sends ShareFetch requests, whose
+    responses are not recorded."""
     listed = [ShareTopic(topic_id, [SharePartition(index) for index in partitions])]
     for _ in until(f"the share partitions of {group} are loaded"):
         answer = probe.ask_unrecorded(

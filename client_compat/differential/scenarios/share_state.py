@@ -130,7 +130,8 @@ def epochs(probe: Probe) -> None:
 
 
 def refused(probe: Probe) -> None:
-    """Send requests with unknown groups, topics and partitions, without any of them, and with several share partitions at once."""
+    """Send share coordinator requests that are rejected: with unknown groups, topics and partitions, with none of them, and with several
+    share partitions at once."""
     topic_id = create(probe, "refused-state", 3)
     initialize(probe, "refused", topic_id, [0])
     for what, place in {
@@ -170,7 +171,7 @@ def refused(probe: Probe) -> None:
 
 
 def found(probe: Probe) -> None:
-    """Find coordinators of share partitions, with keys well formed and not."""
+    """Send FindCoordinator for share partitions, with valid and malformed keys."""
     topic_id = create(probe, "found-state")
     initialize(probe, "found", topic_id, [0])
     good = coordinator_key("found", topic_id, 0)

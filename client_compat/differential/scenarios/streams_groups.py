@@ -58,7 +58,7 @@ def beat(group: str, member: str, epoch: int, **fields: Any) -> StreamsGroupHear
 
 
 def joining(group: str, member: str, topology: Topology, **fields: Any) -> StreamsGroupHeartbeatRequest:
-    """Return the first StreamsGroupHeartbeat request of a member, which is a process of its own."""
+    """Return the first StreamsGroupHeartbeat request of a member, with a process id that no other member has."""
     given = {"rebalance_timeout_ms": 30_000, "process_id": f"process of {member}", "topology": topology, **NOTHING, **fields}
     return beat(group, member, JOIN, **given)
 
@@ -252,7 +252,7 @@ def task_offsets(probe: Probe) -> None:
 
 
 def static_members(probe: Probe) -> None:
-    """Join with instance ids, leave for a while and for good, and return under other member ids."""
+    """Let static members join, leave temporarily and for good, and return under other member ids."""
     configure(probe, "st-static", AT_ONCE)
     new_topic(probe, "static-text")
     topology = Topology(0, [Subtopology("0", ["static-text"])])
@@ -290,7 +290,7 @@ def static_members(probe: Probe) -> None:
 
 
 def descriptions(probe: Probe) -> None:
-    """Send descriptions of topologies to a broker that stores none, and request them."""
+    """Send descriptions of topologies to a broker that does not store them, and request them with StreamsGroupDescribe."""
     new_topic(probe, "described-text")
     probe.ask_unrecorded(joining("st-described", "a", Topology(0, [Subtopology("0", ["described-text"])])), 0)
     nodes = [TopologyDescriptionNode("source", 1, ["described-text"], successors=["sink"]), TopologyDescriptionNode("sink", 3)]

@@ -93,7 +93,8 @@ def push(probe: Probe, label: str, instance_id: bytes, subscription_id: int, **f
 
 
 def asked(probe: Probe) -> None:
-    """Get the client's subscriptions after each change of them, without waiting for a push interval."""
+    """Get a client instance's telemetry subscription after each change of the metrics subscriptions, without waiting for a push
+    interval."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None})
@@ -183,8 +184,8 @@ def gone(probe: Probe) -> None:
 
 
 def mistakes(probe: Probe) -> None:
-    """Push metrics with reserved client instance ids; then push metrics that are empty, undecodable, too large, compressed, wrongly
-    compressed, or of an unknown compression type, and after each of them request the subscriptions and push twice more as a terminating
+    """Push metrics with reserved client instance ids. Then push metrics that are empty, undecodable, too large, compressed, wrongly
+    compressed, or of an unknown compression type. After each of these pushes, get the subscription, and push twice more as a terminating
     client."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return

@@ -164,7 +164,8 @@ def metadata(probe: Probe) -> None:
 
 
 def creating_by_asking(probe: Probe) -> None:
-    """Create a topic with a Metadata request. It is missing from that response, also after the topic was deleted once."""
+    """Create topics automatically, with Metadata requests. A new topic is missing from the response to the request that creates it, also if
+    a topic with this name was deleted before."""
     create(probe, "colliding.name")
     request = MetadataRequest([MetadataRequestTopic(name="automatic")], True)
     for turn in ("first", "after its deletion"):

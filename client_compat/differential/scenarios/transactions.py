@@ -40,7 +40,8 @@ CONCURRENT = 51
 
 
 def init(probe: Probe, label: str, name: str, version: int = 4, **fields: Any) -> tuple[int, int]:
-    """Send InitProducerId once the previous transaction is complete; return the producer's id and epoch."""
+    """Send InitProducerId for the transactional id `name`, once its previous transaction is complete; record the response. Return the
+    producer's id and epoch."""
     request = InitProducerIdRequest(name, 60_000, **fields)
     settled(probe, name)
     response = probe.ask(label, request, version)
@@ -80,7 +81,7 @@ def send(probe: Probe, label: str, topic: str, name: str | None, producer: tuple
 
 
 def look(probe: Probe, label: str, topic: str) -> None:
-    """Fetch, list offsets and describe producers of the partition, to compare its visible state."""
+    """Record the visible state of the topic's partition 0: its records and end offset at both isolation levels, and its producers."""
     for isolation in (0, 1):
         probe.ask(f"{label}: fetch, isolation {isolation}", fetch_request(topic, bytes(16), part(), isolation_level=isolation), 12)
         ends = ListOffsetsRequest(-1, isolation, [ListOffsetsTopic(topic, [ListOffsetsPartition(0, -1, -1)])], 5_000)
@@ -117,7 +118,7 @@ def lives(probe: Probe) -> None:
 
 
 def refused(probe: Probe) -> None:
-    """Send wrong producer ids, epochs, topics and timeouts."""
+    """Send transaction requests with wrong producer ids, epochs, transactional ids, topics and timeouts."""
     create(probe, "refuse")
     producer = init(probe, "init", "refuse")
     stranger = (producer[0] + 900, 0)
@@ -285,7 +286,8 @@ def markers(probe: Probe) -> None:
 
 
 def only_listed(probe: Probe, answer: Any) -> None:
-    """Remove transactions of other scenarios from the last recorded response."""
+    """Remove the transactions of other scenarios from the last recorded response, which is one to ListTransactions. Do nothing if `answer`,
+    the decoded response, is None."""
     if answer is not None:
         shown = probe.seen[-1].response
         shown["transaction_states"] = [state for state in shown["transaction_states"] if state["transactional_id"].startswith("list-")]

@@ -60,7 +60,7 @@ def credentials(probe: Probe) -> None:
 
 
 def _wait_for(probe: Probe, known: dict[tuple[str, int], int]) -> None:
-    """Wait until DescribeUserScramCredentials shows `known`.
+    """Wait until DescribeUserScramCredentials returns exactly the credentials `known`: iterations by (user, mechanism).
 
     Apache Kafka's controller responds before the broker has applied the change.
     """
@@ -71,7 +71,7 @@ def _wait_for(probe: Probe, known: dict[tuple[str, int], int]) -> None:
 
 
 def out_of_turn(probe: Probe) -> None:
-    """Send SaslHandshake and SaslAuthenticate on a plaintext connection."""
+    """Send SaslHandshake and SaslAuthenticate on a plaintext connection, which does not use SASL."""
     probe.each_version("handshake", ApiKey.SASL_HANDSHAKE, lambda _: SaslHandshakeRequest("PLAIN"))
     probe.each_version("token", ApiKey.SASL_AUTHENTICATE, lambda _: SaslAuthenticateRequest(b"\0ann\0secret"))
 
