@@ -47,7 +47,8 @@ class FromStore(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ha
         self.positions: dict[TopicPartition, int] = {}
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Forget all positions, so that records which are fetched but not yet processed are skipped. Another member processes them."""
+        """Forget the positions of all partitions, so that `run` skips records that are fetched but not yet processed. Another member
+        processes them."""
         self.positions.clear()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
@@ -58,8 +59,8 @@ class FromStore(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ha
 
 
 async def run(job: Job, consumer: AIOKafkaConsumer, store: Store) -> None:
-    """Consume the input topic and store the effects of its records, until SIGTERM. Raises KafkaError, and `Overtaken` if another process
-    has stored effects of the same partition."""
+    """Consume the input topic and store the effects of its records, until SIGTERM. Raises KafkaError if the client reports an error that it
+    cannot resolve, and Overtaken if another process has stored effects of the same partition."""
     stop = stop_on_signal()
     listener = FromStore(consumer, store)
     # with these mistakes, the program starts at the group's committed offsets

@@ -78,7 +78,8 @@ async def written(job: Job, producer: AIOKafkaProducer) -> set[bytes]:
 
 
 async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """Write the records of `chunk` in one transaction. After a KafkaError, the transaction is aborted, unless the producer was fenced."""
+    """Write the records of `chunk` in one transaction. Raises KafkaError if that fails. The transaction is then aborted, unless the
+    producer was fenced or the program makes the mistake `redo-in-doubt`."""
     if job.makes("redo-in-doubt"):
         await write_in_haste(producer, job, chunk)
         return
@@ -92,8 +93,8 @@ async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -
 
 
 async def write_in_haste(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """Write the records of `chunk` in one transaction, with the mistake `redo-in-doubt`: if the commit is not answered within one second,
-    write them again with a new producer, and raise KafkaTimeoutError. Raises KafkaError."""
+    """Write the records of `chunk` in one transaction, with the mistake `redo-in-doubt`: if the commit gets no response within one second,
+    write the records again with a new producer, and raise KafkaTimeoutError. Raises another KafkaError if the broker rejects a request."""
     await producer.begin_transaction()
     await asyncio.gather(*[await producer.send(job.output, value, key) for key, value in chunk])
     try:
@@ -107,7 +108,8 @@ async def write_in_haste(producer: AIOKafkaProducer, job: Job, chunk: Sequence[R
 
 async def write_missing(job: Job, given_up: set[bytes]) -> bool:
     """Write all records that are neither in the topic yet nor in `given_up` (values of failed transactions that the mistake `ignore-aborts`
-    does not repeat). Return True if all are written, False if a new producer has to continue. Raises ProducerFenced."""
+    does not repeat). Return True if all are written, False if a transaction failed and a new producer has to continue. Raises KafkaError if
+    the producer was fenced or cannot start."""
     async with producing(job) as producer:
         done = await written(job, producer) | given_up
         for chunk in chunks([record for record in records_of(job) if record[1] not in done]):

@@ -62,12 +62,13 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             await self.release(list(self._producers))
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Let `process` work again. It takes over each partition, and so starts at its committed offset."""
+        """Allow `process` to work again after a rebalance. It first takes over each assigned partition, and then starts at the partition's
+        committed offset."""
         self._joined = True
 
     async def process(self, batches: dict[TopicPartition, list[ConsumerRecord]]) -> None:
-        """Write an output record for each input record, in one transaction per partition. The first time, a partition is only taken over:
-        its records are fetched again from the committed offset.
+        """Write an output record for each input record, in one transaction per partition. If this member has not taken over a partition
+        yet, it does only that: the partition's records are fetched again, from the committed offset.
 
         Raises ProducerFenced, or the KafkaError of a new producer that cannot start.
         """
@@ -87,8 +88,8 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
                     await self._take_over(partition)
 
     async def _take_over(self, partition: TopicPartition) -> None:
-        """Start a producer for the partition, which fences the previous owner's producer. Only then seek to the committed offset, which the
-        previous owner can no longer change."""
+        """Start a producer for the partition, which fences the previous owner's producer. After that, seek to the committed offset, which
+        the previous owner can no longer change. Raises KafkaError if the producer cannot start."""
         self._producers[partition] = producer = AIOKafkaProducer(
             bootstrap_servers=self._job.bootstrap,
             transactional_id=f"{self._job.group}-{partition.topic}-{partition.partition}",

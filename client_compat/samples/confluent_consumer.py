@@ -52,8 +52,8 @@ def place(message: Message) -> tuple[str, int]:
 
 
 def run(job: Job, consumer: Consumer, store: Store) -> None:
-    """Consume the input topic and store the effects of its records, until SIGTERM. Raises KafkaException, and `Overtaken` if another
-    process has stored effects of the same partition."""
+    """Consume the input topic and store the effects of its records, until SIGTERM. Raises KafkaException if the client reports an error
+    that it cannot resolve, and Overtaken if another process has stored effects of the same partition."""
     stop = stop_on_signal()
     positions: Positions = {}
 

@@ -54,8 +54,8 @@ def settings(job: Job) -> dict[str, Any]:
 
 
 def insist(call: Callable[[float], None]) -> None:
-    """Call a transactional function until it succeeds: after a retriable error or a timeout, the next call continues where it stopped.
-    Raises KafkaException for another error, and after ATTEMPTS_MAX calls."""
+    """Call `call`, a transactional function that gets a time limit in seconds, until it succeeds. After a retriable error or a timeout, the
+    next call continues where the previous one stopped. Raises KafkaException for another error, and after ATTEMPTS_MAX calls."""
     for left in reversed(range(ATTEMPTS_MAX)):
         try:
             call(ANSWER_S)
@@ -98,7 +98,8 @@ def written(job: Job) -> set[bytes]:
 
 
 def write(producer: Producer, job: Job, chunk: Sequence[Record]) -> None:
-    """Write the records of `chunk` in one transaction. Raises KafkaException."""
+    """Write the records of `chunk` in one transaction. Raises KafkaException if the transaction is not committed, or its outcome is
+    unknown."""
     producer.begin_transaction()
     for key, value in chunk:
         producer.produce(job.output, value, key)
@@ -112,7 +113,8 @@ def write(producer: Producer, job: Job, chunk: Sequence[Record]) -> None:
 
 
 def open_producer(job: Job) -> Producer:
-    """Return a transactional producer. It has fenced the previous one with the same transactional id. Raises KafkaException."""
+    """Return a transactional producer. It has fenced the previous producer with the same transactional id. Raises KafkaException if the
+    broker rejects it or does not answer in time."""
     producer = Producer(settings(job))
     insist(producer.init_transactions)
     return producer
@@ -144,8 +146,8 @@ def write_missing(job: Job) -> None:
 
 
 def send_plainly(job: Job) -> None:
-    """Write all records without transactions. A restarted program writes them all again, from the first. Used for mistakes that need it,
-    see `WITHOUT_TRANSACTIONS`. Raises KafkaException."""
+    """Write all records without transactions, for the mistakes in `WITHOUT_TRANSACTIONS`. A restarted program writes them all again, from
+    the first. Raises KafkaException if a record cannot be written."""
     producer = Producer(settings(job))
     failed: list[KafkaError] = []
     for chunk in chunks(records_of(job)):

@@ -29,7 +29,8 @@ def settings(job: Job) -> dict[str, Any]:
 
 
 def run(job: Job, consumer: ShareConsumer, store: Store) -> None:
-    """Consume and acknowledge records until SIGTERM. Raises KafkaException."""
+    """Store the effects of the input topic's records and acknowledge the records, until SIGTERM. Raises KafkaException for an error that
+    the client reports while polling."""
     stop = stop_on_signal()
     consumer.subscribe([job.input])
     while not stop.is_set():

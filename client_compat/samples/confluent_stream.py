@@ -65,8 +65,8 @@ def producer_settings(job: Job) -> dict[str, Any]:
 
 
 def insist(call: Callable[[float], None]) -> None:
-    """Call a transactional function until it succeeds: after a retriable error or a timeout, the next call continues where it stopped.
-    Raises KafkaException for another error, and after ATTEMPTS_MAX calls."""
+    """Call `call`, a transactional function that gets a time limit in seconds, until it succeeds. After a retriable error or a timeout, the
+    next call continues where the previous one stopped. Raises KafkaException for another error, and after ATTEMPTS_MAX calls."""
     for left in reversed(range(ATTEMPTS_MAX)):
         try:
             call(ANSWER_S)
@@ -78,7 +78,7 @@ def insist(call: Callable[[float], None]) -> None:
 
 def process(job: Job, consumer: Consumer, producer: Producer, messages: Sequence[Message]) -> None:
     """Write an output record for each input record, and commit these records and the consumer's positions in one transaction. Raises
-    KafkaException."""
+    KafkaException if that fails; the caller then aborts the transaction or ends the program."""
     producer.begin_transaction()
     for message in messages:
         if (error := message.error()) is not None:
@@ -92,14 +92,15 @@ def process(job: Job, consumer: Consumer, producer: Producer, messages: Sequence
 
 
 def rewind(consumer: Consumer) -> None:
-    """Seek to the group's committed offsets after an aborted transaction, so that its input is processed again."""
+    """Seek to the group's committed offsets after an aborted transaction, so that the transaction's input records are processed again."""
     for committed in consumer.committed(consumer.assignment(), ANSWER_S):
         offset = committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
         consumer.seek(TopicPartition(committed.topic, committed.partition, offset))
 
 
 def run(job: Job, consumer: Consumer, producer: Producer) -> None:
-    """Process input until SIGTERM. Raises KafkaException if this member cannot continue."""
+    """Process input records until SIGTERM. A transaction that fails is aborted and repeated. Raises KafkaException if this member cannot
+    continue."""
     stop = stop_on_signal()
     insist(producer.init_transactions)
     consumer.subscribe([job.input])

@@ -60,8 +60,8 @@ class FromStore(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
 
 
 def run(job: Job, consumer: KafkaConsumer, store: Store) -> None:
-    """Consume the input topic and store the effects of its records, until SIGTERM. Raises KafkaError, and `Overtaken` if another process
-    has stored effects of the same partition."""
+    """Consume the input topic and store the effects of its records, until SIGTERM. Raises KafkaError if the client reports an error that it
+    cannot resolve, and Overtaken if another process has stored effects of the same partition."""
     stop = stop_on_signal()
     listener = FromStore(consumer, store)
     # with these mistakes, the program starts at the group's committed offsets

@@ -70,7 +70,7 @@ def written(job: Job, producer: KafkaProducer) -> set[bytes]:
 
 
 def write(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """Write the records of `chunk` in one transaction. Raises KafkaError."""
+    """Write the records of `chunk` in one transaction. Raises KafkaError if the transaction is not committed, or its outcome is unknown."""
     producer.begin_transaction()
     sent = [producer.send(job.output, value, key) for key, value in chunk]
     if job.makes("resend-on-timeout"):
@@ -107,7 +107,8 @@ def commit_in_haste(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) 
 
 def write_missing(job: Job, given_up: set[bytes]) -> bool:
     """Write all records that are neither in the topic yet nor in `given_up` (values of failed transactions that the mistake `ignore-aborts`
-    does not repeat). Return True if all are written, False if a new producer has to continue. Raises KafkaError."""
+    does not repeat). Return True if all are written, False if a transaction failed and a new producer has to continue. Raises KafkaError if
+    the producer was fenced or cannot start."""
     producer = KafkaProducer(**settings(job))
     try:
         producer.init_transactions()
@@ -128,8 +129,8 @@ def write_missing(job: Job, given_up: set[bytes]) -> bool:
 
 
 def send_plainly(job: Job) -> None:
-    """Write all records without transactions. A restarted program writes them all again, from the first. Used for mistakes that need it,
-    see `WITHOUT_TRANSACTIONS`. Raises KafkaError."""
+    """Write all records without transactions, for the mistakes in `WITHOUT_TRANSACTIONS`. A restarted program writes them all again, from
+    the first. Raises KafkaError if a record cannot be written."""
     with closing(KafkaProducer(**settings(job))) as producer:
         for chunk in chunks(records_of(job)):
             sent = [producer.send(job.output, value, key) for key, value in chunk]

@@ -47,8 +47,8 @@ def consumer_settings(job: Job) -> dict[str, Any]:
 
 
 def open_producer(job: Job) -> KafkaProducer:
-    """Return a transactional producer. It has fenced the previous one with the same transactional id and aborted its transaction. Raises
-    KafkaError."""
+    """Return a transactional producer. It has fenced the previous producer with the same transactional id, and aborted that producer's
+    transaction. Raises KafkaError if the broker rejects it or does not answer in time."""
     producer = KafkaProducer(
         bootstrap_servers=job.bootstrap,
         transactional_id=f"{job.group}-{job.instance}",
@@ -64,7 +64,7 @@ def open_producer(job: Job) -> KafkaProducer:
 
 def process(job: Job, consumer: KafkaConsumer, producer: KafkaProducer, batches: Batches) -> None:
     """Write an output record for each input record, and commit these records and the consumer's positions in one transaction. Raises
-    KafkaError."""
+    KafkaError if that fails; the caller then continues with a new producer, which aborts the transaction."""
     producer.begin_transaction()
     sent = [
         producer.send(job.output, b"out of " + record.value, record.key, partition=partition.partition)
@@ -80,7 +80,7 @@ def process(job: Job, consumer: KafkaConsumer, producer: KafkaProducer, batches:
 
 
 def rewind(consumer: KafkaConsumer) -> None:
-    """Seek to the group's committed offsets after an aborted transaction, so that its input is processed again."""
+    """Seek to the group's committed offsets after an aborted transaction, so that the transaction's input records are processed again."""
     for partition in consumer.assignment():
         committed = consumer.committed(partition)
         if committed is None:
@@ -90,7 +90,8 @@ def rewind(consumer: KafkaConsumer) -> None:
 
 
 def run(job: Job, consumer: KafkaConsumer) -> None:
-    """Process input until SIGTERM. Raises KafkaError if this member cannot continue."""
+    """Process input records until SIGTERM. After a failed transaction, continue with a new producer at the committed offsets. Raises
+    KafkaError if the producer was fenced or a new one cannot be opened."""
     stop = stop_on_signal()
     producer = open_producer(job)
     consumer.subscribe([job.input])

@@ -38,7 +38,7 @@ class Store:
         self._sqlite.executescript(SCHEMA)
 
     def position(self, topic: str, partition: int) -> int:
-        """Return the offset of the next record to process; 0 in the beginning."""
+        """Return the offset of the partition's next record to process; 0 if no effect of the partition is stored."""
         row = self._sqlite.execute("SELECT next FROM positions WHERE topic = ? AND part = ?", (topic, partition)).fetchone()
         return 0 if row is None else int(row[0])
 

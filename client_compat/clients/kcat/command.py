@@ -35,7 +35,7 @@ class KcatFailed(Exception):
 
 
 def kcat(*arguments: str, timeout_s: float = 30.0, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run kcat until it ends, and return its output. Raises TimeoutError."""
+    """Run kcat until it ends, and return its exit code and output. Raises TimeoutError if it does not end within `timeout_s` seconds."""
     try:
         return subprocess.run(["kcat", *arguments], input=stdin, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:

@@ -79,7 +79,8 @@ class Producer:
 
 
 def _runs(kinds: Sequence[tuple[Any, ...]], together: bool) -> Iterator[list[int]]:
-    """Yield the indexes of the records that one kcat process sends together.
+    """Yield, for each kcat process to start, the indexes of the records that it sends. `kinds`: the result of `_kind` for each record; one
+    process sends only records of the same kind. If `together` is false, each record gets its own process.
 
     Records of a partition stay in order. A record without a partition is sent alone, because its delivery report could not be identified,
     and so is an empty record, which cannot be a file.
@@ -96,8 +97,8 @@ def _runs(kinds: Sequence[tuple[Any, ...]], together: bool) -> Iterator[list[int
 
 
 def _kind(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the properties that records must share to be sent by one kcat process. Raises `Unsupported` for records that kcat cannot
-    send."""
+    """Return (partition, key, headers, whether the value is empty or null): one kcat process can send only records for which these are
+    equal. Raises `Unsupported` for records that kcat cannot send."""
     key, value = from_wire(record.get("key")), from_wire(record.get("value"))
     if record.get("timestamp") is not None:
         raise Unsupported("kcat gives records the time of sending only")
@@ -121,7 +122,7 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 
 def _of(record: Mapping[str, Any]) -> list[str]:
-    """Return the arguments for a record's partition, key, headers and null value."""
+    """Return kcat's command-line arguments for a record's partition, key, headers and null value."""
     arguments: list[str] = []
     if record.get("partition") is not None:
         arguments += ["-p", str(record["partition"])]

@@ -26,8 +26,8 @@ CONSUMER_SETTINGS: Mapping[str, Any] = {
 
 
 def consumer_settings(client: str, request: Request, assignors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the library's keyword arguments for a `consumer.open` request. `assignors` maps the protocol's names of assignors to the
-    library's. Raises `Unsupported`."""
+    """Return the library's keyword arguments for a `consumer.open` request. `assignors` maps the control protocol's names of assignors to
+    the library's. Raises `Unsupported` for an option or group protocol that the library lacks."""
     if request.get("group_protocol", "classic") != "classic":
         raise Unsupported(f"{client} has no KIP-848 groups, only classic ones")
     classic = Request(request.id, request.op, {name: value for name, value in request.arguments.items() if name != "group_protocol"})

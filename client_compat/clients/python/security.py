@@ -9,7 +9,8 @@ from client_compat.clients.control import Request
 
 
 def context(given: dict[str, Any]) -> ssl.SSLContext:
-    """Return an SSL context that trusts the given authority, verifies host names, and has the client certificate, if any."""
+    """Return a TLS context that trusts the certificate authority in the file `given["ca"]`, verifies host names, and has the client
+    certificate `given["certificate"]`, if any."""
     made = ssl.create_default_context(cafile=given["ca"])
     if (certificate := given.get("certificate")) is not None:
         made.load_cert_chain(certificate)
@@ -17,7 +18,8 @@ def context(given: dict[str, Any]) -> ssl.SSLContext:
 
 
 def alike(request: Request) -> dict[str, Any]:
-    """Return the keyword arguments common to aiokafka and kafka-python; the token provider differs between them."""
+    """Return the keyword arguments for the request's `security` that aiokafka and kafka-python have in common. The provider of OAUTHBEARER
+    tokens is not among them, because it differs."""
     given = request.get("security")
     if given is None:
         return {}

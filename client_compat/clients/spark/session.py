@@ -20,7 +20,8 @@ def connector_version() -> str:
 
 
 def jars() -> list[str]:
-    """Return the jars of Spark's Kafka connector. Raises `KafkaMissing`."""
+    """Return the paths of the jars of Spark's Kafka connector, which Maven downloads at the first call. Raises `KafkaMissing` if they
+    cannot be downloaded."""
     directory = CACHE / f"spark-kafka-{connector_version()}"
     if not directory.is_dir():
         copy_dependencies(POM, [], directory, f"Spark's Kafka connector {connector_version()}", directory.is_dir)

@@ -61,8 +61,8 @@ class Admin:
         return {"configs": {name: value for name, value, *_ in entries}}
 
     async def alter_configs(self, request: Request) -> None:
-        """Set a topic's settings with AlterConfigs. It replaces all settings, so the settings to delete, in the argument `delete`, are only
-        left out."""
+        """Set a topic's settings with AlterConfigs. This request replaces all settings, so the settings in the argument `delete` need not
+        be sent: they are deleted because they are missing. Raises Unsupported for other resources than topics."""
         if request["resource"] != "topic":
             raise Unsupported("aiokafka's alter_configs of a broker sends a second request, without resources, that it never needs")
         for response in await self._admin.alter_configs([ConfigResource("topic", request["name"], request.get("set") or {})]):
