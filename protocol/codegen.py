@@ -44,8 +44,8 @@ class Source:
         return name
 
     def compile(self, errors: str, handler: str, globals_: dict[str, Any]) -> Callable[..., Any]:
-        """Close the try block with `except errors` and the statement `handler`, which raises the final error; return the compiled function.
-        `globals_` are the global variables of the generated code, beside those of `name`."""
+        """Compile the source text and return the function. Its try block ends with `except errors` and the statement `handler`, which
+        raises the final error. `globals_`: global variables of the generated code, besides those that `name` has defined."""
         self.lines += [f"    except {errors} as exc:", f"        {handler}"]
         text = "\n".join(self.lines) + "\n"
         filename = f"<{self.title}>"

@@ -28,8 +28,8 @@ class RequestHeader:
 
 
 def read_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
-    """Decode a request header except its tagged fields, which not all versions have. Return (the header, the position after that part).
-    Raises MalformedHeader."""
+    """Decode a request header except its tagged fields, which only flexible versions have. Return (the header, the position after the
+    decoded part). Raises MalformedHeader if the header is truncated."""
     if len(buf) < _REQUEST_BYTES:
         raise MalformedHeader(f"request of {len(buf)} bytes")
     api_key, api_version, correlation_id, size = _REQUEST.unpack_from(buf)
@@ -42,8 +42,8 @@ def read_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
 
 
 def read_response_header(buf: memoryview, flexible: bool) -> tuple[int, int]:
-    """Decode a response header, with its tagged fields if `flexible`; return the correlation id and the position after the header. Raises
-    MalformedHeader."""
+    """Decode a response header, with its tagged fields if `flexible`; return (the correlation id, the position after the header). Raises
+    MalformedHeader if the header is truncated or invalid."""
     if len(buf) < _CORRELATION_ID.size:
         raise MalformedHeader(f"response of {len(buf)} bytes")
     correlation_id: int = _CORRELATION_ID.unpack_from(buf)[0]
@@ -51,7 +51,8 @@ def read_response_header(buf: memoryview, flexible: bool) -> tuple[int, int]:
 
 
 def skip_header_tags(buf: memoryview, pos: int) -> int:
-    """Skip the tagged fields at the end of a flexible header; return the position after them. Raises MalformedHeader."""
+    """Skip the tagged fields at the end of a flexible header; return the position after them. Raises MalformedHeader if they are truncated
+    or invalid."""
     if pos < len(buf) and not buf[pos]:
         return pos + 1
     try:

@@ -42,8 +42,8 @@ class Initiator:
             self._store = {b"ccache": cache.encode()}
 
     def check_key(self) -> None:
-        """Check that the keytab has a key of the principal or, without a keytab, that there are tickets. The KDC is not asked whether the
-        key is valid. Raises NoKey."""
+        """Check that the keytab has a key of the principal or, without a keytab, that there are tickets. Raises NoKey if not. The KDC is
+        not asked whether the key is valid."""
         try:
             if self._keytab is None:
                 self._credentials()

@@ -28,7 +28,8 @@ Ask = Callable[[bytes], bytes]
 """A function that sends a token to the server and returns the server's token."""
 
 Tokens = Generator[bytes, bytes, None]
-"""A generator of one authentication: it yields each token to send, and receives the server's response to it. Raises NotTrusted."""
+"""A generator of one SASL authentication: it yields each token to send, and receives the server's response to it. It raises NotTrusted if a
+response is invalid or the server cannot prove its identity."""
 
 
 class NotTrusted(Exception):

@@ -21,7 +21,7 @@ def principal_bytes(kind: str, name: str, *, by_token: bool = False) -> bytes:
 
 
 def read_principal(data: bytes) -> DefaultPrincipalData:
-    """Decode a principal that `principal_bytes` encoded. Raises ProtocolError."""
+    """Decode a principal that `principal_bytes` encoded. Raises ProtocolError if the bytes are invalid or of an unknown version."""
     version, body = read_prefix(data)
     if version != 0:
         raise ProtocolError(f"a principal of version {version}")

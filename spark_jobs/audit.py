@@ -382,8 +382,8 @@ def _findings_table(context: typer.Context, tables: str | None, table_format: Ta
 
 
 def _check_places(*files: Path) -> None:
-    """Check that each output file is in an existing directory and is not itself a directory. The check comes before the audit, which may
-    take long. Raises CannotJudge."""
+    """Raise CannotJudge unless each output file is in an existing directory and is not itself a directory. This is checked before the
+    audit, which may take long."""
     for file in files:
         if not file.parent.is_dir():
             raise CannotJudge(f"there is no directory {file.parent} for {file.name}")

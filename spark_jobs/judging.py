@@ -1,5 +1,5 @@
-"""Runs the audit once: passes its options to a judge (DuckDB in this process, or Spark), and fills the verdicts with the rows that it
-returns.
+"""Runs the audit once: passes its options to a judge (DuckDB in this process, or Spark), and fills the verdicts with the rows that
+the judge returns.
 
 Invariants:
 - All directories are judged in the same queries, each independently of the others.
@@ -68,7 +68,8 @@ class Judge(Protocol):
         """The engine's name in the verdict: `duckdb` or `spark`."""
 
     def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """Return the rows (findings, counts and others, see `Answer`) that all tasks of both steps return, in any order. Raises OSError."""
+        """Run both steps of the audit, and return the rows (findings, counts and others, see `Answer`) that the steps' tasks return, in any
+        order. Raises OSError if a log cannot be read."""
 
     def draw(
         self, spec: AuditSpec, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[FindingPlace]

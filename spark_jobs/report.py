@@ -40,7 +40,8 @@ class _Terminal(Console):
 
 
 def show(verdict: Verdict, samples: int, console: Console | None = None) -> None:
-    """Print counts, one row per rule, the first findings, notes and problems, and the headline."""
+    """Print the verdict: counts, one row per rule, the findings (at most `samples` of each rule and severity), notes and problems, and the
+    headline."""
     out = console or _Terminal()
     names = _names(verdict.directories)
     if any(result.judged for directory in verdict.directories for result in directory.rules.values()):

@@ -125,7 +125,7 @@ def judge_partitions(
 ) -> tuple[Answer, AvailableViews]:
     """Run the first step of the audit over whole partitions: make the views, count, and evaluate the rules that compare rows of one
     partition (Scope.PARTITION). Return the answer and the views. `rows_read`: the partition's rows if other tasks have read them; None if
-    the logs are read here. Raises OSError."""
+    the logs are read here. Raises OSError if a log cannot be read."""
     available = make_views(engine, spec, logs, rows_read)
     answer = {"counts": engine.rows("SELECT * FROM counts", {})}
     if "visible_records" in available.names and spec.key_place is not None:

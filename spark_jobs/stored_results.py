@@ -68,14 +68,14 @@ class StoredResults:
         return sha256(f"{self.run} {list(partitions)!r}".encode()).hexdigest()
 
     def results(self) -> Iterator[frozenset[str]]:
-        """Yield, for each complete stored result, the digests of the partitions that it covers. Raises OSError."""
+        """Yield, for each complete stored result, the digests of the partitions that it covers. Raises OSError if a file cannot be read."""
         for path in sorted(self.directory.glob("*" + RESULT)):
             with suppress(pa.ArrowException, KeyError), pa.OSFile(str(path)) as file:
                 yield frozenset((pa.ipc.open_file(file).schema.metadata or {})[PARTITIONS].decode().split())
 
     def load_or_judge(self, digests: Iterable[str], judge: Callable[[], Iterable[Row]]) -> Iterator[Row]:
         """Yield the rows of the stored result for the partitions with these digests. If there is no result, or it is damaged, call `judge`
-        and store its rows first. Raises OSError."""
+        and store the rows that it returns first. Raises OSError if the result cannot be read or written."""
         covered = " ".join(sorted(digests))
         path = self.directory / (sha256(covered.encode()).hexdigest() + RESULT)
         if not _is_sound(path):

@@ -122,7 +122,7 @@ def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[
 
 def _end_of_batches(segment: Segment, position: int, max_bytes: int) -> int:
     """Return the byte position after the last complete batch within about `max_bytes` bytes of `position`; `position` itself if the last
-    segment has no complete batch there. Raises OSError."""
+    segment has no complete batch there. Raises OSError if the segment cannot be read."""
     if not segment.is_last and segment.size_bytes - position <= max_bytes:
         return segment.size_bytes
     reached = position

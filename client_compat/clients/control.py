@@ -66,8 +66,8 @@ class BadRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error of a client, as the control protocol (CONTROL.md) reports it. `code` is Kafka's name or `CLIENT:…`. Each of the flags
-    `retriable`, `fatal` and `abortable` is None if the client does not report it."""
+    """An error of a client library, as the control protocol (CONTROL.md) reports it. `code` is Kafka's name of the error, or `CLIENT:…` for
+    an error of the library. Each of the flags `retriable`, `fatal` and `abortable` is None if the library does not report it."""
 
     code: str
     message: str = ""
@@ -212,8 +212,8 @@ class Program:
 
 
 def admin_of(client: str, module: str) -> Callable[[str], Any]:
-    """Return the factory of the class `Admin` in `module`. If the installed client is too old for that class, the factory raises
-    `Unsupported`."""
+    """Return the function that opens an admin client for bootstrap servers, from the class `Admin` in `module`. If the installed client is
+    too old to import that module, the function raises `Unsupported`."""
     try:
         kind: Any = importlib.import_module(module).Admin
         opened: Callable[[str], Any] = getattr(kind, "open", kind)

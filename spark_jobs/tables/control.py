@@ -31,8 +31,8 @@ from ottla.spark_jobs.tables.records import open_batches
 
 Row = tuple[Any, ...]
 Decode = Callable[[int, BatchHeader, Record], Sequence[Row]]
-"""A function that decodes one record of an internal topic. It gets the batch's position in bytes, the batch's header and the record, and
-returns the record's rows (one record may give several). Raises ProtocolError."""
+"""A function that decodes one record of an internal topic. Its arguments are the batch's position in bytes, the batch's header and the
+record. It returns the record's rows, of which there may be several. It raises ProtocolError if it cannot decode the record."""
 
 
 def marker_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:

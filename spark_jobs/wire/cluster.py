@@ -178,7 +178,8 @@ class Cluster:
         raise WireError(f"{partition[0]}-{partition[1]}: cannot be fetched at offset {offset}: {reason}")
 
     def cleanup_policies(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the `cleanup.policy` by topic, for those of the topics whose configuration the user may describe. Raises WireError."""
+        """Return the setting `cleanup.policy` of each topic whose configuration the user may describe. Raises WireError if no broker
+        answers."""
         resources = [
             DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"])
             for topic in topics

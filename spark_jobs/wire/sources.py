@@ -45,7 +45,9 @@ def is_fetched(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The options for reading clusters over the network."""
+    """The command-line options for reading clusters over the network. `command_config`: a file of Kafka's client properties.
+    `bytes_per_second`: the read limit (0: none). `spool`: the directory into which the logs are fetched first; None: they are read from the
+    brokers."""
 
     command_config: Path | None = None
     bytes_per_second: int = 0

@@ -28,7 +28,7 @@ KEYS = [f"key-{n}" for n in range(8)]
 
 
 def coordinator(nodes: Nodes, key: str, kind: int) -> int:
-    """Return the broker that coordinates a group or a transactional id."""
+    """Return the id of the broker that coordinates the group or transactional id `key`. `kind` is the key type of FindCoordinator."""
     (found,) = nodes.at(nodes.living[0]).ask_unrecorded(FindCoordinatorRequest(key, kind, [key]), 4).coordinators
     return int(found.node_id)
 
@@ -79,8 +79,8 @@ def group_life(nodes: Nodes) -> None:
 
 
 def transaction_life(nodes: Nodes) -> None:
-    """Commit and abort transactions with partitions on every broker, with EndTxn in versions 3, 4 and 5, as clients of different ages send
-    it."""
+    """Commit and abort transactions that have partitions on every broker, with EndTxn in versions 3, 4 and 5, as older and newer clients
+    send it."""
     create(nodes, "txn", [(1, 2), (2, 3), (3, 1)])
     for key, version in (("key-0", 3), ("key-1", 4), ("key-2", 5), ("key-3", 5)):
         here = coordinator(nodes, key, TRANSACTION)

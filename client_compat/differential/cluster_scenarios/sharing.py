@@ -97,7 +97,8 @@ def groups_elsewhere(nodes: Nodes) -> None:
 
 
 def leaders(nodes: Nodes) -> None:
-    """Fetch and acknowledge, at every broker, partitions that this broker and others lead."""
+    """Fetch and acknowledge all partitions of a topic at every broker: the partitions that this broker leads, and those that other brokers
+    lead."""
     topic_id = create(nodes, "share-led", LED_BY_EACH)
     group = group_at(nodes, "led", topic_id, 1)
     for index in range(3):

@@ -106,7 +106,8 @@ def until(what: str) -> Iterator[None]:
 
 
 def batch(*values: bytes, at: int = 0, keys: Sequence[bytes | None] = (), **fields: Any) -> bytes:
-    """Return one encoded record batch with these values; record n has the timestamp `TIME` + `at` + n (milliseconds)."""
+    """Return one encoded record batch with these values and, if given, `keys`. Record n has the timestamp `TIME` + `at` + n (milliseconds).
+    `fields`: further arguments of `build_batch`, such as `producer_id`."""
     named = keys or [None] * len(values)
     return build_batch(
         [SimpleRecord(key, value, TIME + at + n) for n, (key, value) in enumerate(zip(named, values, strict=True))], **fields
@@ -121,7 +122,8 @@ def produce_request(probe: Probe, topic: str, topic_id: bytes, records: bytes | 
 
 
 def produce(probe: Probe, label: str, topic: str, records: bytes | None, version: int = 9, **fields: Any) -> Any:
-    """Send one Produce request by topic name and return the decoded response."""
+    """Send one Produce request for one partition, which names the topic; record the response under `label` and return it decoded. `fields`:
+    further arguments of `produce_request`."""
     return probe.ask(label, produce_request(probe, topic, bytes(16), records, version, **fields), version)
 
 

@@ -151,7 +151,7 @@ def altering_elsewhere(probe: Probe) -> None:
 
 
 def _alter_broker(probe: Probe, label: str, key: str, value: str | None, name: str = "1") -> None:
-    """Set one setting of a broker, or delete it with None, and describe it."""
+    """Set one setting of broker `name` (empty: of all brokers), or delete it if `value` is None. Then describe the setting."""
     config = k44.AlterableConfig(key, DELETE if value is None else SET, value)
     probe.ask(label, k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(BROKER, name, [config])]))
     then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(BROKER, name, [key])], True))

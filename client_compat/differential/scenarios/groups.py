@@ -53,8 +53,8 @@ def join(probe: Probe, group: str, version: int, name: str = "member", **fields:
 
 
 def word(probe: Probe, response: Any, name: str) -> None:
-    """Record the member id of a JoinGroup response as the placeholder `<name>` from now on, and also in this response, which is recorded
-    already."""
+    """Make `<name>` the placeholder of the member id in a JoinGroup response. It replaces the id in the last recorded response, which is
+    this one, and in all later ones."""
     seen = probe.seen[-1]
     for known in {response.member_id, response.leader} - {""}:
         for field in ("member_id", "leader"):
