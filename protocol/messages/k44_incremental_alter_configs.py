@@ -1,4 +1,5 @@
-"""Change single configuration values of topics or brokers: set (0), delete (1), append to (2) or subtract from (3) a list.
+"""Change single settings of topics or brokers. The operation 0 sets a value, 1 deletes it, 2 appends items to a list, 3 removes items from
+a list.
 
 Versions 0-1; flexible from 1.
 """

@@ -1,4 +1,5 @@
-"""Configurations of topics, of brokers (also described through another broker), of all brokers, and of loggers."""
+"""Compare Ottla's cluster with Apache Kafka's by the configurations of topics, of single brokers (also described through another broker),
+of all brokers, and of loggers."""
 
 from __future__ import annotations
 

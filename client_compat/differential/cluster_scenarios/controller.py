@@ -1,4 +1,5 @@
-"""Controller operations requested through brokers: elections, reassignments, the quorum, features, registrations."""
+"""Compare Ottla's cluster with Apache Kafka's by controller operations that brokers forward: elections, reassignments, the quorum,
+features, registrations."""
 
 from __future__ import annotations
 

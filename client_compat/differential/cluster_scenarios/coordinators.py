@@ -1,4 +1,5 @@
-"""Groups and transactions: finding coordinators, responses of other brokers, and life cycles that span brokers."""
+"""Compare Ottla's cluster with Apache Kafka's by group and transaction requests: finding coordinators, requests to brokers that are not the
+coordinator, and life cycles that span brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster according to each of its brokers: brokers, topics, APIs."""
+"""Compare Ottla's cluster with Apache Kafka's by the responses in which each broker describes the cluster: its brokers, topics and APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Compare the responses of the other brokers while a broker is down (stopped or killed) and after its restart.
+"""Compare Ottla's cluster with Apache Kafka's while a broker is down (stopped or killed) and after its restart, by the responses of the
+running brokers.
 
 Rule: the broker is always broker 3. Broker 1, the next running replica, becomes leader of its partitions.
 """

@@ -1,4 +1,5 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeLogDirs at leaders and at other brokers."""
+"""Compare Ottla's cluster with Apache Kafka's by ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeLogDirs requests to leaders
+and to other brokers."""
 
 from __future__ import annotations
 

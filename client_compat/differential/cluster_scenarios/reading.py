@@ -1,4 +1,5 @@
-"""Fetch at the leader, at followers and at other brokers, with epochs, with racks, and as a replica."""
+"""Compare Ottla's cluster with Apache Kafka's by Fetch requests to the leader, to followers and to other brokers, with epochs, with racks,
+and as a replica."""
 
 from __future__ import annotations
 

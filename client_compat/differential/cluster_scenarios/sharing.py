@@ -1,4 +1,5 @@
-"""Share groups in a cluster: coordinators and leaders on other brokers, and a partition whose leader stops while records are in flight.
+"""Compare Ottla's cluster with Apache Kafka's by share groups: coordinators and leaders on other brokers, and a partition whose leader
+stops while records are in flight.
 
 Rule: a share partition's coordinator depends on its topic's id, which differs in each cluster. A scenario chooses the group's name so that
 the same broker coordinates it everywhere.

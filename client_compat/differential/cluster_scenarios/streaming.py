@@ -1,4 +1,5 @@
-"""Streams groups in a cluster: brokers that do not coordinate a group, and a group whose coordinator stops while tasks change hands."""
+"""Compare Ottla's cluster with Apache Kafka's by streams groups: brokers that do not coordinate a group, and a group whose coordinator
+stops while tasks change hands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Create, grow and delete topics through any broker. The controller decides, and every broker forwards."""
+"""Compare Ottla's cluster with Apache Kafka's by requests to any broker that create, grow and delete topics. Every broker forwards them to
+the controller."""
 
 from __future__ import annotations
 

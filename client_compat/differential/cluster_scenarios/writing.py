@@ -1,4 +1,5 @@
-"""Produce at the leader and at other brokers, with each value of acks, and with too few in-sync replicas."""
+"""Compare Ottla's cluster with Apache Kafka's by Produce requests to the leader and to other brokers, with each value of acks, and with too
+few in-sync replicas."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Administrative requests at their limits: the maximum size of a request, malformed references to topics, other spellings of a directory,
-values that Kafka does not validate, and defaults that contradict each other.
+"""Compare Ottla with Apache Kafka by administrative requests at their limits: the maximum size of a request, malformed references to
+topics, other spellings of a directory, values that Kafka does not validate, and defaults that contradict each other.
 
 Rule: only Ottla's own release is compared (`OF_NEWEST`), because older releases have other limits and errors.
 """

@@ -1,4 +1,4 @@
-"""Compare coordinator APIs on a new broker, before `__consumer_offsets` and `__transaction_state` exist.
+"""Compare Ottla with Apache Kafka by coordinator requests to a new broker, before `__consumer_offsets` and `__transaction_state` exist.
 
 Rules:
 - These scenarios run before all others, which need the two topics.

@@ -1,4 +1,5 @@
-"""Helpers of many scenarios: topics, batches and polling. Record timestamps are of 2001, so that they are never taken for the clock's."""
+"""Helpers that many scenarios use: topics, batches and polling. Record timestamps are of 2001, so that they are never mistaken for the time
+of the broker's clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Configurations of topics, brokers and groups: describing, altering, and rejected changes."""
+"""Compare Ottla with Apache Kafka by requests that describe and alter the configurations of topics, brokers and groups, with valid and
+invalid changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Consumer groups (KIP-848): life cycles, rejections, static members, admin requests, and conversion from and to the classic protocol.
+"""Compare Ottla with Apache Kafka by requests about consumer groups (KIP-848): life cycles, rejections, static members, admin requests, and
+conversion from and to the classic protocol.
 
 Rule: Apache Kafka may compute an assignment after it has answered a join. A step that needs an assignment therefore first polls until there
 is one, without recording the responses.

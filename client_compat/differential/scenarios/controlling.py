@@ -1,4 +1,4 @@
-"""Requests about leaders, replicas, the quorum, features and brokers to a single-node cluster."""
+"""Compare Ottla with Apache Kafka by requests about leaders, replicas, the quorum, features and brokers, sent to a single-node cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describe the cluster, its log directories and the supported APIs."""
+"""Compare Ottla with Apache Kafka by requests that describe the cluster, its log directories and the supported APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch: every version, offsets out of range, epochs, size limits and sessions."""
+"""Compare Ottla with Apache Kafka by Fetch requests: every version, offsets out of range, epochs, size limits and sessions."""
 
 from __future__ import annotations
 

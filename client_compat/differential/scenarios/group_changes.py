@@ -1,4 +1,5 @@
-"""Changes of groups over time: protocol conversion with members, delayed assignments, late commits, and the resulting log records.
+"""Compare Ottla with Apache Kafka by changes of groups over time: protocol conversion with members, delayed assignments, late commits, and
+the log records that the groups write.
 
 Rule: a group for which the assignment interval matters sets it to zero or to the maximum, so that no response depends on the broker's
 speed.

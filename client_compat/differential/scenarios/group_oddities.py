@@ -1,4 +1,5 @@
-"""Group requests with repeated names, empty lists and several errors in one request."""
+"""Compare Ottla with Apache Kafka by unusual group requests: with repeated names, with empty lists, and with several errors in one
+request."""
 
 from __future__ import annotations
 

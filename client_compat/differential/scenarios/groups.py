@@ -1,4 +1,5 @@
-"""Groups: the classic protocol's responses and rejections, committed offsets, and admin requests."""
+"""Compare Ottla with Apache Kafka by requests about classic groups: joins, committed offsets and admin requests, also requests that are
+rejected."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Requests that no client sends, about records and transactions: repeated and empty topics, errors of several kinds in one request,
-transactions that begin and end at different versions."""
+"""Compare Ottla with Apache Kafka by requests about records and transactions that no client sends: repeated and empty topics, errors of
+several kinds in one request, transactions that begin and end at different versions."""
 
 from __future__ import annotations
 

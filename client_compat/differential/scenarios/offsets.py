@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch."""
+"""Compare Ottla with Apache Kafka by ListOffsets and OffsetForLeaderEpoch requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce: accepted and rejected batches, and the rules for idempotent producers."""
+"""Compare Ottla with Apache Kafka by Produce requests: accepted and rejected batches, and the rules for idempotent producers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Quotas of users, client ids and addresses: altering them, and filters of DescribeClientQuotas."""
+"""Compare Ottla with Apache Kafka by requests about the quotas of users, client ids and addresses: altering them, and the filters of
+DescribeClientQuotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Dead letter queues of share groups (KIP-1191): the records that are written to them, and groups whose queue cannot be used.
+"""Compare Ottla with Apache Kafka by dead letter queues of share groups (KIP-1191): the records that are written to them, and groups whose
+queue cannot be used.
 
 Rules:
 - Releases without dead letter queues reject the group's setting, which ends a scenario.

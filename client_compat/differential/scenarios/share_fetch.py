@@ -1,4 +1,5 @@
-"""ShareFetch and ShareAcknowledge (KIP-932): share sessions, acquired ranges, acknowledgements, delivery counts and start offsets."""
+"""Compare Ottla with Apache Kafka by ShareFetch and ShareAcknowledge requests (KIP-932): share sessions, acquired ranges, acknowledgements,
+delivery counts and start offsets."""
 
 from __future__ import annotations
 

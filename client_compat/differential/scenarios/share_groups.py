@@ -1,4 +1,5 @@
-"""Share groups (KIP-932): heartbeats, descriptions, lists, deletion, and the offsets that an administrator describes, alters and deletes.
+"""Compare Ottla with Apache Kafka by requests about share groups (KIP-932): heartbeats, descriptions, lists, deletion, and the offsets that
+an administrator describes, alters and deletes.
 
 Rule: Apache Kafka may compute an assignment, and initialize the state of share partitions, after it has answered a heartbeat. A step that
 needs either therefore first polls until it is there, without recording the responses.

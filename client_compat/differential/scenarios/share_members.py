@@ -1,4 +1,5 @@
-"""Members of share groups that send ShareFetch and ShareAcknowledge, and the settings and state that their groups need.
+"""Helpers of the scenarios about share groups: members that send ShareFetch and ShareAcknowledge, and the settings and state that the
+members' groups need.
 
 Rules:
 - A group's settings are changed before its topic is created, because a broker that leads the topic has then also applied the settings.

@@ -1,4 +1,5 @@
-"""The share coordinator's APIs (keys 83-87): the state of share partitions, its epochs, and what is rejected."""
+"""Compare Ottla with Apache Kafka by the share coordinator's APIs (keys 83-87): the state of share partitions, the epochs of that state,
+and rejected requests."""
 
 from __future__ import annotations
 
@@ -104,7 +105,8 @@ _WRITES = {
 
 
 def epochs(probe: Probe) -> None:
-    """Use lower, equal and higher leader epochs and state epochs."""
+    """Send share coordinator requests with leader epochs and state epochs that are lower than, equal to, and higher than the stored
+    ones."""
     topic_id = create(probe, "share-epochs")
     initialize(probe, "epochs", topic_id, [0])
     for label, request in {

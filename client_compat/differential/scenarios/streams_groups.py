@@ -1,4 +1,5 @@
-"""Streams groups (KIP-1071): life cycles, standby tasks, topologies whose topics exist or not, rejections, and admin requests.
+"""Compare Ottla with Apache Kafka by requests about streams groups (KIP-1071): life cycles, standby tasks, topologies whose topics exist or
+not, rejections, and admin requests.
 
 Rules:
 - Apache Kafka's group coordinator sees new settings and topics later than the broker that answers the request. Groups are configured before

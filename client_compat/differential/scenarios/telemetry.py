@@ -1,4 +1,4 @@
-"""Client telemetry (KIP-714): subscriptions, the time limits for pushes, and rejections.
+"""Compare Ottla with Apache Kafka by client telemetry requests (KIP-714): subscriptions, the time limits for pushes, and rejections.
 
 Client instance ids are fixed by the scenarios, so that subscription ids, which are computed from them, are equal at both brokers.
 """

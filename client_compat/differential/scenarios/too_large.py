@@ -1,4 +1,5 @@
-"""Changes of a group whose records are larger than max.message.bytes of the coordinator's partition."""
+"""Compare Ottla with Apache Kafka by group requests that would write a batch of records larger than max.message.bytes of
+`__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def commit(group: str, partitions: int) -> OffsetCommitRequest:
 
 
 def of_groups(probe: Probe) -> None:
-    """Commit offsets, and let members of classic groups join and synchronize, with records that do not fit into a batch."""
+    """Commit offsets, and let members of classic groups join and synchronize, when the records to write are larger than a batch may be."""
     create(probe, "wide", PARTITIONS)
     with _small_batches(probe):
         _commits(probe)

@@ -1,4 +1,4 @@
-"""Topics: creating, growing, deleting and describing them, and every rejection."""
+"""Compare Ottla with Apache Kafka by requests that create, grow, delete and describe topics, and by every reason to reject them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Transactions: full life cycles at each version of EndTxn, fencing, rejections, transactional offsets, and admin requests."""
+"""Compare Ottla with Apache Kafka by transaction requests: full life cycles at each version of EndTxn, fencing, rejections, transactional
+offsets, and admin requests."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def add(name: str, producer: tuple[int, int], topics: list[AddPartitionsToTxnTop
 
 
 def send(probe: Probe, label: str, topic: str, name: str | None, producer: tuple[int, int], *, sequence: int, version: int = 11) -> None:
-    """Produce a transactional batch of two records."""
+    """Send a Produce request with a transactional batch of two records; record the response. `name` is the transactional id, `producer` the
+    (producer id, epoch)."""
     records = batch(b"a", b"b", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, transactional=True)
     probe.ask(label, produce_request(probe, topic, bytes(16), records, version, transactional_id=name), version)
 

@@ -1,4 +1,4 @@
-"""SCRAM credentials, and SASL requests on a plaintext listener."""
+"""Compare Ottla with Apache Kafka by requests about SCRAM credentials, and by SASL requests on a plaintext listener."""
 
 from __future__ import annotations
 
