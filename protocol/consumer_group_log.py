@@ -27,21 +27,21 @@ REGULAR_EXPRESSION = 16
 
 @wire_struct
 class ConsumerGroupMetadataKey(Message, versions="3"):
-    """The key of the record in `__consumer_offsets` with a group's epoch."""
+    """The key of the record in `__consumer_offsets` with a consumer group's epoch."""
 
     group: str = string()
 
 
 @wire_struct
 class ConsumerGroupPartitionMetadataKey(Message, versions="4"):
-    """The key of the record in `__consumer_offsets` with a group's topic metadata (Kafka 4.0)."""
+    """The key of the record in `__consumer_offsets` with a consumer group's topic metadata (Kafka 4.0)."""
 
     group: str = string()
 
 
 @wire_struct
 class ConsumerGroupMemberMetadataKey(Message, versions="5"):
-    """The key of the record in `__consumer_offsets` with a member's metadata."""
+    """The key of the record in `__consumer_offsets` with a consumer group member's metadata."""
 
     group: str = string()
     member_id: str = string()
@@ -49,14 +49,14 @@ class ConsumerGroupMemberMetadataKey(Message, versions="5"):
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="6"):
-    """The key of the record in `__consumer_offsets` with the epoch of a group's target assignment."""
+    """The key of the record in `__consumer_offsets` with the epoch of a consumer group's target assignment."""
 
     group: str = string()
 
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
-    """The key of the record in `__consumer_offsets` with a member's target assignment."""
+    """The key of the record in `__consumer_offsets` with a consumer group member's target assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -64,7 +64,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
 
 @wire_struct
 class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
-    """The key of the record in `__consumer_offsets` with a member's current assignment."""
+    """The key of the record in `__consumer_offsets` with a consumer group member's current assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -160,7 +160,7 @@ class AssignedTopic:
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
-    """The value of the record in `__consumer_offsets` with a member's target assignment."""
+    """The value of the record in `__consumer_offsets` with a consumer group member's target assignment."""
 
     topic_partitions: list[AssignedTopic] = array(AssignedTopic)
 

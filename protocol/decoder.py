@@ -83,7 +83,8 @@ class _DecoderCompiler:
         return source.compile("READS", "fail(exc, pos, end)", names)
 
     def fail(self, exc: Exception, pos: int, end: int) -> NoReturn:
-        """Raise MalformedMessage with the field and the position of the error."""
+        """Raise MalformedMessage for the error `exc` of the generated code, with the name of the field that was read and its position.
+        `pos` and `end` are the code's variables when the error occurred."""
         fields = self.source.fields_of_failed_line(exc)
         path = fields[-1][0]
         for candidate, size in fields:

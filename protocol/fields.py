@@ -97,7 +97,7 @@ float64: Kind[float] = Kind("float64", 0.0, "d")
 uuid: Kind[bytes] = Kind("uuid", bytes(16), "16s")
 string: Kind[str] = Kind("string", "")
 bytes_: Kind[Buffer] = Kind("bytes", b"")
-"""Kafka's `bytes`: decoded to a copy, which can be stored."""
+"""Kafka's type `bytes`. It is decoded to a copy of the received bytes, which can be stored."""
 records_: Kind[Buffer] = Kind("records", b"")
 """Record batches: decoded to a `memoryview` of the frame, so that a batch is not copied before it is written to the log."""
 

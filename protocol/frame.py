@@ -29,11 +29,11 @@ class FrameReader:
 
     @property
     def held_bytes(self) -> int:
-        """The number of stored bytes of the incomplete frame."""
+        """The number of bytes of the incomplete frame that were received and stored so far."""
         return len(self._partial)
 
     def drop(self) -> None:
-        """Drop the incomplete frame, to free its memory, when no more data will be fed."""
+        """Discard the incomplete frame to free its memory. Call this when no more data will be received."""
         self._partial = bytearray()
         self._wanted = PREFIX_BYTES
 

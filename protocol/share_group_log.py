@@ -26,7 +26,7 @@ SHARE_PARTITIONS = 15
 
 @wire_struct
 class ShareGroupMemberMetadataKey(Message, versions="10"):
-    """The key of the record in `__consumer_offsets` with a member's metadata."""
+    """The key of the record in `__consumer_offsets` with a share group member's metadata."""
 
     group: str = string()
     member_id: str = string()
@@ -34,21 +34,21 @@ class ShareGroupMemberMetadataKey(Message, versions="10"):
 
 @wire_struct
 class ShareGroupMetadataKey(Message, versions="11"):
-    """The key of the record in `__consumer_offsets` with a group's epoch."""
+    """The key of the record in `__consumer_offsets` with a share group's epoch."""
 
     group: str = string()
 
 
 @wire_struct
 class ShareGroupTargetAssignmentMetadataKey(Message, versions="12"):
-    """The key of the record in `__consumer_offsets` with the epoch of a group's target assignment."""
+    """The key of the record in `__consumer_offsets` with the epoch of a share group's target assignment."""
 
     group: str = string()
 
 
 @wire_struct
 class ShareGroupTargetAssignmentMemberKey(Message, versions="13"):
-    """The key of the record in `__consumer_offsets` with a member's target assignment."""
+    """The key of the record in `__consumer_offsets` with a share group member's target assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -56,7 +56,7 @@ class ShareGroupTargetAssignmentMemberKey(Message, versions="13"):
 
 @wire_struct
 class ShareGroupCurrentMemberAssignmentKey(Message, versions="14"):
-    """The key of the record in `__consumer_offsets` with a member's current assignment."""
+    """The key of the record in `__consumer_offsets` with a share group member's current assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -64,7 +64,7 @@ class ShareGroupCurrentMemberAssignmentKey(Message, versions="14"):
 
 @wire_struct
 class ShareGroupStatePartitionMetadataKey(Message, versions="15"):
-    """The key of the record in `__consumer_offsets` with the state of a group's share partitions."""
+    """The key of the record in `__consumer_offsets` with the state of a share group's partitions."""
 
     group: str = string()
 

@@ -27,14 +27,14 @@ STREAMS_TOPOLOGY = 23
 
 @wire_struct
 class StreamsGroupMetadataKey(Message, versions="17"):
-    """The key of the record in `__consumer_offsets` with a group's epoch."""
+    """The key of the record in `__consumer_offsets` with a streams group's epoch."""
 
     group: str = string()
 
 
 @wire_struct
 class StreamsGroupMemberMetadataKey(Message, versions="19"):
-    """The key of the record in `__consumer_offsets` with a member's metadata."""
+    """The key of the record in `__consumer_offsets` with a streams group member's metadata."""
 
     group: str = string()
     member_id: str = string()
@@ -42,14 +42,14 @@ class StreamsGroupMemberMetadataKey(Message, versions="19"):
 
 @wire_struct
 class StreamsGroupTargetAssignmentMetadataKey(Message, versions="20"):
-    """The key of the record in `__consumer_offsets` with the epoch of a group's target assignment."""
+    """The key of the record in `__consumer_offsets` with the epoch of a streams group's target assignment."""
 
     group: str = string()
 
 
 @wire_struct
 class StreamsGroupTargetAssignmentMemberKey(Message, versions="21"):
-    """The key of the record in `__consumer_offsets` with a member's target assignment."""
+    """The key of the record in `__consumer_offsets` with a streams group member's target assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -57,7 +57,7 @@ class StreamsGroupTargetAssignmentMemberKey(Message, versions="21"):
 
 @wire_struct
 class StreamsGroupCurrentMemberAssignmentKey(Message, versions="22"):
-    """The key of the record in `__consumer_offsets` with a member's current assignment."""
+    """The key of the record in `__consumer_offsets` with a streams group member's current assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -65,7 +65,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message, versions="22"):
 
 @wire_struct
 class StreamsGroupTopologyKey(Message, versions="23"):
-    """The key of the record in `__consumer_offsets` with a group's topology."""
+    """The key of the record in `__consumer_offsets` with a streams group's topology."""
 
     group: str = string()
 

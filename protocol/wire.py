@@ -17,7 +17,7 @@ size."""
 
 _UVARINT_MAX = 0x7FFFFFFF
 _UVARINT_SHIFT_MAX = 28
-"""The shift of a varint's fifth and last byte."""
+"""The number of bits by which a varint's fifth and last byte is shifted to the left."""
 _MALFORMED_UVARINT = "varint longer than 5 bytes or above 2^31 - 1"
 
 

@@ -107,7 +107,7 @@ KEYS_SHUFFLE_PARTITION_BYTES: Final = 1 << 30
 step then receives one row per record."""
 SHUFFLE_PARTITIONS_MAX: Final = 1000
 BLOB_BYTES: Final = 16 << 20
-"""Bytes of Arrow streams that a task of the first step holds before it yields them."""
+"""The number of bytes of Arrow streams that a task of the first step collects before it yields them as one row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def _tasks_of(units: dict[tuple[Any, ...], Task], target: int) -> list[Task]:
 
 
 def size_of(logs: Iterable[LogDirectory]) -> int:
-    """Return the size of all segments in bytes."""
+    """Return the total size in bytes of the segments of these logs."""
     return sum(found.size_bytes for found in logs)
 
 
@@ -223,7 +223,7 @@ def partitions_of(tasks: Iterable[Task]) -> int:
 
 
 def shuffle_partitions_of(logs: Iterable[LogDirectory], spec: AuditSpec) -> int:
-    """Return the number of tasks that the second step needs for logs of this size."""
+    """Return the number of shuffle partitions for the audit of logs of this size; each is the input of one task of the second step."""
     each = SHUFFLE_PARTITION_BYTES if spec.key_place is None else KEYS_SHUFFLE_PARTITION_BYTES
     return min(SHUFFLE_PARTITIONS_MAX, 1 + size_of(logs) // each)
 

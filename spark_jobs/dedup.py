@@ -230,7 +230,7 @@ def _staged(engine: Engine, sink: Sink, query: str) -> list[DataFile]:
 
 
 def _key(row: Row) -> str:
-    """Return the key under which the table `records` stores how far a partition was written."""
+    """Return the progress key of a partition: the table `records` stores under this key how far the partition was written."""
     return f"{row['topic']}-{row['partition']}"
 
 

@@ -25,9 +25,9 @@ from ottla.spark_jobs.steps import AuditSpec
 from ottla.spark_jobs.verdict import counted
 
 START_S: Final = 4.0
-"""CPU seconds that the driver and its JVM take in a run, for a log of any size."""
+"""The CPU seconds that Spark's driver and its JVM take in a run, whatever the log's size."""
 WORKER_S: Final = 0.7
-"""CPU seconds of the start of one Python worker."""
+"""The CPU seconds that the start of one of Spark's Python workers takes."""
 TASK_S: Final = 0.12
 FILE_S: Final = 0.0007
 GB_S: Final = 1.4
@@ -38,7 +38,7 @@ KEY_GB_S: Final = 75.0
 """Additional CPU seconds per GB of log with --key-field, which reads a business key in each record (measured with 100-byte records)."""
 LIST_NAMES: Final = 1000
 CHECKPOINT_REQUESTS: Final = 8
-"""Requests for the four checkpoint files of a data directory: for each a HEAD and a GET."""
+"""The number of requests to an object store for the four checkpoint files of a data directory: a HEAD and a GET for each."""
 ENTRY_BYTES: Final = 8
 
 

@@ -79,7 +79,7 @@ class Location:
 
     @property
     def parent(self) -> str:
-        """The path of the directory's parent."""
+        """The path of the directory that contains this one."""
         return self.path.rsplit("/", 1)[0] or "/"
 
     def is_dir(self, path: str) -> bool:
@@ -142,7 +142,7 @@ class Location:
 
 
 class RandomAccess:
-    """An open file that can be read at any position."""
+    """A file that is open for reading at any position. Use it as a context manager."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

@@ -43,7 +43,7 @@ class BusinessKey:
     name: str = ""
 
     def __str__(self) -> str:
-        """Return the business key as it is written on the command line."""
+        """Return the business key as the command line option --key-field names it, such as `order.id` or `header:NAME`."""
         return {"key": "key:", "header": f"header:{self.name}"}.get(self.place, self.name)
 
     @classmethod
@@ -65,7 +65,7 @@ class Judge(Protocol):
 
     @property
     def name(self) -> str:
-        """The engine's name in the verdict: `duckdb` or `spark`."""
+        """The engine's name, as the verdict reports it: `duckdb` or `spark`."""
 
     def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
         """Run both steps of the audit, and return the rows (findings, counts and others, see `Answer`) that the steps' tasks return, in any

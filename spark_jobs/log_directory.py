@@ -17,7 +17,7 @@ COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 `delete`)."""
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 COORDINATOR_TOPICS: Final = COMPACTED_BY_DESIGN | {SHARE_GROUP_STATE}
-"""The topics of the coordinators, which a cluster creates at their first use."""
+"""The internal topics of the group, transaction and share coordinators. A cluster creates each at its first use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class LogDirectory:
 
 
 def no_logs(path: str, topics: Collection[str]) -> str:
-    """Return the text of the problem that `path` has no logs, or none of these topics."""
+    """Return the text of a verdict's problem: there are no logs at `path`, or none of these topics."""
     if topics:
         return f"{path}: no partition of {', '.join(sorted(topics))} here"
     below = sorted(each.parent.name for each in Path(path).glob("*/meta.properties"))

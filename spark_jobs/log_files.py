@@ -34,7 +34,7 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 SIZES_MAX: Final = {LEADER_EPOCHS: SMALL_FILE_BYTES, "snapshot": SNAPSHOT_BYTES_MAX}
-"""The maximum sizes in bytes of the files beside a segment that are read in one piece, by kind."""
+"""The maximum size in bytes of those files beside a segment that are read as a whole, by the kind of file."""
 SWAPPING: Final = "the cleaner was putting it in place of other segments; start the broker, which ends that, and judge it again"
 PARTITION_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**63 - 1

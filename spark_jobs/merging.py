@@ -30,7 +30,7 @@ class Merged:
         self._findings: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
 
     def add(self, answer: Answer) -> None:
-        """Add an answer, either of one task or already merged from several."""
+        """Merge an answer (a task's findings, counts and other rows) into this one. It may already be merged from several."""
         self.answers += 1
         for name, rows in answer.items():
             match name:
@@ -42,7 +42,7 @@ class Merged:
                     self._others[name] += rows
 
     def answer(self) -> Answer:
-        """Return one answer that is equivalent to all added answers."""
+        """Return all added answers as one: the exact counts, and the first `samples` findings of each directory, rule and severity."""
         findings: list[Row] = []
         for kind in sorted(self._findings):
             rows = sorted(self._findings[kind], key=finding_order)[: self._samples]

@@ -21,7 +21,7 @@ def is_url(path: str | Path) -> bool:
 
 
 def below(path: str, name: str) -> str:
-    """Return the path or URL of the entry `name` in the directory `path`. A URL keeps its options."""
+    """Return the path or URL of the file `name` in the directory `path`. If `path` is a URL, the result has its options (after `?`)."""
     if not is_url(path):
         return f"{path}/{name}"
     root, mark, options = path.partition("?")

@@ -54,7 +54,7 @@ class Part:
 
     @property
     def ends_log(self) -> bool:
-        """Whether this part is the end of the partition's log."""
+        """Whether the partition's log ends at the end of this part."""
         return self.segment.is_last and self.end == self.segment.size_bytes
 
 
@@ -167,7 +167,7 @@ class _InMemory:
 
 
 class _Reader:
-    """One pass over one part of a segment file."""
+    """Reads one part of a segment file once, from its beginning to its end, and yields its batches."""
 
     def __init__(self, file: _Source, part: Part, bodies: bool, window_bytes: int) -> None:
         self._file = file

@@ -213,7 +213,7 @@ def _filtered_stderr() -> Iterator[int]:
 
 
 def settings(log_bytes: int) -> dict[str, str]:
-    """Return Spark's settings for a log of `log_bytes` bytes."""
+    """Return the Spark settings (memory, cores, compiler and others) for an audit of logs of `log_bytes` bytes."""
     cores = os.cpu_count() or 1
     java_options = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Djava.net.preferIPv4Stack=true {HEAP_OPTIONS}"
     compiler = " -XX:TieredStopAtLevel=1" if log_bytes < SMALL_LOG_BYTES else ""

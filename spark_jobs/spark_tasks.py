@@ -20,7 +20,7 @@ class TaskPartition(InputPartition):
 
 
 def rows_of(level: str, partition: TaskPartition, schema: pa.Schema, unread: frozenset[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task, with the columns of `schema`. The columns in `unread` are not read and are null."""
+    """Yield the rows of one task, with the columns of `schema`. The columns in `unread` are not read from the log; they are null."""
     read = pa.schema([field for field in schema if field.name not in unread])
     for batch in read_task(level, partition.task, read, partition.filters):
         if len(read) == len(schema):

@@ -73,7 +73,7 @@ def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
 
 
 def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
-    """Combine parts to tasks of about `target` bytes; return the tasks, the largest first."""
+    """Distribute parts of segments over tasks of about `target` bytes each; return the tasks' lists of parts, the largest first."""
     tasks: list[list[Part]] = []
     bytes_left = 0
     for part in sorted(found, key=lambda part: part.end - part.start, reverse=True):
@@ -142,7 +142,8 @@ def _position_at(log: RandomAccess, segment: Segment, position: int, last_offset
 
 
 def _from_headers(segment: Segment, apart: int) -> Iterator[OffsetPosition]:
-    """Yield positions from a scan of the batch headers, up to the first damage."""
+    """Yield positions of batches, about `apart` bytes from each other, from a scan of the segment's batch headers up to the first
+    damage."""
     at, last_offset = 0, -1
     for run in file_runs(whole(segment), bodies=False):
         if not isinstance(run, Run):

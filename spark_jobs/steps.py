@@ -68,7 +68,7 @@ class AuditSpec:
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules that can run with this spec's options."""
+        """The rules that the audit evaluates: all but those that need an option which was not given."""
         given = {Needs.NOTHING: True, Needs.KEY: self.key_place is not None, Needs.DEEP: self.deep, Needs.REPLICAS: self.replicas}
         return [rule for rule in RULES if given[rule.needs]]
 

@@ -94,7 +94,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows_of(self._level, partition, self._schema, self._unread)
 
     def _logs(self) -> dict[str, list[Segment]]:
-        """Return the segments of each partition, in log order."""
+        """List the logs now, and return the segments of each partition in log order, by the name that the partition has in an `Offset`."""
         found: dict[str, list[Segment]] = {}
         for path in self._paths:
             for segment in find_logs(path, self._filters.topics).segments:

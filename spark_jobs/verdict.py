@@ -67,17 +67,17 @@ class DirectoryVerdict:
 
     @property
     def violations(self) -> int:
-        """The number of violations that all rules found in the directory."""
+        """The number of findings of severity violation that all rules reported for the directory."""
         return sum(result.violations for result in self.rules.values())
 
     @property
     def warnings(self) -> int:
-        """The number of warnings that all rules gave for the directory."""
+        """The number of findings of severity warning that all rules reported for the directory."""
         return sum(result.warnings for result in self.rules.values())
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number with its noun: `1 note`, `2 notes`."""
+    """Return a number and its noun, which gets an `s` unless the number is 1: `1 note`, `2 notes`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 

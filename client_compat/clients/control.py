@@ -57,7 +57,7 @@ _ENVELOPE = frozenset({"id", "op", "handle", "bootstrap", "timeout_ms", "securit
 
 
 class Unsupported(Exception):
-    """The client's public API lacks the operation. The text names the client and what it lacks."""
+    """The client library has no public API for a requested operation or option. The text names the library and what it lacks."""
 
 
 class BadRequest(Exception):
@@ -277,7 +277,7 @@ def taken(
     timestamp: int | None,
     timestamp_type: str | None,
 ) -> Answer:
-    """Return one consumed record in the form of a `consumer.poll` answer (CONTROL.md)."""
+    """Return one consumed record in the JSON form of a `consumer.poll` answer (CONTROL.md); `place` is its topic and partition."""
     return {
         "topic": place[0],
         "partition": place[1],

@@ -19,7 +19,7 @@ _INITIALISMS = frozenset({"id", "ms"})
 
 
 class ProducerOptions(TypedDict, total=False):
-    """Arguments of `producer.open`; an omitted one has the client's default.
+    """Arguments of a `producer.open` request. If an argument is omitted, the client library's default applies.
 
     `timeout_ms` limits the `open` request. In clients that configure the maximum time of a blocking send when the producer is opened, it
     also limits that.
@@ -46,7 +46,7 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """Arguments of `consumer.open`; an omitted one has the client's default."""
+    """Arguments of a `consumer.open` request. If an argument is omitted, the client library's default applies."""
 
     client_id: str
     group: str

@@ -14,14 +14,15 @@ POLL_S = 20.0
 
 
 class Member:
-    """The consumer, and the records that it has received and may still acknowledge."""
+    """A share consumer, and the records that it has received and may still acknowledge."""
 
     def __init__(self, consumer: ShareConsumer) -> None:
         self._consumer = consumer
         self._held: list[Message] = []
 
     def answer(self, command: str, *words: str) -> str:
-        """Execute a command, and return the response line."""
+        """Execute a command and return the response line. `poll` returns records, `commit` sends acknowledgements; any other command is an
+        acknowledgement type for the records with the offsets in `words`. Raises KafkaException for an error of the client."""
         match command:
             case "poll":
                 return self._poll(float(words[0]) / 1000 if words else POLL_S)

@@ -71,7 +71,7 @@ def records_of(job: Job) -> list[Record]:
 
 
 def chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Split the items into pieces of CHUNK_RECORDS; the last one may be shorter."""
+    """Split the items into pieces of CHUNK_RECORDS items; the last piece may be shorter."""
     return (items[first : first + CHUNK_RECORDS] for first in range(0, len(items), CHUNK_RECORDS))
 
 

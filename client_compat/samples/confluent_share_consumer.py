@@ -55,7 +55,7 @@ def usable(message: Message) -> Message:
 
 
 def commit(consumer: ShareConsumer) -> None:
-    """Send the acknowledgements; a failure is only logged, because the records are delivered again."""
+    """Send the acknowledgements of the processed records. A failure is only logged, because the broker delivers the records again."""
     try:
         consumer.commit_sync()
     except KafkaException as error:

@@ -62,13 +62,13 @@ class Store:
             self._insert("INSERT INTO effects VALUES (?, ?) ON CONFLICT DO NOTHING", records)
 
     def append(self, records: Sequence[Record]) -> None:
-        """Store the effects without a position, and without a check for records that are stored already."""
+        """Store the effects of the records, without a position, and without a check for records that are stored already."""
         with self._sqlite:
             self._sqlite.execute("BEGIN IMMEDIATE")
             self._insert("INSERT INTO appended SELECT ?2 WHERE ?1 IS NOT NULL", records)
 
     def values(self) -> list[str]:
-        """Return the values of all stored effects."""
+        """Return the values of all records whose effects are stored."""
         rows = self._sqlite.execute("SELECT value FROM effects UNION ALL SELECT value FROM appended")
         return [bytes(value).decode() for (value,) in rows]
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 HEADER_BYTES = 61
 PEEK_BYTES = 17
-"""Base offset, length, leader epoch and magic: enough to recognise a batch."""
+"""The number of bytes at the start of a batch that show whether it is one: base offset, length, leader epoch and magic."""
 
 MORE = 0
 """A value of `Headers.stop`: no error. The given data, or the requested number of rows, ends here; more batches may follow."""

@@ -152,7 +152,7 @@ def _read_varint(data: memoryview, pos: int) -> tuple[int, int]:
 
 
 def _varint(value: int) -> bytes:
-    """Encode a zigzag varint or varlong; the encoding does not depend on the type's width."""
+    """Encode a zigzag varint. A value has the same encoding as a varlong of 64 bits."""
     raw = (value << 1) ^ (value >> 63)
     if raw < 0x80:
         return _ONE_BYTE[raw]

@@ -39,7 +39,7 @@ twice: it is also a hanging transaction, because no marker ends it."""
 
 
 class Partition:
-    """A partition's log. It appends batches at the next offset, like a broker."""
+    """Writes the log of one partition. Like a broker, it appends each batch at the next offset."""
 
     def __init__(self, root: Path, topic: str, partition: int) -> None:
         directory = root / f"{topic}-{partition}"

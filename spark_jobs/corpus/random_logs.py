@@ -43,7 +43,8 @@ class Producer:
 
 
 class Script:
-    """The steps that write a random log, and the findings that the audit must report for it."""
+    """The steps that write a random log, and the findings that the audit must report for it. A step appends one batch or marker, or starts
+    a new segment."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -54,7 +55,7 @@ class Script:
         self.producers = [Producer(pid, pid % 2 == 1) for pid in range(4)]
 
     def write(self, root: Path) -> None:
-        """Write the log below `root`, by running the steps."""
+        """Run the steps: write the log's partitions to the directory `root`."""
         logs = [PartitionWriter(root, "t", index) for index in range(PARTITIONS)]
         for partition, name, arguments in self.steps:
             getattr(logs[partition], name)(**arguments)
@@ -106,7 +107,7 @@ class Script:
         self.producers[self.producers.index(producer)] = Producer(len(self.steps) + 100, producer.transactional)
 
     def live(self) -> None:
-        """Add one random legal step to the script."""
+        """Add one random legal step to the script, such as a batch of a random producer or the end of a transaction."""
         producer = self.random.choice(self.producers)
         partition = self.random.randrange(PARTITIONS)
         chance = self.random.random()
@@ -135,7 +136,7 @@ def _idempotent(script: Script) -> Producer:
 
 
 def _transactional(script: Script) -> Producer:
-    """Return a transactional producer of the script that has no open transaction."""
+    """Return a transactional producer of the script. If its transaction is open, commit the transaction first."""
     producer = next(producer for producer in script.producers if producer.transactional)
     if producer.touched:
         script.end(producer, True)

@@ -53,7 +53,7 @@ class Score:
 
 
 def write(cases: Mapping[str, Case], root: Path) -> None:
-    """Write each case to a directory with its name."""
+    """Write the log of each case to a subdirectory of `root` that has the case's name."""
     for name, case in cases.items():
         case.write(root / name)
 
@@ -73,7 +73,7 @@ def judge(cases: Mapping[str, Case], root: Path, engine: str = "duckdb") -> Scor
 
 
 def findings(directories: Iterable[DirectoryVerdict]) -> list[Expected]:
-    """Return (rule, severity, kind, place) of all findings, the form of `Expected`."""
+    """Return all findings in the verdicts as (rule, severity, kind, place), so that they can be compared with the expected findings."""
     return [
         (finding.rule, str(finding.severity), finding.kind, finding.where)
         for directory in directories
@@ -83,7 +83,8 @@ def findings(directories: Iterable[DirectoryVerdict]) -> list[Expected]:
 
 
 def table(score: Score) -> Table:
-    """Return a table with one row per rule and a row of sums."""
+    """Return the score as a table for the terminal, with one row per rule and a row of sums: the findings planted, found, missed and
+    falsely reported."""
     shown = Table(title=f"{score.cases} logs, {score.legal} of them without a violation", title_justify="left", header_style="bold")
     for title in ("Rule", "Planted", "Found", "Missed", "False alarms", "Recall", "Precision"):
         shown.add_column(title, justify="left" if title == "Rule" else "right")
@@ -105,6 +106,6 @@ def _cells(name: str, counts: Sequence[int]) -> Sequence[str | Text]:
 
 
 def details(score: Score) -> list[str]:
-    """Return a line for each miss and each false alarm."""
+    """Return a line of text for each finding that the audit missed, and for each one that it reported falsely."""
     lines = [f"missed       {name}: {' '.join(finding)}" for name, finding in score.missed]
     return lines + [f"false alarm  {name}: {' '.join(finding)}" for name, finding in score.false_alarms]

@@ -43,13 +43,14 @@ class Queue:
         self.states = PartitionWriter(root, "__share_group_state", 0, start=start)
 
     def snapshot(self, *batches: State, epoch: int = 0, state_epoch: int = 1, leader: int = 0, start: int = 0) -> None:
-        """Append a snapshot (ShareSnapshot) of the share partition's state. Without state batches, the snapshot initializes the share
-        partition."""
+        """Append a snapshot (ShareSnapshot) of the share partition's state. `epoch`: the snapshot epoch; `leader`: the leader epoch;
+        `start`: the start offset. Without state batches, the snapshot initializes the share partition."""
         value = ShareSnapshotValue(epoch, state_epoch, leader, start, 0, T0, T0, [LoggedBatch(*each) for each in batches])
         self._append(ShareSnapshotKey("g", TOPIC_ID, 0), SHARE_SNAPSHOT, value)
 
     def update(self, *batches: State, epoch: int = 0, leader: int = 0, start: int = -1) -> None:
-        """Append an update (ShareUpdate) of the share partition's state."""
+        """Append an update (ShareUpdate) of the share partition's state. `epoch`: the epoch of the snapshot that it updates; `leader`: the
+        leader epoch; `start`: the start offset (-1: unchanged)."""
         value = ShareUpdateValue(epoch, leader, start, 0, [LoggedBatch(*each) for each in batches])
         self._append(ShareUpdateKey("g", TOPIC_ID, 0), SHARE_UPDATE, value)
 

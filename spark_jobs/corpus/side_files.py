@@ -22,7 +22,8 @@ ABORTED_ENTRY = struct.Struct(">hqqqq")
 
 @dataclass
 class Producer:
-    """One entry of a producer snapshot."""
+    """The state of one producer, as an entry of a producer snapshot. `open_from`: the first offset of its open transaction, -1 if none is
+    open."""
 
     epoch: int
     last_sequence: int
@@ -63,7 +64,8 @@ class SideFiles:
 
 
 def describe(segment: Path) -> tuple[SideFiles, int]:
-    """Return the correct side files of a segment, and its end offset."""
+    """Return the side files (indexes, leader epochs, producer states) that belong to a segment, and its end offset. They are derived from
+    the segment's batches, so they are correct."""
     data = segment.read_bytes()
     side_files, end, latest = SideFiles(), int(segment.stem), -1
     open_from: dict[int, int] = {}

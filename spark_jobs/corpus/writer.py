@@ -17,7 +17,7 @@ T0 = 1_700_000_000_000
 
 
 class PartitionWriter:
-    """Writes one partition's directory. Batches go to the current segment at the next offset by default."""
+    """Writes the directory of one partition. By default, batches are appended to the newest segment at the next offset."""
 
     def __init__(self, root: Path, topic: str, partition: int, start: int = 0) -> None:
         self.directory = root / f"{topic}-{partition}"
@@ -39,7 +39,7 @@ class PartitionWriter:
         return position
 
     def batch(self, batch: bytes, offset: int | None = None, leader_epoch: int = 0) -> int:
-        """Append one batch with its base offset set, and return that offset."""
+        """Append one batch to the current segment with the base offset `offset` (None: the next offset), and return this offset."""
         base = self.next_offset if offset is None else offset
         head, tail = stamp(batch, base, leader_epoch)
         self.raw(head + bytes(tail))
@@ -93,7 +93,7 @@ def old_message(offset: int, value: bytes, attributes: int = 0) -> bytes:
 
 
 def reheaded(batch: bytes, **fields: int) -> bytes:
-    """Return the batch with the header fields in `fields` changed, and a CRC that matches."""
+    """Return the batch with other values of the header fields in `fields`, and with a CRC that matches them."""
     header: BatchHeader = read_header(batch)._replace(**fields)
     tail = batch[HEADER_BYTES:]
     return pack_header(header, tail) + tail
@@ -105,7 +105,7 @@ def numbered(count: int) -> list[SimpleRecord]:
 
 
 def flip(file: Path, position: int, bit: int = 0x10) -> None:
-    """Invert bits of the file's byte at `position`: those that are set in the mask `bit`."""
+    """Damage a file: in the byte at `position`, invert the bits that are set in the mask `bit`."""
     content = bytearray(file.read_bytes())
     content[position] ^= bit
     file.write_bytes(content)

@@ -31,7 +31,7 @@ Memory = Annotated[
 ]
 
 Row = Mapping[str, Any]
-"""A row of a query's result, by column."""
+"""A row of a query's result: its values by column name."""
 ArrowFunction = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 Progress = Callable[[str, int, int], None]
 """A callback that shows progress. Its arguments: the name of the current activity, how much of it is finished, and how much it is in total
@@ -44,7 +44,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """The engine's name in the verdict: `duckdb` or `spark`."""
+        """The engine's name, as the verdict reports it: `duckdb` or `spark`."""
 
     def json_path(self, field: str) -> str:
         """Return the path to a dotted field of a JSON value (`row`, `order.id`) in the engine's syntax. A field that begins with `$` is

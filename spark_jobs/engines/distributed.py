@@ -80,7 +80,8 @@ class SparkJudge:
         self._resume = resume
 
     def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """Run both steps of the audit as one Spark job, and return their answers."""
+        """Run both steps of the audit as one Spark job, and return their answers (findings, counts and other rows). Raises OSError if a log
+        cannot be read."""
         shuffle_partitions = shuffle_partitions_of(logs, spec)
         stored = None if self._resume is None else StoredResults.open(self._resume, spec, shuffle_partitions)
         if stored is None:
@@ -168,7 +169,7 @@ def _recording_finished(finished: Accumulator[set[int]], step: Step, rows: Itera
 
 @contextmanager
 def described(context: SparkContext, description: str) -> Iterator[None]:
-    """Set the description that Spark's UI shows for this thread's jobs, within the block."""
+    """Within the `with` block, set the description that Spark's UI shows for the jobs of this thread."""
     before = context.getLocalProperty(DESCRIPTION)
     context.setLocalProperty(DESCRIPTION, description)
     try:

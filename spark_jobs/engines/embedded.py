@@ -38,7 +38,7 @@ NAMES: Final = ("log_dir", "topic", "file")
 strings they would take as many bytes as all other columns together."""
 HINT: Final = re.compile(r"/\*\+.*?\*/")
 FUNCTIONS: Final = ("CREATE MACRO json_text(json, path) AS TRY(json_extract_string(TRY(decode(json)), path))",)
-"""SQL that creates macros for those Spark functions that DuckDB lacks."""
+"""SQL statements that define DuckDB macros for those Spark functions that DuckDB lacks."""
 COLUMN_END: Final = re.compile(r", (?=[\w`]+ )")
 PARAMETER: Final = re.compile(r"\$(\w+)")
 
@@ -123,7 +123,7 @@ class EmbeddedEngine:
         self._connection.register(view, pa.Table.from_arrays(arrays, schema=schema))
 
     def register(self, view: str, rows: pa.Table | pa.RecordBatchReader) -> None:
-        """Make a view of Arrow rows. A view of a RecordBatchReader can be read by one query only."""
+        """Define the view `view` with Arrow rows. If they are a RecordBatchReader, only one query can read the view."""
         self._connection.register(view, rows)
 
     def arrow(self, view: str) -> pa.Table:

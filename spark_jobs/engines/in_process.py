@@ -31,7 +31,8 @@ class EmbeddedJudge:
         self._transactional = False
 
     def judge(self, spec: AuditSpec, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """Run both steps of the audit, one after the other, and return their answers."""
+        """Run both steps of the audit, one after the other, and return their answers (findings, counts and other rows). Raises OSError if a
+        log cannot be read."""
         self._progress("judging", 1, 3)
         answer, available = judge_partitions(self._engine, spec, logs)
         yield answer

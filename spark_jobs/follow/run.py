@@ -127,7 +127,7 @@ def _start(
 
 
 def line(_number: int, finding: Mapping[str, Any]) -> str:
-    """Return a finding as one line of text."""
+    """Return a finding of the continuous audit as one line of text for the terminal. The micro-batch's number is ignored."""
     where = f"{finding['topic']}-{finding['partition']}@{'?' if finding['offset'] is None else finding['offset']}"
     evidence = ", ".join(f"{name} {value}" for name, value in finding["evidence"].items() if value not in {"", None})
     text = f"{finding['severity']}  {finding['rule']}: {finding['kind']}  {where}  {finding['file']}:{finding['position']}  {evidence}"
@@ -135,7 +135,7 @@ def line(_number: int, finding: Mapping[str, Any]) -> str:
 
 
 def json_line(number: int, finding: Mapping[str, Any]) -> str:
-    """Return a finding as one line of JSON."""
+    """Return a finding of the continuous audit as one line of JSON, with the micro-batch's number as `micro_batch`."""
     return json.dumps({"micro_batch": number, **finding}, default=str)
 
 

@@ -26,7 +26,7 @@ MIN_WIDTH: Final = 2.0
 
 
 def template(package: str, name: str) -> Template:
-    """Load a template of a package, with HTML escaping; rendering fails on undefined names."""
+    """Load a Jinja template of a Python package. It escapes values for HTML, and rendering raises an error for an undefined name."""
     environment = Environment(
         loader=PackageLoader(package, "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -60,14 +60,14 @@ FormatOption = Annotated[
 
 
 class Sink(Protocol):
-    """An open table of one of the formats, to which a run writes."""
+    """The interface of an open table in any format (Parquet, Delta Lake, Iceberg), to which a run writes."""
 
     @property
     def staging(self) -> Staging:
         """The directory and format for this table's new data files."""
 
     def progress(self, key: str) -> int | None:
-        """Return the number that the last commit with this key stored; None if there was none."""
+        """Return how far earlier runs came: the number that the last commit stored under `key`, None if no commit did."""
 
     def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
         """Add the files `added`, remove all earlier files of `replaced_topics` (None: of all topics), and store the progress, in one step.

@@ -48,7 +48,7 @@ class DataFile:
 
     @property
     def partition(self) -> dict[str, str | None]:
-        """The values of the file's partition columns, as text."""
+        """The file's values of the table's partition columns, as text, by column name. None stands for null."""
         parts = (part.removeprefix(DIRECTORY_PREFIX).partition("=") for part in self.path.split("/")[:-1])
         return {name: None if value == NULL else unquote(value) for name, _, value in parts}
 

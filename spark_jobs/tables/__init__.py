@@ -51,7 +51,7 @@ INTERNAL: Final = {
     "groups": CONSUMER_OFFSETS,
     "share_states": SHARE_GROUP_STATE,
 }
-"""For each level whose rows are decoded from the records of one internal topic: that topic."""
+"""The internal topic from whose records the rows of a level are decoded, by level. Other levels are not in the dictionary."""
 _PARTS: Final[dict[str, Callable[[Part, pa.Schema, Filters], Iterator[pa.RecordBatch]]]] = {
     "batches": batch_rows,
     "records": record_rows,
@@ -102,7 +102,7 @@ def plan(level: str, paths: Places, filters: Filters | None = None) -> list[Task
 
 
 def read_task(level: str, task: Task, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task, with the columns of `schema`."""
+    """Yield the rows of one task that `plan` returned for this level and these filters, with the columns of `schema`."""
     for each in task:
         if isinstance(each, SideFile):
             with suppress(FileNotFoundError):  # the broker deleted it with its segment since the listing

@@ -33,7 +33,7 @@ def to_arrow(file: LogFile, schema: pa.Schema, columns: Mapping[str, Any], rows:
 
 
 def constant(file: LogFile, name: str) -> Any:
-    """Return a file's value for one of SEGMENT_COLUMNS, which are constant in a file."""
+    """Return the value of column `name`, one of SEGMENT_COLUMNS, for all rows of a file. These columns are constant within a file."""
     if name == "segment":
         return file.base_offset
     return file.path if name == "file" else getattr(file, name)
@@ -115,5 +115,5 @@ def chosen(builders: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
 
 
 def by_column(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Transpose rows to columns, by column name."""
+    """Convert rows to columns: return for each of `names` the list of its values in all rows."""
     return dict(zip(names, zip(*rows, strict=True), strict=True))

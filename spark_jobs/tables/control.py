@@ -36,7 +36,7 @@ record. It returns the record's rows, of which there may be several. It raises P
 
 
 def marker_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """Yield one row per control batch."""
+    """Yield one row per control batch of a part of a segment (see MARKER_COLUMNS). Damaged batches have no row."""
     for run, keep in _kept(part, filters, control=True):
         rows = []
         for row, right in zip(keep.tolist(), crc_matches(run, keep.tolist()), strict=True):
@@ -46,12 +46,12 @@ def marker_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.
 
 
 def transaction_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """Yield one row per record of `__transaction_state`."""
+    """Yield one row per record in a part of a segment of `__transaction_state` (see TRANSACTION_COLUMNS)."""
     yield from decoded(part, schema, filters, tuple(TRANSACTION_COLUMNS), _transaction_row)
 
 
 def offset_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """Yield one row per offset committed in `__consumer_offsets`."""
+    """Yield one row per committed offset in a part of a segment of `__consumer_offsets` (see OFFSET_COLUMNS)."""
     yield from decoded(part, schema, filters, tuple(OFFSET_COLUMNS), _offset_row)
 
 

@@ -29,14 +29,14 @@ BYTES_MAX: Final = 16 << 20
 
 
 class Opened(NamedTuple):
-    """A batch's row number in its run, and the batch's decompressed records."""
+    """A batch of a run (batches that were read together): its number in the run, and its decompressed records."""
 
     row: int
     section: Buffer
 
 
 def record_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """Yield one row per record at or above the log start offset."""
+    """Yield one row per record in a part of a segment, from the log start offset on (see RECORD_COLUMNS)."""
     for run in read_runs(part):
         if isinstance(run, Stop):
             continue
@@ -156,5 +156,5 @@ def _headers(run: Run, opened: Sequence[Opened], counts: Numbers, kind: pa.DataT
 
 
 def _printable(headers: Sequence[Header]) -> list[Header]:
-    """Replace invalid bytes in header names: Arrow strings must be valid UTF-8."""
+    """Return record headers in whose names invalid bytes are replaced by U+FFFD, because Arrow strings must be valid UTF-8."""
     return [(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), content) for name, content in headers]

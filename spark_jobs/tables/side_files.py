@@ -53,7 +53,7 @@ RELATIVE: Final = frozenset({"index", "timeindex"})
 
 
 def snapshot_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield one row per producer in a snapshot file."""
+    """Yield one row per producer in a `.snapshot` file (see SNAPSHOT_COLUMNS)."""
     try:
         entries = np.frombuffer(entries_of(place(file.log_dir).read(file.path, SNAPSHOT_BYTES_MAX)), PRODUCERS)
     except ProtocolError as e:
@@ -66,7 +66,7 @@ def snapshot_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]
 
 
 def index_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield one row per entry of an index file."""
+    """Yield one row per entry of an index file, and one per range of invalid bytes (see INDEX_COLUMNS)."""
     if file.kind == LEADER_EPOCHS:
         yield from _epoch_rows(file, schema, place(file.log_dir).read(file.path))
         return

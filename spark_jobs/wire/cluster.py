@@ -54,7 +54,7 @@ LEADER_CHANGE_ERRORS: Final = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
-"""Retriable errors: brokers return them while a leader moves, and another broker may succeed."""
+"""The error codes that brokers return while a partition's leader changes. The request is retried with fresh metadata."""
 
 
 class WireError(OSError):
@@ -62,7 +62,7 @@ class WireError(OSError):
 
 
 def error_name(code: int) -> str:
-    """Return Kafka's name of an error code."""
+    """Return Kafka's name of an error code, or `error <code>` for an unknown code."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -214,7 +214,8 @@ class Cluster:
         return response
 
     def _ask(self, request: Message) -> Any:
-        """Return the first answer from any broker. Raises WireError if no broker answers."""
+        """Send a request to one broker after the other until one answers, and return its response. Raises WireError if no broker answers,
+        or one rejects the credentials."""
         reason = advice = ""
         for where in dict.fromkeys([*self._nodes.values(), *self._address.servers]):
             try:

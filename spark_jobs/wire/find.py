@@ -52,7 +52,8 @@ class WireSegment(Segment):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The readable offsets of one partition, from `start` to before `end`."""
+    """The offsets of one partition that can be read: from `start` up to, not including, `end`. `size_bytes`: the partition's size, as its
+    leader reports it."""
 
     topic: str
     partition: int
@@ -158,7 +159,7 @@ def _span(
 
 
 def as_one_range(address: Address, span: Span, start: int) -> WireSegment:
-    """Return the offsets of a partition from `start` on as a single range."""
+    """Return the offsets of a partition from `start` on as a single range, which is read with Fetch like a segment file."""
     (whole,) = ranges_of(address, span, sys.maxsize)
     return replace(whole, fetch_from=start, lowest=0 if start == span.start else start)
 

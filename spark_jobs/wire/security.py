@@ -88,7 +88,7 @@ def is_secret(name: str) -> bool:
 
 
 def dotted(name: str) -> str:
-    """Return a property's name in Kafka's spelling with dots."""
+    """Return the name of a client property with dots, as Kafka spells it: kafka-python's names have underscores instead."""
     return name.strip().lower().replace("_", ".")
 
 
@@ -118,7 +118,7 @@ class Security:
     check_hostname: bool = True
     verify: bool = True
     by_token: bool = False
-    """Whether user and password are the id and the HMAC of a delegation token (KIP-48)."""
+    """True if `username` and `password` are the id and the HMAC of a delegation token (KIP-48)."""
     kerberos: Kerberos | None = None
     """The Kerberos identity and its keys, only for the SASL mechanism GSSAPI; otherwise None."""
 

@@ -26,7 +26,7 @@ from ottla.spark_jobs.wire.reader import Gap, RangeReader
 from ottla.spark_jobs.wire.throttle import Throttle
 
 SEGMENT_BYTES: Final = 1 << 30
-"""The maximum size of a file, like the default of Kafka's segment.bytes."""
+"""The maximum size of a segment file, in bytes. It is the default of Kafka's segment.bytes."""
 READ_BYTES: Final = 4 << 20
 LIMIT: Final = 1 << 62
 
@@ -93,7 +93,8 @@ class _SpoolWriter:
     segment_bytes: int
 
     def fetch(self, span: Span) -> None:
-        """Fetch a partition from the offset at which its files end, and append the batches to them."""
+        """Fetch the offsets of a partition that its files do not have yet, and append the batches to the files. Raises WireError when the
+        partition's leader does not answer, OSError if a file cannot be written."""
         name = f"{span.topic}-{span.partition}"
         with _PartitionFiles(_inside(self.directory, name), self.segment_bytes) as log:
             first = self.state.starts.get(name, span.start)

@@ -49,7 +49,7 @@ def checked(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPro
 
 
 def errors_of(log: bytes) -> str:
-    """Return the lines of kcat's log that report errors."""
+    """Return those lines of kcat's log that report errors, joined to one text."""
     return "; ".join(line for line in log.decode(errors="replace").splitlines() if "ERROR" in line or "failed" in line or "fatal" in line)
 
 

@@ -55,7 +55,7 @@ class Run:
         self._output = b""
 
     def take(self) -> list[Answer]:
-        """Return the complete records that kcat has printed since the last call."""
+        """Return the consumed records that kcat has printed completely since the last call."""
         assert self.process.stdout is not None, "it is a pipe"
         while select.select([self.process.stdout], [], [], 0)[0] and (more := self.process.stdout.read(READ_BYTES)):
             self._output += more

@@ -42,12 +42,12 @@ def only_known(client: str, version: str, own: dict[str, Any], known: Container[
 
 
 def offset_rows(offsets: Mapping[Any, int]) -> Answer:
-    """Return offsets by partition as the answer `offsets` of the control protocol (CONTROL.md)."""
+    """Return the answer `offsets` of the control protocol (CONTROL.md) with these offsets by partition."""
     return {"offsets": [[*partition, offset] for partition, offset in offsets.items()]}
 
 
 def taken_record(record: Any) -> Answer:
-    """Return one consumed record in the form of a `consumer.poll` answer."""
+    """Return one record that aiokafka or kafka-python consumed, in the form of a `consumer.poll` answer (CONTROL.md)."""
     return taken(
         (record.topic, record.partition),
         record.offset,

@@ -13,7 +13,8 @@ POM = Path(__file__).with_name("pom.xml")
 
 
 def connector_version() -> str:
-    """Return the connector version in the pom. It may differ from PySpark's, because PyPI gets releases earlier than Maven Central."""
+    """Return the version of Spark's Kafka connector from the file pom.xml. It may differ from PySpark's, because PyPI gets releases earlier
+    than Maven Central."""
     found = re.search(r"<connector\.version>([^<]+)<", POM.read_text())
     assert found is not None, f"{POM} names no version"
     return found[1]

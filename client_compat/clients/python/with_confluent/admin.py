@@ -138,7 +138,8 @@ def _all(futures: Mapping[Any, Future[Any]], request: Request) -> dict[Any, Any]
 
 
 def _results(futures: Mapping[str, Future[Any]], request: Request) -> Answer:
-    """Wait for the futures; return an answer with None or an error for each name."""
+    """Wait for the future of each name (such as a topic), and return the answer `results`: None for a success, otherwise the error, by
+    name."""
     results: dict[str, Answer | None] = {}
     for name, future in futures.items():
         try:
@@ -158,5 +159,5 @@ def _spec(at: int | str) -> OffsetSpec:
 
 
 def _word(value: Any) -> str | None:
-    """Return an enum's name in lower case: stable, preparing_rebalancing."""
+    """Return the name of an enum member in lower case, such as `preparing_rebalancing`; None for None."""
     return None if value is None else value.name.lower()

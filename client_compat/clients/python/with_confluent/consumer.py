@@ -68,7 +68,8 @@ class Consumer:
         self._consumer.assign([TopicPartition(topic, index, self._begin_at) for topic, index in request["partitions"]])
 
     def poll(self, request: Request) -> Answer:
-        """Poll for records. If an error occurs, the records received so far are kept for the next poll."""
+        """Poll until the requested number of records is there or the time is over, and return the records. If librdkafka reports an error,
+        raise it, and keep the records received so far for the next poll."""
         ends = time.monotonic() + request.timeout_s
         while len(self._pending) < request["count"] and (left := ends - time.monotonic()) > 0:
             found: KafkaError | None = None
@@ -146,7 +147,8 @@ class Consumer:
 
     @staticmethod
     def offsets(rows: Sequence[Sequence[Any]]) -> list[TopicPartition]:
-        """Convert rows of `[topic, partition, offset, metadata?]` for librdkafka."""
+        """Convert rows of `[topic, partition, offset, metadata?]` to librdkafka's TopicPartitions. Raises Unsupported for metadata if this
+        version of the library has none."""
         if any(row[3:] for row in rows) and not hasattr(TopicPartition, "metadata"):
             raise Unsupported("confluent-kafka before 2.0 has no metadata of commits")
         return [TopicPartition(*row[:3], **({"metadata": row[3]} if row[3:] else {})) for row in rows]
@@ -174,7 +176,7 @@ def _checked(found: list[TopicPartition]) -> list[TopicPartition]:
 
 
 def _offset(one: TopicPartition) -> int | None:
-    """Return the offset, or None for librdkafka's negative special values."""
+    """Return the offset of a TopicPartition, or None if it is one of librdkafka's special values, which are negative."""
     return one.offset if one.offset >= 0 else None
 
 

@@ -73,7 +73,8 @@ class Producer:
         return {"results": [result or late for result in results]}
 
     def _send_one(self, topic: str, record: Mapping[str, Any], keep: Callable[[Any, Any], None], ends: float) -> None:
-        """Queue a record. While the queue is full, serve callbacks, as librdkafka's manual requires."""
+        """Add a record to librdkafka's queue; `keep` is its delivery callback. While the queue is full, serve callbacks, as librdkafka's
+        manual requires, until the time `ends`."""
         given: dict[str, Any] = {name: record[name] for name in ("partition", "timestamp") if record.get(name) is not None}
         if headers := headers_from_wire(record):
             given["headers"] = headers
