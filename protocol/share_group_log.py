@@ -64,7 +64,7 @@ class ShareGroupCurrentMemberAssignmentKey(Message, versions="14"):
 
 @wire_struct
 class ShareGroupStatePartitionMetadataKey(Message, versions="15"):
-    """The key of the record in `__consumer_offsets` with the state of a share group's partitions."""
+    """The key of the record in `__consumer_offsets` with the state of a share group's share partitions."""
 
     group: str = string()
 

@@ -108,7 +108,7 @@ class Judged:
     side: Side = field(default_factory=Side)
 
     def prepare(self) -> None:
-        """Create the topics, write records to them and commit offsets for two groups."""
+        """Create the topics of the comparison, write records to them, and commit offsets of two groups."""
         wait_until_coordinated(self.admin)
         for name, partitions in FIRST_PARTITIONS.items():
             self.side.ids[name] = create(self.admin, name, partitions)

@@ -97,7 +97,7 @@ class Side:
     ids: dict[str, bytes] = field(default_factory=dict)
 
     def id(self, name: str) -> bytes:
-        """Return the topic's id, or an id that no topic has if the topic does not exist."""
+        """Return the id of the topic `name` at this broker, or an id that no topic has if the topic does not exist."""
         return self.ids.get(name, OF_NOBODY.get(name, UNKNOWN_ID))
 
 
@@ -363,7 +363,8 @@ def _delete_acls(random: Random, version: int) -> Any:
 
 
 def _settings(random: Random) -> tuple[int, str, str, str]:
-    """Draw a resource type, a resource name, one of its settings, and a value."""
+    """Return random arguments for a request about configurations: a resource type, a resource name, the name of one of its settings, and a
+    value."""
     topic = (2, random.choice(ASKED), "retention.ms", "-1")
     group = (32, random.choice(("g1", "g2")), "consumer.session.timeout.ms", "50000")
     broker = (4, random.choice(("", "1", "1", "7")), "log.cleaner.threads", random.choice(("1", "x")))
@@ -516,7 +517,7 @@ _SIMPLE: Final[Mapping[int, Callable[[Random], Message]]] = {
     87: lambda random: k87.ReadShareGroupStateSummaryRequest("g5", [k87.ReadStateSummaryData(STATELESS, [k87.PartitionData(0, 1)])]),
     89: lambda random: k89.StreamsGroupDescribeRequest(random.sample(("g1", "g5", "cg"), 2), _flag(random)),
 }
-"""Requests that are the same in every version, by API key."""
+"""Makers of random requests that are the same in every version, by API key."""
 
 
 def _in_any_version(make: Callable[[Random], Message]) -> Callable[[Random, int], Message]:

@@ -359,11 +359,11 @@ def _exactly(connection: socket.socket, count: int) -> bytes | None:
 
 
 LISTENERS = ("LOGIN", "AGAIN")
-"""SASL listeners; AGAIN requires re-authentication (KIP-368)."""
+"""The names of the SASL listeners for random log-ins. AGAIN requires re-authentication (KIP-368)."""
 SIGNED = "SIGNED"
-"""The listener for OAUTHBEARER tokens that an issuer signed."""
+"""The name of the listener that authenticates with OAUTHBEARER tokens which an issuer signed."""
 TICKETS = "TICKETS"
-"""The listener for Kerberos tickets."""
+"""The name of the listener that authenticates with Kerberos tickets (GSSAPI)."""
 
 
 Pair = tuple[str, dict[str, int], dict[str, int], tuple[int, int]]

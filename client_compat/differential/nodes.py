@@ -91,6 +91,6 @@ class Nodes:
         self.cluster.broker(node_id).start()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all brokers of the cluster."""
         for probe in self._probes.values():
             probe.close()

@@ -18,7 +18,7 @@ from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import iter_records
 
 Plain = Any
-"""None, bool, int or str, or a list or dict of these."""
+"""A normalised response or a part of it: None, bool, int or str, or a list or dict of these."""
 
 NOW_MS_MIN = 1_600_000_000_000
 """Values above this (September 2020) come from the clock; the scenarios use timestamps of 2001."""
@@ -49,7 +49,7 @@ WORDED = frozenset(
         "k89_streams_group_describe",
     }
 )
-"""Message modules whose error texts are compared, too."""
+"""The modules of those messages whose error texts are compared. Of other messages' error texts, only the presence is compared."""
 SORT_KEYS = (
     "name",
     "topic",
@@ -95,7 +95,7 @@ class Names:
         self._counts: dict[str, int] = {}
 
     def learn(self, value: object, word: str) -> None:
-        """Use the placeholder `word` for `value` from now on."""
+        """From now on, replace `value` (such as a topic id) in responses by the placeholder `<word>`."""
         if value not in ("", b"", -1, 0, _ZERO_ID):
             self._words[value] = f"<{word}>"
 

@@ -107,7 +107,7 @@ class Report:
         return [row for row in rows if not any(explains(row, found) for found in self.differences)]
 
     def add(self, other: Report) -> None:
-        """Add the counts and differences of another run."""
+        """Add the counts and differences of another run's report to this one."""
         self.answers += other.answers
         self.denials += other.denials
         self.scenarios += other.scenarios
@@ -225,7 +225,7 @@ def compare(scenario: str, kafka: Sequence[Seen], ours: Sequence[Seen], known: S
 
 
 def common_versions(*ports: int) -> Versions:
-    """Return the versions that every broker and the protocol package support."""
+    """Return, by API key, the first and last version that the brokers at these ports and the protocol package all support."""
     known = {int(key): (request_class(key).MIN_VERSION, request_class(key).MAX_VERSION) for key in declared_keys()}
     for port in ports:
         with Client(HOST, port) as client:

@@ -52,7 +52,7 @@ class Issuer:
         }
 
     def tokens(self) -> Mapping[str, str]:
-        """Return one token of each variant, keyed by a description."""
+        """Return a signed token of each variant, valid and invalid, by a description of the variant."""
         return {**self._by_header(), **self._by_claims()}
 
     def _by_header(self) -> dict[str, str]:

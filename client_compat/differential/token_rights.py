@@ -45,7 +45,7 @@ ALL, READ, WRITE, ALTER, DESCRIBE, CREATE_TOKENS, DESCRIBE_TOKENS = 2, 3, 4, 7, 
 DENY, ALLOW = 2, 3
 LITERAL, PREFIXED = 3, 4
 TOKENS: Final = (("ann", "ann", ("bob",)), ("bob", "bob", ()), (ROOT, "eve", ("ann",)), (ROOT, ROOT, ()))
-"""Requester, owner and renewers of each token."""
+"""The delegation tokens that exist all the time, each as (requester, owner, renewers)."""
 OWNERS: Final[Sequence[Sequence[tuple[str, str]] | None]] = (
     None,
     [("User", "ann")],
@@ -67,7 +67,7 @@ _NAMED: Final = (
 _OF_USERS: Final = (CREATE_TOKENS, CREATE_TOKENS, DESCRIBE_TOKENS, DESCRIBE_TOKENS, ALL, DESCRIBE, READ)
 _OF_TOKENS: Final = (DESCRIBE, DESCRIBE, ALL, READ, WRITE, ALTER, DESCRIBE_TOKENS, CREATE_TOKENS)
 PREFIX_CHARS: Final = 6
-"""Length of the prefix of a 22-character token id in prefixed ACLs; long enough to be unique."""
+"""The length of the prefixes of token ids in prefixed ACLs. It is long enough to distinguish the tokens, whose ids have 22 characters."""
 
 
 @dataclass(slots=True)

@@ -140,7 +140,7 @@ def make_coordinators_topics(nodes: Nodes) -> None:
 
 
 def wait_until_coordinated(nodes: Nodes) -> None:
-    """Wait until each running broker coordinates some groups and some transactions."""
+    """Wait until each running broker serves as the coordinator of some groups and some transactional ids."""
     for node_id in nodes.living:
         for _ in until(f"{node_id} coordinates"):
             heartbeats = [nodes.at(node_id).ask_unrecorded(HeartbeatRequest(f"any-{n}", 1, "nobody"), 4).error_code for n in range(12)]

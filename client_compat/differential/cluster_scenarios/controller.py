@@ -30,7 +30,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 def elections(nodes: Nodes) -> None:
-    """Elect leaders where the preferred replica already leads, and for unknown partitions."""
+    """Send ElectLeaders for partitions that their preferred replica already leads, and for unknown partitions."""
     create(nodes, "elected", [(1, 2, 3), (2, 3, 1)])
     for version in nodes.range(ApiKey.ELECT_LEADERS):
         for kind in (PREFERRED, UNCLEAN, 7) if version >= 1 else (PREFERRED,):
@@ -90,7 +90,7 @@ def wait_until_moved(nodes: Nodes, to: Sequence[int]) -> None:
 
 
 def quorum(nodes: Nodes) -> None:
-    """Describe the quorum's voters and observers."""
+    """Send DescribeQuorum to every broker, for the partition of the metadata log and for others."""
     for version in nodes.range(ApiKey.DESCRIBE_QUORUM):
         for label, topics in {
             "of metadata": [TopicData("__cluster_metadata", [PartitionData(0)])],
@@ -102,7 +102,7 @@ def quorum(nodes: Nodes) -> None:
 
 
 def features(nodes: Nodes) -> None:
-    """Raise and lower feature levels with validate_only."""
+    """Send UpdateFeatures requests with validate_only to every broker: valid and invalid levels, and unknown features."""
     for version in nodes.range(ApiKey.UPDATE_FEATURES):
         if version == 0:
             continue

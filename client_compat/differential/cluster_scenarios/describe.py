@@ -31,7 +31,7 @@ def compare_descriptions(nodes: Nodes, name: str, topic_id: bytes) -> None:
 
 
 def cluster(nodes: Nodes) -> None:
-    """Describe the cluster while every broker runs."""
+    """Describe the cluster through every broker, while all brokers run."""
     topic_id = create(nodes, "described", EVERYWHERE)
     compare_descriptions(nodes, "described", topic_id)
     pages = DescribeTopicPartitionsRequest([TopicRequest("described")], 2, Cursor("described", 1))

@@ -33,7 +33,8 @@ def by_time(nodes: Nodes) -> None:
 
 
 def ends_of_epochs(nodes: Nodes, label: str, topic: str) -> None:
-    """Send OffsetForLeaderEpoch to each running broker."""
+    """Send OffsetForLeaderEpoch for the topic to each running broker, with existing and unknown epochs, as a consumer and as a replica.
+    `label` is the beginning of the requests' labels."""
     for version in nodes.range(ApiKey.OFFSET_FOR_LEADER_EPOCH):
         for replica in (-1, -2, 2, 9) if version >= 3 else (-1,):
             for current in (-1, 0, 1, 7):
@@ -46,14 +47,14 @@ def ends_of_epochs(nodes: Nodes, label: str, topic: str) -> None:
 
 
 def of_epochs(nodes: Nodes) -> None:
-    """Send OffsetForLeaderEpoch for a topic with three batches."""
+    """Send OffsetForLeaderEpoch to each broker, for a topic whose three batches have the same leader epoch."""
     create(nodes, "ends", [(1, 2)])
     fill(nodes, "ends")
     ends_of_epochs(nodes, "ends", "ends")
 
 
 def deleted(nodes: Nodes) -> None:
-    """Delete records. The leader waits for its replicas; other brokers reject the request."""
+    """Send DeleteRecords to every broker. The leader deletes the records and waits for its replicas; other brokers reject the request."""
     create(nodes, "cut")
     fill(nodes, "cut")
     for version in nodes.range(ApiKey.DELETE_RECORDS):
@@ -70,7 +71,7 @@ def deleted(nodes: Nodes) -> None:
 
 
 def started_at(nodes: Nodes, topic: str, offset: int) -> None:
-    """Wait until every replica's log starts at `offset`."""
+    """Wait until the log of every replica of the topic starts at `offset`."""
     for node_id in nodes.living:
         for _ in until(f"{topic} begins at {offset}"):
             (answer,) = nodes.at(node_id).ask_unrecorded(fetch(topic, bytes(16), part(0, 6)), 12).responses[0].partitions
@@ -79,7 +80,7 @@ def started_at(nodes: Nodes, topic: str, offset: int) -> None:
 
 
 def log_dirs(nodes: Nodes) -> None:
-    """Describe each broker's log directory."""
+    """Send DescribeLogDirs to every broker, for a topic with two partitions and for a partition that does not exist."""
     create(nodes, "sizes", [(1, 2), (2, 3)])
     fill(nodes, "sizes")
     for version in nodes.range(ApiKey.DESCRIBE_LOG_DIRS):

@@ -13,7 +13,8 @@ from ottla.protocol.messages.k01_fetch import ReplicaState
 
 
 def anywhere(nodes: Nodes) -> None:
-    """Fetch at the leader, at a follower, and at a broker without a replica."""
+    """Send Fetch to the leader, to a follower and to a broker without a replica: at offsets in and out of range, for unknown partitions,
+    and from racks."""
     topic_id = create(nodes, "read", [(1, 2)])
     fill(nodes, "read")
     for version in nodes.range(ApiKey.FETCH):
@@ -55,7 +56,7 @@ def as_a_replica(nodes: Nodes) -> None:
 
 
 def sessions(nodes: Nodes) -> None:
-    """Use a fetch session at a leader and at a follower."""
+    """Open, continue and close a fetch session at a leader and at a follower."""
     topic_id = create(nodes, "read-session", [(1, 2), (2, 1)])
     fill(nodes, "read-session")
     for version in (7, 12, 13, 18):

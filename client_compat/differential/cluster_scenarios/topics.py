@@ -43,7 +43,7 @@ def creating(nodes: Nodes) -> None:
 
 
 def growing(nodes: Nodes) -> None:
-    """Send CreatePartitions through each broker."""
+    """Send valid and invalid CreatePartitions requests through each broker."""
     create(nodes, "grown", [(1, 2, 3)])
     for version in nodes.range(ApiKey.CREATE_PARTITIONS):
         through, count = 1 + version % 3, 2 + version

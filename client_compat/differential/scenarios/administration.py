@@ -165,7 +165,7 @@ def unusual_values(probe: Probe) -> None:
 
 
 def repeated_partitions(probe: Probe) -> None:
-    """Name partitions twice in ElectLeaders and AlterPartitionReassignments."""
+    """Send ElectLeaders and AlterPartitionReassignments requests that name the same partition twice."""
     create(probe, "repeated", 2)
     for label, topics in {
         "a partition": [TopicPartitions("repeated", [0, 0])],

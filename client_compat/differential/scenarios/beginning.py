@@ -46,7 +46,7 @@ from ottla.protocol.schema import Message
 
 
 def of_groups(group: str, topic: str, topic_id: bytes) -> dict[str, Message]:
-    """Return one request of each group API, by label."""
+    """Return a request of each group API, by the label under which its response is recorded."""
     joining = JoinGroupRequest(group, 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
     commit = OffsetCommitRequestTopic(topic, topic_id, [OffsetCommitRequestPartition(0, 1, 0, "")])
     unknown = OffsetCommitRequestTopic("nowhere", b"\x09" * 16, [OffsetCommitRequestPartition(0, 1, 0, "")])
@@ -91,7 +91,8 @@ def groups(probe: Probe) -> None:
 
 
 def of_transactions(name: str, own: int, topic: str, topic_id: bytes) -> dict[str, Message]:
-    """Return one request of each transaction API, from a producer without a transaction."""
+    """Return a request of each transaction API, by the label under which its response is recorded. The requests come from a producer
+    without a transaction: `name` is its transactional id, `own` its producer id."""
     offset = TxnOffsetCommitRequestTopic(topic, topic_id, [TxnOffsetCommitRequestPartition(0, 1, 0, "")])
     place = [AddPartitionsToTxnTopic(topic, [0])]
     return {

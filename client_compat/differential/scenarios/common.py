@@ -129,7 +129,7 @@ def produce(probe: Probe, label: str, topic: str, records: bytes | None, version
 
 
 def producer_id(probe: Probe) -> int:
-    """Return a new producer id that the broker assigned."""
+    """Send InitProducerId without a transactional id, and return the new producer id."""
     for _ in until("there are producer ids"):
         response = probe.ask_unrecorded(InitProducerIdRequest(None, 60_000), 4)
         if response.error_code == 0:

@@ -118,7 +118,7 @@ def altering(probe: Probe) -> None:
 
 
 def altering_elsewhere(probe: Probe) -> None:
-    """Alter settings of unknown resources, brokers and groups with IncrementalAlterConfigs."""
+    """Send IncrementalAlterConfigs for unknown resources, for brokers and for groups, with valid and invalid settings."""
     create(probe, "alter2", configs={"segment.bytes": "1048576"})
 
     def alter(label: str, *changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "alter2") -> None:
@@ -350,7 +350,7 @@ def of_groups(probe: Probe) -> None:
 
 
 def listing(probe: Probe) -> None:
-    """Send ListConfigResources for each type. Groups appear only if they have settings."""
+    """Send ListConfigResources for each resource type. The response contains only those groups that have settings."""
     create(probe, "listed-configs")
     of_group = k44.AlterConfigsResource(GROUP, "listed-configs", [k44.AlterableConfig("consumer.session.timeout.ms", SET, "50000")])
     probe.ask("settings of a group", k44.IncrementalAlterConfigsRequest([of_group]))
@@ -366,7 +366,7 @@ def listing(probe: Probe) -> None:
 
 
 def replacing(probe: Probe) -> None:
-    """Send AlterConfigs, which replaces all settings."""
+    """Send AlterConfigs, which replaces all settings of a topic, with valid and invalid settings; describe the topic afterwards."""
     create(probe, "replace", configs={"segment.bytes": "1048576"})
     for version in probe.range(ApiKey.ALTER_CONFIGS):
         cases: dict[str, list[tuple[str, str | None]]] = {

@@ -46,7 +46,7 @@ def owning(topic_id: bytes, *partitions: int) -> list[TopicPartitions]:
 
 
 def indexes(assignment: Assignment) -> set[int]:
-    """Return the assigned partitions of the only assigned topic."""
+    """Return the partition indexes in a heartbeat response's assignment, which has only one topic."""
     return {index for topic in assignment.topic_partitions for index in topic.partitions}
 
 
@@ -80,7 +80,7 @@ def known_to_groups(probe: Probe, topic: str) -> None:
 
 
 def new_topic(probe: Probe, name: str, partitions: int) -> bytes:
-    """Create a topic that the group coordinator knows, and return its id."""
+    """Create a topic, wait until the group coordinator knows it, and return its id."""
     topic_id = create(probe, name, partitions)
     known_to_groups(probe, name)
     return topic_id
@@ -123,7 +123,7 @@ def lives(probe: Probe) -> None:
 
 
 def refused(probe: Probe) -> None:
-    """Send joins and heartbeats that are rejected."""
+    """Send ConsumerGroupHeartbeat requests that are rejected: joins, heartbeats and leaves with invalid fields."""
     topic_id = new_topic(probe, "consumed2", 2)
     for version in probe.range(ApiKey.CONSUMER_GROUP_HEARTBEAT):
         group = f"cg-refused-{version}"
@@ -272,7 +272,8 @@ def static_members(probe: Probe) -> None:
 
 
 def offsets(probe: Probe) -> None:
-    """Commit and fetch offsets with and without a member epoch."""
+    """Commit and fetch offsets of a consumer group with the member's current epoch, with other epochs, and as a client that is no
+    member."""
     topic_id = new_topic(probe, "cg-offsets", 2)
     group = "cg-offsets"
     probe.ask_unrecorded(joining_beat(group, "a", "cg-offsets"), 1)

@@ -91,7 +91,7 @@ def quorum(probe: Probe) -> None:
 
 
 def features(probe: Probe) -> None:
-    """Send UpdateFeatures without a lasting change, and requests about brokers that do not exist."""
+    """Send UpdateFeatures requests that change nothing permanently, and UnregisterBroker requests about brokers that do not exist."""
     for version in probe.range(ApiKey.UPDATE_FEATURES):
         for dry in (True, False) if version >= 1 else (False,):
             for label, name, level in (

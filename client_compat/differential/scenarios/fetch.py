@@ -14,12 +14,12 @@ from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, D
 
 
 def part(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **fields: Any) -> FetchPartition:
-    """Return one partition of a Fetch request."""
+    """Return the element of a Fetch request for one partition. `fields`: further fields of it, such as `current_leader_epoch`."""
     return FetchPartition(index, fetch_offset=offset, partition_max_bytes=max_bytes, **fields)
 
 
 def request(topic: str, topic_id: bytes, *parts: FetchPartition, **fields: Any) -> FetchRequest:
-    """Return a Fetch request that does not wait."""
+    """Return a Fetch request for one topic and the partitions `parts`. Its maximum wait is 0, so the broker responds at once."""
     given = {"max_wait_ms": 0, "min_bytes": 0, "session_epoch": -1, **fields}
     return FetchRequest(topics=[FetchTopic(topic, topic_id, list(parts))] if parts else [], **given)
 
@@ -64,7 +64,7 @@ def zstd(probe: Probe) -> None:
 
 
 def sizes(probe: Probe) -> None:
-    """Fetch with different byte limits."""
+    """Fetch two partitions with different limits of bytes, for each partition and for the whole response."""
     topic_id = filled(probe, "sized", 3)
     produce(probe, "to partition 1", "sized", batch(b"c" * 100), partition=1)
     for partition_bytes in (0, 1, 300, 600, 700, -1):

@@ -40,7 +40,7 @@ from ottla.protocol.messages.k90_describe_share_group_offsets import (
 )
 
 LONG = "m" * 5_000
-"""Metadata longer than `offset.metadata.max.bytes`."""
+"""Metadata of a committed offset that is longer than `offset.metadata.max.bytes` allows."""
 KNOWN, OTHER, UNKNOWN = "odd-a", "odd-b", "odd-none"
 PARTITIONS = 3
 Part = tuple[int, int, str]

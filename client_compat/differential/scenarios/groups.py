@@ -32,7 +32,7 @@ SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x06joined\x00\x00\x00\x00\x00\x00\
 
 
 def join_request(group: str, member: str = "", **fields: Any) -> JoinGroupRequest:
-    """Return a consumer's JoinGroup request."""
+    """Return a JoinGroup request of a consumer with the assignor `range`. `fields` replace fields of the request."""
     given = {
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 10_000,
@@ -68,7 +68,7 @@ def word(probe: Probe, response: Any, name: str) -> None:
 
 
 def coordinators(probe: Probe) -> None:
-    """Send FindCoordinator with each key type."""
+    """Send FindCoordinator with each key type, at every version."""
     for version in probe.range(ApiKey.FIND_COORDINATOR):
         for kind in (0, 2, 7, -1):
             for key in ("group", ""):
@@ -119,7 +119,7 @@ def joining(probe: Probe) -> None:
 
 
 def joining_refused(probe: Probe) -> None:
-    """Send joins that are rejected."""
+    """Send JoinGroup and SyncGroup requests that are rejected."""
     member = join(probe, "refused", 9)
     protocols = [JoinGroupRequestProtocol("other", SUBSCRIPTION)]
     for version in (1, 3, 4, 5, 7, 9):
@@ -218,7 +218,7 @@ def committing(probe: Probe) -> None:
 
 
 def committing_by_id(probe: Probe) -> None:
-    """Commit and fetch offsets at the versions with topic ids."""
+    """Commit and fetch offsets at those versions of OffsetCommit and OffsetFetch that use topic ids."""
     topic_id, other = create(probe, "by-id-1", 2), create(probe, "by-id-2")
     probe.names.learn(UNKNOWN_ID, "an unknown id")
     idents = {"known": topic_id, "unknown": UNKNOWN_ID, "zero": bytes(16)}

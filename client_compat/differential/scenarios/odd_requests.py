@@ -74,7 +74,7 @@ def repeated_and_empty(probe: Probe) -> None:
 
 
 def offsets_of_no_partitions(probe: Probe) -> None:
-    """Commit offsets in a transaction for topics without partitions, at each version."""
+    """Send TxnOffsetCommit requests with topics without partitions, at each version."""
     topic_id = create(probe, "no-offsets")
     known, unknown = ("no-offsets", topic_id), ("nowhere", UNKNOWN_ID)
     offset = TxnOffsetCommitRequestPartition(0, 1, 0, "")

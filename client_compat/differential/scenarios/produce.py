@@ -16,7 +16,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 
 def resealed(data: bytes | bytearray) -> bytes:
-    """Return the batch with a valid checksum."""
+    """Return a record batch in which the checksum has been computed again, so that it is valid."""
     sealed = bytearray(data)
     struct.pack_into(">I", sealed, 17, crc32c(bytes(sealed[21:])))
     return bytes(sealed)

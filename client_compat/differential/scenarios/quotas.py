@@ -76,7 +76,7 @@ FILTERS: dict[str, list[tuple[str, int, str | None]]] = {
 
 
 def quotas(probe: Probe) -> None:
-    """Send AlterClientQuotas and DescribeClientQuotas."""
+    """Set and remove quotas with AlterClientQuotas, also invalid ones, and list them with each filter of DescribeClientQuotas."""
     for validate_only in (True, False):
         for label, entries in ALTERED.items():
             for version in probe.range(ApiKey.ALTER_CLIENT_QUOTAS):

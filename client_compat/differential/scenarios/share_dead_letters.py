@@ -27,7 +27,7 @@ ENABLE = "errors.deadletterqueue.group.enable"
 AUTO_CREATE, PREFIX = "errors.deadletterqueue.auto.create.topics.enable", "errors.deadletterqueue.topic.name.prefix"
 TOPIC, BROKER = 2, 4
 BY_NAME = 12
-"""The last version of Fetch that names topics."""
+"""The last version of Fetch that names topics; later versions use topic ids."""
 
 
 def contents(probe: Probe) -> None:

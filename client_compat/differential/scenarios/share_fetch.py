@@ -258,7 +258,7 @@ def closing(probe: Probe) -> None:
 
 
 def limits(probe: Probe) -> None:
-    """Reach the limit of record locks of a share partition, and the byte limit of a ShareFetch."""
+    """Acquire records up to the limit of record locks of a share partition, and up to the byte limit of a ShareFetch request."""
     topic_id = share_topic(probe, "sl", "sl", settings={"share.partition.max.record.locks": "100"})
     filled(probe, "sl", *[9] * 14)
     member = ShareMember(probe, "sl", "m", topic_id)

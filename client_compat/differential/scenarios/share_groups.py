@@ -114,7 +114,7 @@ def lives(probe: Probe) -> None:
 
 
 def refused(probe: Probe) -> None:
-    """Send joins and heartbeats that are rejected."""
+    """Send ShareGroupHeartbeat requests that are rejected: joins, heartbeats and leaves with invalid fields, also for a classic group."""
     new_topic(probe, "sg-refused", "shared-refused", 1)
     for label, request in {
         "no group": beat("", "a", JOIN, "shared-refused"),

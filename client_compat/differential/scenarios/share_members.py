@@ -48,7 +48,7 @@ def configure(probe: Probe, group: str, settings: Mapping[str, str]) -> bool:
 
 
 def coordinator_key(group: str, topic_id: bytes, partition: int) -> str:
-    """Return the key with which FindCoordinator finds a share partition's coordinator."""
+    """Return the key of a share partition for FindCoordinator: `group:topic id:partition`."""
     return f"{group}:{encode_uuid(topic_id)}:{partition}"
 
 

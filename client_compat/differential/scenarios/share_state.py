@@ -47,7 +47,7 @@ def summary(group: str, topic_id: bytes, partition: int = 0, *, leader_epoch: in
 
 
 def each(group: str, topic_id: bytes, partition: int = 0) -> dict[str, Message]:
-    """Return one request of each share coordinator API for one share partition, by label."""
+    """Return a request of each share coordinator API for one share partition, by the label under which its response is recorded."""
     return {
         "initialize": begin(group, topic_id, partition),
         "read": read(group, topic_id, partition),

@@ -366,7 +366,7 @@ def topologies(probe: Probe) -> None:
 
 
 def refused(probe: Probe) -> None:
-    """Send joins and heartbeats that are rejected."""
+    """Send StreamsGroupHeartbeat requests that are rejected: joins and heartbeats with invalid fields."""
     new_topic(probe, "refused-text")
     topology = Topology(0, [Subtopology("0", ["refused-text"])])
     some = [TaskIds("0", [0])]

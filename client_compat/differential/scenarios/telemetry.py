@@ -119,7 +119,7 @@ def asked(probe: Probe) -> None:
 
 
 def times(probe: Probe) -> None:
-    """Get subscriptions and push metrics within and outside the times that the broker permits."""
+    """Get telemetry subscriptions and push metrics, in time and earlier than the broker permits."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None, "telemetry-times": {"metrics": "*", "interval.ms": "300000"}})
@@ -160,7 +160,7 @@ def times(probe: Probe) -> None:
 
 
 def gone(probe: Probe) -> None:
-    """Close connections: the broker removes the client instance that a connection used last."""
+    """Close connections that client instances used. The broker then forgets the client instance that a connection used last."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None})

@@ -15,7 +15,7 @@ from ottla.protocol.messages.k75_describe_topic_partitions import Cursor, Descri
 
 
 def creating(probe: Probe) -> None:
-    """Create a topic at each version, again with the same name, and with validate_only."""
+    """Send CreateTopics at each version: a new topic, the same name again, and with validate_only."""
     for version in probe.range(ApiKey.CREATE_TOPICS):
         name = f"created-{version}"
         topic = CreatableTopic(name, 2, 1, configs=[CreatableTopicConfig("retention.ms", "1000")])
@@ -112,7 +112,7 @@ def growing(probe: Probe) -> None:
 
 
 def deleting(probe: Probe) -> None:
-    """Delete topics by name and by id, each twice."""
+    """Send DeleteTopics by name and by id, each twice: the second request is about a deleted topic."""
     for version in probe.range(ApiKey.DELETE_TOPICS):
         topic_id = create(probe, f"deleted-{version}")
         for label in ("delete", "again"):
@@ -191,7 +191,7 @@ def creating_by_asking(probe: Probe) -> None:
 
 
 def partitions(probe: Probe) -> None:
-    """Send DescribeTopicPartitions with page limits and cursors."""
+    """Send DescribeTopicPartitions with limits for the size of a page, and with cursors that continue after a page."""
     if not probe.knows(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
         return
     create(probe, "paged-a", 3)
@@ -216,7 +216,7 @@ def partitions(probe: Probe) -> None:
 
 
 def delete_records(probe: Probe) -> None:
-    """Delete records before offsets below, at and beyond the end, and of unknown partitions."""
+    """Send DeleteRecords with offsets below, at and beyond the log's end, and for unknown partitions."""
     create(probe, "shorten", 2)
     produce(probe, "ten records", "shorten", batch(*[b"x"] * 10))
     for version in probe.range(ApiKey.DELETE_RECORDS):

@@ -70,7 +70,8 @@ def described(probe: Probe, label: str, *names: str) -> None:
 
 
 def add(name: str, producer: tuple[int, int], topics: list[AddPartitionsToTxnTopic], *, verify: bool = False) -> AddPartitionsToTxnRequest:
-    """Return an AddPartitionsToTxn request for one transaction, which is valid at every version."""
+    """Return an AddPartitionsToTxn request that adds `topics` to one transaction; it is valid at every version. `name`: the transactional
+    id; `producer`: (producer id, epoch); `verify`: only verify that the partitions are in the transaction."""
     one = AddPartitionsToTxnTransaction(name, *producer, verify, topics)
     return AddPartitionsToTxnRequest([one], name, *producer, topics)
 
@@ -160,7 +161,7 @@ def refused(probe: Probe) -> None:
 
 
 def fenced(probe: Probe) -> None:
-    """Let a second instance fence the first and abort its open transaction."""
+    """Let a second producer with the same transactional id fence the first and abort its open transaction."""
     create(probe, "fenced")
     first = init(probe, "first", "fence")
     probe.ask("add", add("fence", first, [AddPartitionsToTxnTopic("fenced", [0])]), 3)
@@ -191,7 +192,8 @@ def fenced(probe: Probe) -> None:
 
 
 def offsets(probe: Probe) -> None:
-    """Commit offsets in a transaction: pending, committed, aborted and rejected."""
+    """Send TxnOffsetCommit requests, and fetch the offsets while they are pending, after a commit, and after an abort. Some requests are
+    rejected."""
     topic_id = create(probe, "txn-in", 1)
     groups = [OffsetFetchRequestGroup("txn-group", topics=[OffsetFetchRequestTopics("txn-in", partition_indexes=[0])])]
     committed_offsets = partial(OffsetFetchRequest, "txn-group", [OffsetFetchRequestTopic("txn-in", [0])], groups)
