@@ -87,8 +87,8 @@ def audit(
     wire: Wire | None = None,
     resume: Path | None = None,
 ) -> Verdict:
-    """Judge the log directories in `paths`, and clusters (`kafka://host:port`), which are read with the options in `wire`. A single path or
-    a single topic may be given without a list.
+    """Judge the log directories in `paths`, and the clusters (`kafka://host:port`), which are read over the network as `wire` says. A
+    single path or a single topic may be given without a list.
 
     `key_field`: the business key, unique in each topic (see `BusinessKey.parse` for its forms). `deep`: also compare the records' contents
     (None: only on the embedded engine). `replicas`: the directories belong to brokers of one cluster, and their replicas are compared.
@@ -213,7 +213,7 @@ def _reporting_failures(engine: str, paths: Sequence[str]) -> Iterator[None]:
 
 
 def check_rate(engine: str, wire: Wire | None) -> None:
-    """Raise CannotJudge if the options `wire` limit the bytes per second and Spark's tasks would fetch from the cluster: they fetch
+    """Raise CannotJudge if a limit of bytes per second is set in `wire`, and Spark's tasks would fetch from the cluster: they fetch
     independently of each other, so they cannot keep a common limit."""
     if wire is not None and engine == SPARK and wire.bytes_per_second and wire.spool is None:
         raise CannotJudge("Spark fetches in many tasks at once: a limit of bytes a second needs --spool, or --engine duckdb")

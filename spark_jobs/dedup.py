@@ -169,10 +169,10 @@ def dedup(
 ) -> list[TopicCount]:
     """Write each committed record of the log directories once, to tables in the directory `to`, and return the counts by topic.
 
-    Without `key_field`, records that the table `records` does not have yet are appended to it. With it, the topics' rows in the table
-    `unique_records` are replaced. The topics' rows in the tables `producers` and `transactions` are always replaced. `key_field`, `wire`:
-    see `audit.audit`. Raises FileNotFoundError if there is no log or a directory has a problem, and CannotJudge if the engine, a cluster or
-    a table fails.
+    Without `key_field`, records that the table `records` does not have yet are appended to it. With `key_field` (a business key, such as a
+    field of the JSON value), the topics' rows in the table `unique_records` are replaced. The topics' rows in the tables `producers` and
+    `transactions` are always replaced. `wire`: how clusters are read over the network. Raises FileNotFoundError if there is no log or a
+    directory has a problem, and CannotJudge if the engine, a cluster or a table fails.
     """
     require(table_format, to)
     with sources(paths, topics, wire) as given:

@@ -30,7 +30,8 @@ class Merged:
         self._findings: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
 
     def add(self, answer: Answer) -> None:
-        """Merge an answer (a task's findings, counts and other rows) into this one. It may already be merged from several."""
+        """Merge an answer (the findings, counts and other rows of a task) into this object. The answer may itself be merged from
+        several."""
         self.answers += 1
         for name, rows in answer.items():
             match name:

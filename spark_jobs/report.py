@@ -22,8 +22,8 @@ from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verd
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a progress bar on standard error within the block, if standard error is a terminal. Yield the function that updates it: (step,
-    done, total)."""
+    """Show a progress bar on standard error within the `with` block, if standard error is a terminal. Yield the function that updates the
+    bar: (step, done, total)."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -104,7 +104,8 @@ class KafkaLogSource(DataSource):
 
 
 def filters_of(options: Mapping[str, str]) -> Filters:
-    """Parse the filters from the options. Raises ValueError on a number that cannot be parsed."""
+    """Return the filters that are given by the options of the data source, such as `topic` and `start_offset`. Raises ValueError on a
+    number that cannot be parsed."""
     ranges = {name: _number(name, options[name]) for name in NUMBERS if options.get(name)}
     topics = frozenset(topic for topic in options.get("topic", "").split(",") if topic)
     partitions = frozenset(_number("partition", each) for each in options.get("partition", "").split(",") if each)

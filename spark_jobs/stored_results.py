@@ -74,8 +74,8 @@ class StoredResults:
                 yield frozenset((pa.ipc.open_file(file).schema.metadata or {})[PARTITIONS].decode().split())
 
     def load_or_judge(self, digests: Iterable[str], judge: Callable[[], Iterable[Row]]) -> Iterator[Row]:
-        """Yield the rows of the stored result for the partitions with these digests. If there is no result, or it is damaged, call `judge`
-        and store the rows that it returns first. Raises OSError if the result cannot be read or written."""
+        """Yield the rows of the stored result for the partitions with these digests. If there is no result, or it is damaged, first call
+        `judge`, and store the rows that `judge` returns as the result. Raises OSError if the result cannot be read or written."""
         covered = " ".join(sorted(digests))
         path = self.directory / (sha256(covered.encode()).hexdigest() + RESULT)
         if not _is_sound(path):

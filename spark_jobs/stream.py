@@ -48,7 +48,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """With Trigger.AvailableNow, the logs as they were listed at the query's start; only these are read. Otherwise None."""
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Limit the stream to the present ends of the logs (Trigger.AvailableNow)."""
+        """Limit the stream to the ends that the logs have now (Trigger.AvailableNow)."""
         self._at_start = self._logs()
 
     def initialOffset(self) -> Offset:

@@ -52,8 +52,8 @@ class Scope(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule of the audit. `proves`: the property that holds if there are no findings. `limits`: the cases that the rule cannot detect.
-    `sql`: the query that returns the findings; it can read the columns `views.RAW_BATCHES_NEED` of a batch, no others. `view`: the view
-    that must exist for the query. `needs`: the option without which the rule is not judged. `evidence`: the columns that the query adds to
+    `sql`: the query that returns the findings; of a batch, it can read only the columns in `views.RAW_BATCHES_NEED`. `view`: the view that
+    must exist for the query. `needs`: the option without which the rule is not judged. `evidence`: the columns that the query adds to
     PLACE."""
 
     name: str

@@ -180,7 +180,7 @@ def described(context: SparkContext, description: str) -> Iterator[None]:
 
 @contextmanager
 def _reporting_progress(report: Callable[[], None]) -> Iterator[None]:
-    """Call `report` at the start and the end of the block, and every PROGRESS_S seconds between from a thread."""
+    """Call `report` at the start and the end of the `with` block, and from a thread every PROGRESS_S seconds in between."""
     ended = threading.Event()
 
     def repeat() -> None:

@@ -49,7 +49,7 @@ INDEXES: Final = {
     ),
 }
 RELATIVE: Final = frozenset({"index", "timeindex"})
-"""The index kinds whose entries store offsets relative to the segment's base offset."""
+"""The kinds of index files that store offsets relative to the segment's base offset."""
 
 
 def snapshot_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

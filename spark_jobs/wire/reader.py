@@ -49,7 +49,7 @@ class Gap(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """The last batch returned. Its fields together identify the batch, so that it is skipped when a broker returns it again."""
+    """The batch that the reader returned last. Its fields together identify it, so that it is skipped when a broker returns it again."""
 
     base_offset: int
     length: int

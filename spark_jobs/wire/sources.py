@@ -79,9 +79,9 @@ def sources(
     wire: Wire | None = None,
     progress: Callable[[str, int, int], None] = lambda _step, _done, _total: None,
 ) -> Iterator[Sources]:
-    """Yield the inputs as paths that are valid within the block. Directories and clusters are pinned at their current ends, so that batches
-    appended later are not read; with `wire.spool`, clusters are first fetched into that directory. Raises OSError or ValueError when a
-    cluster cannot be spooled."""
+    """Yield the inputs of a command as paths that are valid within the `with` block. Directories and clusters are pinned at their current
+    ends, so that batches appended later are not read; with `wire.spool`, clusters are first fetched into that directory. Raises OSError or
+    ValueError when a cluster cannot be fetched into it."""
     wire = wire or Wire()
     wanted = list(dict.fromkeys(map(absolute, paths)))
     found = Sources([])

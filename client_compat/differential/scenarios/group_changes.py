@@ -47,7 +47,7 @@ HASH = slice(-8, None)
 """The last eight bytes of a group epoch record: a hash of the topic ids, which differ between the brokers."""
 
 TIMES = re.compile(rb"\x00\x00\x01[\x90-\xff].{4}", re.DOTALL)
-"""Matches an 8-byte timestamp of the present."""
+"""Matches 8 bytes that are a timestamp of the present time, in ms."""
 
 
 def pause(probe: Probe, group: str, value_ms: str) -> None:
@@ -185,7 +185,7 @@ def joining_again(probe: Probe) -> None:
 
 
 def late_commits(probe: Probe) -> None:
-    """Commit with the previous epoch, for partitions that a member kept and for those that it lost (KIP-1251)."""
+    """Commit offsets with a member's previous epoch, for partitions that the member kept and for those that it lost (KIP-1251)."""
     topic_id = new_topic(probe, "cg-late", 4)
     group = "cg-late"
     pause(probe, group, "0")

@@ -234,7 +234,8 @@ def offsets(probe: Probe) -> None:
 
 
 def _wait_until_stable(probe: Probe, request: OffsetFetchRequest) -> None:
-    """Wait until no offset is pending. Coordinators before 4.0 apply the offsets of a transaction some time after its marker."""
+    """Repeat `request`, which requires stable offsets, until no offset is pending. Coordinators before 4.0 apply the offsets of a
+    transaction some time after its marker."""
     for _ in until("no offset is pending"):
         answer = probe.ask_unrecorded(request, 8)
         codes = {partition.error_code for topic in (*answer.groups, answer)[0].topics for partition in topic.partitions}
