@@ -60,7 +60,7 @@ def write_logs(root: Path, megabytes: int) -> dict[str, list[Path]]:
 @dataclass(frozen=True, slots=True)
 class Submitted:
     """The result of one audit that spark-submit ran. `verdict`: the audit's JSON. `tasks`: for each worker, how many tasks that read logs
-    succeeded. `lost`: how many such tasks were lost because their executor ended."""
+    succeeded. `lost`: how many such tasks Spark lost because their executor ended."""
 
     verdict: dict[str, Any]
     tasks: Counter[str]

@@ -22,8 +22,8 @@ START_SECONDS = 300
 
 @contextmanager
 def cluster(directory: Path, workers: int = 2) -> Iterator[str]:
-    """Run a cluster inside the context; yield the master's URL when all workers have registered. Processes log to `directory`. Raises
-    TimeoutError."""
+    """Run a Spark cluster inside the context; yield the master's URL when all workers have registered. Processes log to `directory`. Raises
+    TimeoutError if the workers do not register in time."""
     port, ui = free_port(), free_port()
     with ExitStack() as stack:
         stack.enter_context(_process(directory, "master", "master.Master", "--port", str(port), "--webui-port", str(ui)))

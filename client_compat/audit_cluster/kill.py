@@ -19,8 +19,8 @@ WAIT_S: Final = 300
 
 def kill_an_executor(ui: str, running: subprocess.Popen[str]) -> None:
     """Wait until an executor has finished one task of the first stage (which reads the logs) and runs another, then SIGKILL its JVM. `ui`
-    is the URL of the Spark application's UI, `running` its spark-submit process. Raises RuntimeError if the process ends first, and
-    TimeoutError."""
+    is the URL of the Spark application's UI, `running` its spark-submit process. Raises RuntimeError if this process ends first, and
+    TimeoutError if no executor gets that far in time."""
     end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
         if running.poll() is not None:

@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 
 class OttlaBroker:
-    """An Ottla broker process with the interface that workloads use."""
+    """An Ottla broker process with the methods that the corpus's workloads call on any broker (`workloads.AnyBroker`)."""
 
     def __init__(self, data_dir: Path, settings: dict[str, str]) -> None:
         self.data_dir = data_dir
@@ -64,7 +64,8 @@ class OttlaBroker:
 
 
 def run(kind: str, workload: Workload, data_dir: Path) -> None:
-    """Run one workload on a new broker. Afterwards the broker is stopped, or killed if the workload requires it."""
+    """Run one workload on a new broker of this kind (`ottla` or `kafka`), with data in `data_dir`. Afterwards the broker is stopped, or
+    killed if the workload requires it."""
     settings = dict(workload.settings)
     with ExitStack() as stack:
         started = stack.enter_context(ReferenceBroker(data_dir, settings) if kind == "kafka" else OttlaBroker(data_dir, settings))
@@ -75,7 +76,8 @@ def run(kind: str, workload: Workload, data_dir: Path) -> None:
 
 
 def audit_findings(directory: Path) -> list[Expected]:
-    """Return the audit's violations and warnings about a directory. Raises RuntimeError if the audit could not judge it."""
+    """Return the audit's violations and warnings about a directory. Raises RuntimeError if the audit could not read or judge the
+    directory."""
     verdict = audit([directory], samples=ALL_SAMPLES, engine="duckdb", deep=True)
     problems = [problem for judged in verdict.directories for problem in judged.problems]
     if problems:

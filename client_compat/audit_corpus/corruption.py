@@ -35,7 +35,8 @@ class CannotCorrupt(Exception):
 
 
 def copy_logs(source: Path, target: Path) -> None:
-    """Copy what an audit reads of a data directory: segments and text checkpoints, without indexes and cluster metadata."""
+    """Copy those files of a data directory that an audit reads: segments and text checkpoints. Indexes and the cluster metadata are not
+    copied."""
     for file in sorted(source.glob("*-*/*.log")):
         if not file.parent.name.startswith("__cluster_metadata"):
             (target / file.parent.name).mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,8 @@ from ottla.spark_jobs.corpus.score import write
 
 
 def cut_corpus(root: Path, some: slice = slice(None)) -> list[Path]:
-    """Write logs with known faults (the audit's test cases number `some`) below `root`, with one segment per batch. Return the directories
-    of those cases that consist of one log directory, not of several replicas."""
+    """Write test logs with known faults below `root`, with one segment per batch. `some` selects a slice of the audit's list of test cases.
+    Return the directories of those cases that consist of one log directory, not of several replicas."""
     names = [*CASES][some]
     write({name: CASES[name] for name in names}, root)
     for log in list(root.rglob("*.log")):
@@ -23,8 +23,8 @@ def cut_corpus(root: Path, some: slice = slice(None)) -> list[Path]:
 
 
 def cut_at_every_batch(segment: Path) -> None:
-    """Replace a segment file by several files, one per batch. A batch whose base offset is not higher than that of the file before stays in
-    that file. The rest after a negative batch length is not divided."""
+    """Replace a segment file by several segment files, one per batch. A batch whose base offset is not higher than that of the file before
+    stays in that file. The rest after a negative batch length is not divided."""
     data, position = segment.read_bytes(), 0
     cuts = [(int(segment.stem), 0)]
     while position + LOG_OVERHEAD <= len(data):

@@ -99,7 +99,7 @@ def idempotence(broker: AnyBroker) -> None:
 
 
 def transactions(broker: AnyBroker) -> None:
-    """Run commits, aborts, fencing, an empty transaction, and a transaction left open by a killed client."""
+    """Produce in transactions: commits, aborts, fencing, an empty transaction, and a transaction left open by a killed client."""
     _topics(broker, 2, "payments")
     writer = _producer(broker, transactional_id="writer")
     writer.init_transactions(TIMEOUT_S)
@@ -121,8 +121,8 @@ def transactions(broker: AnyBroker) -> None:
 
 
 def _copy(broker: AnyBroker, source: str, target: str) -> None:
-    """Copy partition 0 of the topic `source` to `target` in transactions that include the offsets. Two group members do this one after the
-    other."""
+    """Copy partition 0 of the topic `source` to `target` in transactions that include the offsets. Two members of one group do this, one
+    after the other."""
     _topics(broker, 1, target)
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "copy", "enable.auto.commit": False}
     for life in range(2):
@@ -147,7 +147,8 @@ def _copy(broker: AnyBroker, source: str, target: str) -> None:
 
 
 def _committed(reader: Consumer, place: TopicPartition) -> int:
-    """Return the group's committed offset. Retries while the coordinator is not ready, shortly after the creation of its topic."""
+    """Return the offset that `reader`'s group has committed for the partition `place`, negative if none. Retries while the coordinator is
+    not ready, shortly after the creation of its topic."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -239,7 +240,8 @@ def forgotten_producers(broker: AnyBroker) -> None:
 
 
 def java_copier(broker: AnyBroker) -> None:
-    """Run Kafka's exactly-once system test: the Java client copies a topic in transactions (version 2), with random aborts."""
+    """Run the program of Kafka's exactly-once system test: the Java client copies a topic in transactions (version 2), with random
+    aborts."""
     _topics(broker, 1, "source", "copies")
     _send(_producer(broker, enable_idempotence=True), "source", range(300), partitions=1)
     options = {

@@ -54,8 +54,8 @@ def megabytes(site: Site, *, record_bytes: int, records: int) -> Values:
 
 
 def memory(site: Site, *, count: int) -> Values:
-    """Measure the resident memory of the gateway's or toxiproxy's process with `count` idle connections, in MB. The process that has served
-    the other cases is measured, and then a newly started one. Without a proxy, only the broker is measured."""
+    """Measure the resident memory of the gateway's or toxiproxy's process with `count` idle connections, in MB. Two processes are measured:
+    the one that has served the other cases, and a newly started one. Without a proxy, only the broker is measured."""
     values = {MEMORY_AFTER: _resident(site.broker, count)}
     if site.peer.name != NONE:
         with site.fresh("fresh") as broker:
@@ -132,7 +132,8 @@ def missed(results: Results, measured: Sequence[Benchmark]) -> Iterator[str]:
 
 def broker_with(kind: str, proxy_port: int, directory: Path) -> tuple[BrokerProcess, int]:
     """Return a broker of this `kind` (a name of `BROKERS`), not started, and the port of its second listener. The advertised port of that
-    listener is `proxy_port`, so that clients reconnect through toxiproxy. Raises `KafkaMissing`."""
+    listener is `proxy_port`, so that clients reconnect through toxiproxy. Raises `KafkaMissing` if `kind` is Apache Kafka and it is not
+    available."""
     port, behind = free_port(), free_port()
     if kind == "kafka":
         reference = ReferenceBroker(directory / "data", jvm=KAFKA_JVM)
@@ -169,7 +170,7 @@ def toxiproxy(upstream: int, port: int, directory: Path) -> BrokerProcess:
 @contextmanager
 def sites(kind: str, directory: Path, *, with_toxiproxy: bool) -> Iterator[list[Site]]:
     """Start a broker and the proxies in front of it, and yield a site (a place to measure) for each proxy and for the broker itself. Raises
-    `BrokerFailed` and `KafkaMissing`."""
+    `BrokerFailed` if a process does not start, `KafkaMissing` if Apache Kafka is not available."""
     proxy_port, behind = free_port(), 0
     makers: dict[str, Callable[[Path], BrokerProcess]] = {
         GATEWAY: lambda place: brokers.gateway(direct.bootstrap, place / "gateway.log"),

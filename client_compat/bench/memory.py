@@ -1,4 +1,5 @@
-"""Allocates physical memory before a case that writes a lot, so that no broker pays for the machine's growth.
+"""Allocates physical memory before a case that writes a lot, so that no broker is slowed down because the machine has to get memory from
+its host.
 
 A virtual machine often gets its memory from the host page by page on first access, and returns free memory. 1 MB of page cache then costs 3
 ms in new pages instead of 0.2 ms, so the order of the brokers would decide the comparison. Touching memory first gives each broker pages

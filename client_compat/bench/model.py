@@ -51,7 +51,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a case.
+    """One number that a benchmark case measures.
 
     `target` limits Ottla's value divided by Apache Kafka's: a minimum if `more_is_better`, else a maximum. A figure with a `point` belongs
     to a curve.
@@ -66,7 +66,7 @@ class Figure:
     point: Point | None = None
 
     def kept(self, ratio: float) -> bool:
-        """Return whether a ratio to Apache Kafka meets the figure's target; True if it has none."""
+        """Return whether `ratio`, Ottla's value divided by Apache Kafka's, meets the figure's target; True if the figure has none."""
         if self.target is None:
             return True
         return ratio >= self.target if self.more_is_better else ratio <= self.target
@@ -89,8 +89,8 @@ class Peer:
 
 
 class JavaClient(Protocol):
-    """Measures a broker through the Java client: its producer, its consumer, and its share consumers. All methods raise `LoadFailed`; times
-    are seconds."""
+    """Measures a broker through the Java client: its producer, its consumer, and its share consumers. All methods raise `LoadFailed` if the
+    client fails or does not answer in time. Durations are in seconds."""
 
     def produce(self, bootstrap: str, topic: str, partitions: int, record_bytes: int, records: int) -> float: ...
 
@@ -127,7 +127,8 @@ Values = dict[str, float]
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """One case of the benchmark. `measure` runs its load at a site, and returns a value for each figure that this kind of broker supports,
-    by the figure's name; it raises `LoadFailed`. `needs` are abilities without which the case is left out."""
+    by the figure's name; `measure` raises `LoadFailed` if the load does not complete. `needs` are abilities without which the case is left
+    out."""
 
     name: str
     section: str
@@ -139,7 +140,7 @@ class Benchmark:
 
     @property
     def of_cluster(self) -> bool:
-        """Whether the case needs a cluster."""
+        """Whether the case needs a cluster of replicating brokers."""
         return Ability.CLUSTER in self.needs
 
     @property

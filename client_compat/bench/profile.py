@@ -98,7 +98,7 @@ def recorded(directory: Path, form: str, output: Path) -> Iterator[BrokerProcess
 
 
 def _until_written(broker: BrokerProcess) -> None:
-    """Wait until py-spy has written its output. Raises `BrokerFailed`."""
+    """Wait until py-spy has written its output. Raises `BrokerFailed` if that takes too long."""
     try:
         psutil.Process(broker.pid).wait(STOP_TIMEOUT_S)
     except psutil.TimeoutExpired:

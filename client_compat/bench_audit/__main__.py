@@ -42,7 +42,8 @@ DEEP_BYTES_MAX = 3 << 29
 
 @dataclass(slots=True)
 class Contender:
-    """A program that reads a log, to compare its speed. `baseline`: the contender that its rate is compared with."""
+    """A program (the audit's reader or kafka-dump-log) that reads a log, to compare its speed. `baseline`: the contender that its rate is
+    compared with."""
 
     name: str
     commands: list[list[str]]
@@ -54,7 +55,7 @@ class Contender:
 
     def run(self) -> None:
         """Read the log once, with all of `commands` at the same time. Appends the wall-clock and CPU seconds to the lists, and updates
-        `peak_kib` and `rows`. Raises subprocess.CalledProcessError."""
+        `peak_kib` and `rows`. Raises subprocess.CalledProcessError if a command fails, and SystemExit if the audit reports violations."""
         ours = self.commands[0][0] == sys.executable
         started, before = time.perf_counter(), _cpu_of_children()
         # No process waits for Spark's Python workers, so the kernel adds their CPU time to no parent process. Therefore it is sampled.
@@ -144,7 +145,8 @@ def measure_masters(console: Console, sizes: Sequence[int], reps: int) -> None:
 
 
 def planning(found: Planned) -> Table:
-    """Return a table of the time and memory that Spark's driver needs to list the logs and plan the audit, before the first task starts."""
+    """Return a table of what `formula.planned` measured: the time and memory that Spark's driver needs to list the logs and plan the audit,
+    before the first task starts."""
     columns = ("segments", "listings", "listing s", "planning s", "CPU s", "tasks", "MB sent to tasks", "peak MB")
     shown = Table(*columns, title=f"Planning for {CORES} cores")
     seconds = (f"{found.listing_seconds:.1f}", f"{found.planning_seconds:.1f}", f"{found.cpu_seconds:.1f}")

@@ -55,7 +55,8 @@ class FormulaFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has 
         raise FileNotFoundError(path)
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        """Return the entries of a directory at this path, as fsspec's `ls` does."""
+        """Return the entries of the directory at `path`, as fsspec's `ls` does: dicts of name, type and size with `detail`, otherwise
+        names."""
         root, *below = self._strip_protocol(path).strip("/").split("/")
         partitions, segments, *size = _numbers(root)
         FormulaFileSystem.listings += 1
@@ -123,7 +124,8 @@ class Planned:
 
 def planned(partitions: int, segments: int, segment_bytes: int = 1 << 30) -> Planned:
     """List the files of an audit with this number of partitions and of segments per partition, and plan its tasks, as Spark's driver does
-    for a cluster of CORES cores. The log exists only in computation. Return the time and memory that this took."""
+    for a cluster of CORES cores. The segments are computed (see `FormulaFileSystem`), not stored on disk. Return the time and memory that
+    this took."""
     register()
     FormulaFileSystem.listings = 0
     started, cpu = time.perf_counter(), time.process_time()

@@ -33,8 +33,8 @@ after the audit. A driver's JVM, which is sampled, has the main class SparkSubmi
 
 @dataclass(slots=True)
 class Sampled:
-    """Samples of the processes of an audit on Spark. `largest`: the peak bytes of the largest process, and `together`: of all processes at
-    once, both by kind (driver, JVM, Python worker). `cpu`: CPU seconds by process."""
+    """Samples of the processes of an audit on Spark. By kind of process (driver, JVM, Python worker), `largest` has the peak bytes of the
+    largest one, and `together` the peak of all at once. `cpu`: CPU seconds by process."""
 
     largest: dict[str, int] = field(default_factory=dict)
     together: dict[str, int] = field(default_factory=dict)

@@ -55,15 +55,16 @@ class ClaimEnvironment:
         return self.stage.truth
 
     def client(self, name: str) -> Client:
-        """Return a client library's program, which is started at the first call and used again afterwards. Raises `Skipped`, `BuildFailed`
-        or `ProgramFailed`."""
+        """Return the program that runs the client library `name`; it is started at the first call and used again afterwards. Raises
+        `Skipped` if the client is not available here, `BuildFailed` if its program cannot be built, or `ProgramFailed` if the program does
+        not start."""
         if name not in self._clients:
             self._clients[name] = Client(name, self.pool.take(name), self.stage.broker.bootstrap)
         return self._clients[name]
 
     @contextmanager
     def victim(self, name: str) -> Iterator[Client]:
-        """Yield a client library's program in a new process, which the claim may kill."""
+        """Yield a program that runs the client library `name` in a new process, which the claim may kill."""
         program = CLIENTS[name].program(self.directory / f"victim-{name}.log")
         program.start()
         try:
@@ -80,8 +81,8 @@ class ClaimEnvironment:
         return name
 
     def read(self, topic: str, isolation: Any, count: int, *, client: str = "aiokafka") -> list[str]:
-        """Consume partition 0 of the topic from the start, and return the values. Waits for `count` records, and 0.3 s longer for a record
-        that should not be there."""
+        """Consume partition 0 of the topic from the start, and return the values. Waits for `count` records, and then 0.3 s for one more
+        record, which should not exist."""
         consumer: Consumer = self.client(client).consumer(reset="earliest", isolation=isolation)
         consumer.assign([(topic, 0)])
         taken = consumer.poll(count, int(READ_S * 1000)) if count else []
@@ -95,11 +96,12 @@ class ClaimEnvironment:
         return produce_raw(self.stage.broker.port, topic, value, Identity(producer_id, epoch, sequence), count=count)
 
     def new_producer_id(self) -> int:
-        """Return a new producer id from the broker."""
+        """Send InitProducerId to the broker and return the new producer id."""
         return new_producer_id(self.stage.broker.port)
 
     def cluster(self) -> Cluster:
-        """Return a cluster of three brokers, which is started once. Raises `Skipped` if it needs Apache Kafka and that is not available."""
+        """Return a cluster of three brokers, which is started at the first call. Raises `Skipped` if it needs Apache Kafka and that is not
+        available."""
         if not self._clusters:
             try:
                 cluster = Cluster(self.directory / "cluster", self.kinds, controller_kind=self.controller)

@@ -49,13 +49,15 @@ def new_topic(environment: ClaimEnvironment, partitions: int = 1, **config: str)
 
 
 def partition_of(cluster: Cluster, topic: str, node: Node) -> MetadataResponsePartition | None:
-    """Return a broker's metadata of partition 0; None while the broker does not know the topic."""
+    """Return partition 0 of the topic as broker `node` describes it in a Metadata response; None while the broker does not know the
+    topic."""
     known = (one for found in cluster.seen_by(node).topics if found.name == topic for one in found.partitions)
     return next((one for one in known if one.partition_index == 0), None)
 
 
 def leader_of(cluster: Cluster, topic: str, *, but: Node | None = None) -> Node:
-    """Wait until partition 0 has a running leader other than `but` that answers ListOffsets; return it. No request is sent to `but`."""
+    """Wait until partition 0 has a running leader other than `but` that answers ListOffsets; return this leader. No request is sent to
+    `but`. Raises `TruthFailed` if that takes too long."""
     node = next(broker for broker in cluster.brokers if broker.process.alive and broker is not but)
     for _ in until(f"{topic} has a new leader"):
         found = partition_of(cluster, topic, node)
@@ -74,8 +76,8 @@ def followers_of(cluster: Cluster, leader: Node) -> list[Node]:
 
 def pause_process(followers: Sequence[Node], leader: Node, topic: str) -> None:
     """Pause the followers, and wait until the leader has answered their last fetch of partition 0. A follower's last fetch may still be in
-    the leader's purgatory. This function's own fetch arrives later and waits longer, so its response shows that the follower's fetch was
-    answered."""
+    the leader's purgatory. This function sends a fetch of its own, which arrives later and waits longer; its response shows that the
+    followers' fetches were answered."""
     for broker in followers:
         broker.process.pause()
     with Client(HOST, leader.process.port) as client:
@@ -89,7 +91,7 @@ def pause_process(followers: Sequence[Node], leader: Node, topic: str) -> None:
 
 
 def wait_in_sync(cluster: Cluster, topic: str, node: Node, brokers: Sequence[Node]) -> list[int]:
-    """Wait until `node` reports these brokers as the ISR of partition 0; return their ids."""
+    """Wait until `node` reports these brokers as the ISR of partition 0; return their ids. Raises `TruthFailed` if that takes too long."""
     wanted = sorted(broker.node_id for broker in brokers)
     for _ in until(f"{wanted} are in sync for {topic}"):
         found = partition_of(cluster, topic, node)

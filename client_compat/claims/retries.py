@@ -13,7 +13,7 @@ VALUE = "order 7"
 
 
 def lose_ack(environment: ClaimEnvironment, client: str, **options: object) -> tuple[list[str], str, list[str]]:
-    """Send one record while a fault rule drops the first Produce response, so that the client has to retry. `options` are those of the
+    """Send one record while a fault rule drops the first Produce response, so that the client has to retry. `options` are settings of the
     client's producer. Return the stored values, the result that the client reports, and a description of the log."""
     topic = environment.topic()
     rule = environment.stage.admin.add(f"drop-ack:api=Produce,topic={topic},times=1,name={topic}")

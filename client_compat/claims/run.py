@@ -28,7 +28,7 @@ FAILURES = (BrokerFailed, ClientError, KafkaException, ProgramFailed, BuildFaile
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """The result of trying a claim (a statement about exactly-once). `got` is held, refuted, skipped or failed."""
+    """The result of trying a claim (a statement about exactly-once). `got` is "held", "refuted", "skipped" or "failed"."""
 
     claim: Claim
     got: str
@@ -50,8 +50,9 @@ def run_claims(
     kinds: Sequence[Kind] = ALL_OTTLA,
     controller: Kind = Kind.OTTLA,
 ) -> Iterator[ClaimResult]:
-    """Yield each claim's result. Without `java`, claims about the Java client are skipped, and it is left out of the others. `kinds` are
-    the brokers of the cluster, which is started under a `controller` for claims that need one."""
+    """Try the `chosen` claims (statements about exactly-once) one after the other, and yield each claim's result. Without `java`, claims
+    about the Java client are skipped, and the other claims are tried without it. `kinds` and `controller` are the programs of the cluster's
+    brokers and controller; the cluster is started only for claims that need one."""
     with environment(directory, kinds, controller, java=java) as where:
         for claim in chosen:
             on_claim(claim)

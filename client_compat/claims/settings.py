@@ -64,8 +64,9 @@ def acks(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _held_write(environment: ClaimEnvironment, setting: str) -> tuple[list[int | None], int, list[int | None]]:
-    """Write one record while a fault rule holds the Produce request at the broker. `setting` is the producer's acks. Return the offsets
-    that the client got and the number of stored records while the request was held, and the offsets that the client had got in the end."""
+    """Write one record while a fault rule holds the Produce request at the broker. `setting` is the producer's acks. Return three results:
+    the offsets that the client got while the request was held, the number of records stored at that time, and the offsets that the client
+    had got in the end."""
     topic = environment.topic()
     offsets: list[int | None] = []
 

@@ -41,7 +41,7 @@ def produce_raw(
 
 
 def new_producer_id(port: int) -> int:
-    """Return a producer id from the broker, which may first have to allocate a block."""
+    """Return a producer id from the broker. Waits while the broker allocates a block of producer ids."""
     for _ in until("the broker gives a producer id"):
         with Client(HOST, port) as wire:
             answer = wire.call(InitProducerIdRequest(None, 60_000), INIT_VERSION)

@@ -42,7 +42,7 @@ def mixed_campaign(
 ) -> NoReturn:
     """Inject `count` faults of the kinds `faults` into a cluster under load, print the verdict, and end the program with its exit code.
     `cluster_in` makes the cluster in a new directory. `clients` are names of client libraries (None: all that can run here). `chaos` and
-    `careless`: see `run`. After `minutes`, no further fault is injected."""
+    `careless`: see `run`. After `minutes` minutes, no further fault is injected."""
     if unknown := set(clients or ()).difference(EVERY_CLIENT):
         raise typer.BadParameter(f"there is no client {', '.join(sorted(unknown))}", param_hint="--client")
 

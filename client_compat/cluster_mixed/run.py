@@ -132,7 +132,8 @@ def run(
 ) -> MixedRun:
     """Start a new cluster, inject `count` faults under load, and return the results. With `chaos`, faults also hit the controllers, and
     some happen at the same time. With `careless`, clients use acks=1 without idempotence, and unclean elections are enabled. After
-    `seconds` no further fault is injected. Raises `BrokerFailed`, `RunFailed`, `KafkaMissing`, `ClientMissing` or `NoSmallDisk`."""
+    `seconds` seconds no further fault is injected. Raises `BrokerFailed` if a node fails, `RunFailed` or `ClientMissing` if a client fails
+    or cannot start, `KafkaMissing` or `NoSmallDisk` if this machine lacks Apache Kafka or a disk to fill."""
     rng, found, began = random.Random(seed), MixedRun(), time.perf_counter()
     todo = rounds(itertools.islice(plan(cluster.nodes if chaos else cluster.brokers, faults), count), rng, pairs=chaos)
     in_time = itertools.takewhile(lambda _: time.perf_counter() - began < seconds, todo)

@@ -24,8 +24,8 @@ class MustReconnect(Exception):
 
 
 class Routes:
-    """Finds leaders and coordinators through one of the brokers at `ports`. Use as a context manager; all methods raise OSError,
-    ProtocolError or MustReconnect."""
+    """Finds leaders and coordinators through one of the brokers at `ports`. Use as a context manager; all methods raise OSError if a
+    connection fails, ProtocolError for a malformed response, or MustReconnect."""
 
     def __init__(self, ports: Sequence[int], rng: random.Random) -> None:
         self._ports = ports
@@ -53,7 +53,7 @@ class Routes:
         return self.at(found.port)
 
     def leaders(self, topic: str) -> dict[int, Client]:
-        """Return the connection to the leader of each of the topic's partitions, by partition."""
+        """Return a connection to the leader of each partition of the topic, by partition index."""
         answer: Any = self._any().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), version=12)
         ports = {broker.node_id: broker.port for broker in answer.brokers}
         leaders = {one.partition_index: one.leader_id for one in answer.topics[0].partitions}

@@ -34,7 +34,7 @@ RATE_MAX = 4_000
 
 @dataclass(slots=True)
 class Kills:
-    """The kills so far, and how long the broker took to listen again after each."""
+    """The SIGKILLs of a crash test so far, and how many seconds the broker took to listen again after each restart."""
 
     done: int = 0
     while_starting: int = 0
@@ -48,7 +48,7 @@ class Kills:
 
 @dataclass(slots=True)
 class CrashRun:
-    """The kills of a run, and the comparison of acknowledgements with the log."""
+    """The results of a crash test: the SIGKILLs, and the comparison of the clients' acknowledgements with the log."""
 
     kills: Kills
     verdict: Counted
@@ -82,7 +82,8 @@ def kill_under_load(
     brokers: Sequence[BrokerProcess], kills: int, rng: random.Random, answered: Callable[[], Sequence[int]], on_kill: OnKill
 ) -> Kills:
     """Kill and restart a randomly chosen broker until `kills` kills are done, and return their number and the restart times. `answered`
-    returns the number of acknowledgements of each client; all must grow between two kills. Raises `BrokerFailed` or `RunFailed`."""
+    returns the number of acknowledgements of each client; all must grow between two kills. Raises `BrokerFailed` if a broker dies or does
+    not restart, `RunFailed` if a client receives no acknowledgement in time."""
     found = Kills()
 
     def check_alive() -> None:

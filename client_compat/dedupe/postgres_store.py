@@ -27,7 +27,7 @@ class PostgresStore:
     @classmethod
     async def connect(cls, conninfo: str) -> PostgresStore:
         """Connect, create the table if it does not exist, and return the store. `conninfo` has libpq's format. Raises
-        psycopg.OperationalError."""
+        psycopg.OperationalError if the server cannot be reached."""
         connection = await AsyncConnection.connect(conninfo, autocommit=True)
         await connection.execute(SCHEMA)
         return cls(connection)

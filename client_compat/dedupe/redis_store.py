@@ -28,7 +28,8 @@ class RedisStore:
         """Store `key` and the commands that `effect` queues in one transaction, unless the key exists. Return whether the effect happened
         now.
 
-        Raises WatchError after `ATTEMPTS_MAX` conflicting writes that left no key.
+        Retries if another client writes the key meanwhile. Raises WatchError if that happens in `ATTEMPTS_MAX` attempts and the key still
+        does not exist.
         """
         name = self._prefix + key
         for attempt in range(ATTEMPTS_MAX):

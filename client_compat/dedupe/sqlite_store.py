@@ -24,8 +24,9 @@ class SqliteStore:
         self.connection.execute(SCHEMA)
 
     async def once(self, key: str, effect: Callable[[sqlite3.Connection], Awaitable[None]]) -> bool:
-        """Store `key` and run `effect` in one transaction, unless the key exists. Return whether the effect happened now. The effect must
-        not wait for another `once` of this store."""
+        """Store `key` and run `effect` in one transaction, unless the key exists. Return whether the effect happened now. If `effect`
+        raises, nothing is stored. `effect` must not wait for another call of `once`, because the connection can have only one transaction
+        at a time."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             new = self.connection.execute("INSERT INTO processed (business_key) VALUES (?) ON CONFLICT DO NOTHING", (key,)).rowcount == 1

@@ -75,7 +75,7 @@ class _Busy:
 
 def busy(site: Site, *, count: int, requests_each: int) -> Values:
     """Measure requests per second, latency and the broker's CPU time per request. `count` connections write to four partitions, each with
-    one Produce request in flight. Raises `LoadFailed`."""
+    one Produce request in flight. Raises `LoadFailed` if a request is rejected or not answered in time, or a connection closes."""
     bootstrap, stamp = site.broker.bootstrap, int(time.time() * 1_000)
     with topic(site, "busy", BUSY_PARTITIONS) as name, ExitStack() as stack, selectors.DefaultSelector() as selector:
         clients = []

@@ -47,7 +47,8 @@ class RawProducer:
 
 
 def producers(bootstrap: str, count: int) -> list[RawProducer]:
-    """Return `count` producers with new producer ids, which InitProducerId requests have allocated. Raises `LoadFailed`."""
+    """Return `count` producers with new producer ids, which InitProducerId requests have allocated. Raises `LoadFailed` if the broker
+    rejects one of them."""
     found: list[RawProducer] = []
     deadline = time.perf_counter() + NOT_READY_S
     with connect(bootstrap) as client:

@@ -35,7 +35,8 @@ def why_not() -> str | None:
 
 @dataclass(slots=True)
 class JavaLoad:
-    """The process of the Java client, as a context manager. The client logs to `output`."""
+    """The process of the Java client, as a context manager. The client logs to `output`. All methods raise `LoadFailed` if the client
+    reports an error, gives no answer in time, or ends."""
 
     output: Path
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
@@ -70,7 +71,7 @@ class JavaLoad:
         self._ask("join", bootstrap, topic, group, str(consumers))
 
     def share(self, records: int) -> float:
-        """Return the seconds that the share consumers started by `join` need to receive and acknowledge `records` records."""
+        """Return the seconds that the share consumers (started by `join`) need to receive and acknowledge `records` records."""
         return self._ask("share", str(records))[0]
 
     def pace(self, bootstrap: str, topic: str, rate: int, records: int) -> tuple[float, float]:

@@ -50,7 +50,8 @@ def one_in_flight(site: Site, *, requests: int) -> Values:
 
 
 def one_by_one(peer: socket.socket, made: Sequence[bytes]) -> list[float]:
-    """Send each Produce request after the response to the previous one; return the response times in seconds. Raises `LoadFailed`."""
+    """Send each Produce request after the response to the previous one; return the response times in seconds. Raises `LoadFailed` if a
+    request is rejected or the connection closes."""
     reader, taken = FrameReader(FRAME_BYTES_MAX), []
     answers: Sequence[Any] = ()
     for frame in made:
@@ -100,7 +101,7 @@ def end_to_end(site: Site, *, rate: int, seconds: int) -> Values:
 
 
 class Timetable:
-    """Sends encoded requests at their scheduled times, and computes the time since the scheduled send of a request."""
+    """Sends encoded requests at their scheduled times (`rate` a second), and computes the time since the scheduled send of a request."""
 
     def __init__(self, peer: socket.socket, made: Sequence[bytes], rate: int) -> None:
         self._peer, self._made, self._rate, self._sent = peer, made, rate, 0
@@ -111,7 +112,7 @@ class Timetable:
 
     def wait(self, sockets: list[socket.socket]) -> list[socket.socket]:
         """Send the requests that are due, then wait until a socket is readable or the next request is due; return the readable sockets.
-        Raises `LoadFailed` if responses are missing STALLED_S seconds after the last request."""
+        Raises `LoadFailed` if responses are still missing STALLED_S seconds after the last request was due."""
         while self._sent < len(self._made) and self.since(self._sent) >= 0:
             self._peer.sendall(self._made[self._sent])
             self._sent += 1
@@ -148,7 +149,7 @@ def _fetch(name: str, offset: int) -> bytes:
 
 
 def _records(answer: Any) -> int:
-    """Return the number of records in a Fetch response. Raises `LoadFailed`."""
+    """Return the number of records in a Fetch response. Raises `LoadFailed` if the response has an error code."""
     response: Any = decode_response(1, FETCH_VERSION, answer)[1]
     (data,) = response.responses[0].partitions if response.responses else (None,)
     if data is None:

@@ -35,7 +35,8 @@ def produce(
 ) -> float:
     """Send the records round-robin to the partitions; return the seconds from the first send to the last acknowledgement.
 
-    With `single`, each batch has one record. `properties` are further client settings, such as TLS. Raises `LoadFailed`.
+    With `single`, each batch has one record. `properties` are further client settings, such as TLS. Raises `LoadFailed` if a record is
+    rejected or not acknowledged in time.
     """
     errors: list[Any] = []
     config = {"linger.ms": 0, "batch.num.messages": 1} if single else {"linger.ms": 5}
@@ -59,7 +60,7 @@ def produce(
 
 def ready_producer(bootstrap: str, topic: str, partitions: int, settings: Mapping[str, Any]) -> Producer:
     """Return an idempotent producer that has already written one record to each partition, and so has its producer id and its connections.
-    Raises `LoadFailed`."""
+    Raises `LoadFailed` if these records are not acknowledged in time."""
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,
@@ -78,7 +79,7 @@ def ready_producer(bootstrap: str, topic: str, partitions: int, settings: Mappin
 
 def consume(bootstrap: str, topic: str, partitions: int, records: int, properties: Mapping[str, str] | None = None) -> float:
     """Read `records` records from the beginning of the partitions; return the seconds from the assignment to the last record. Raises
-    `LoadFailed`."""
+    `LoadFailed` if the consumer reports an error, or no record arrives for SILENCE_S seconds."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

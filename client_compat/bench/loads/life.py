@@ -23,7 +23,7 @@ TOPIC = "bench-life"
 
 def first_steps(site: Site, *, records: int) -> Values:
     """Measure a new broker: the time from its start to the acknowledgement of a first idempotent record, and its memory when idle and after
-    a load. Raises `LoadFailed`."""
+    a load. Raises `LoadFailed` if the topic cannot be created in time or a record is rejected."""
     with site.fresh("fresh") as broker:
         began = time.perf_counter()
         broker.start(START_TIMEOUT_S)
@@ -56,8 +56,7 @@ def _first_ack(broker: BrokerProcess, deadline: float, *, by_request: bool) -> N
 
 def partitions(site: Site, *, topics: int, partitions_each: int) -> Values:
     """Measure the time to create topics until each partition has a leader, and the time of a clean restart until each has one again. Raises
-    `LoadFailed`.
-    """
+    `LoadFailed` if partitions stay without a leader."""
     names = [f"bench-{number:03}" for number in range(topics)]
     with site.fresh("fresh") as broker:
         broker.start(START_TIMEOUT_S)

@@ -73,7 +73,7 @@ Make = Callable[[BrokerProcess, int, ExitStack], None]
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A kind of idle objects, such as connections or groups. The keys of `stored` and `held` are functions that create such objects. The
+    """A kind of idle objects, such as connections or groups. The keys of `stored` and `held` are functions that create such objects, the
     values are factors: a case with a `count` creates `count` times the factor of them. Objects of `stored` survive a broker restart, those
     of `held` do not."""
 
@@ -95,7 +95,7 @@ def beside(site: Site, *, idle: Idle, count: int, rounds: int, cycles: int) -> V
     """Measure the CPU time per request of three brokers, which have 0 %, 10 % and 100 % of `count` idle objects.
 
     The load runs in `rounds`; in each round it repeats Produce, Fetch and OffsetCommit `cycles` times on each broker in turn. Raises
-    `LoadFailed`.
+    `LoadFailed` if a request is rejected or not answered in time.
     """
     with ExitStack() as stack:
         brokers = [stack.enter_context(site.fresh(f"{percent}")) for percent in PERCENTS]
@@ -130,7 +130,8 @@ def _resting(broker: BrokerProcess, idle: Idle, count: float, stack: ExitStack) 
 
 
 def _await_coordinator(client: Client) -> None:
-    """Wait until `__consumer_offsets` exists."""
+    """Wait until the broker has created `__consumer_offsets` and its coordinator is available. Raises `LoadFailed` if that takes too
+    long."""
     deadline = time.perf_counter() + STALLED_S
     while True:
         found: Any = client.call(FindCoordinatorRequest("bench"), COORDINATOR_VERSION)
@@ -178,14 +179,15 @@ class _Load:
         return load
 
     def cpu_us(self, cycles: int) -> float:
-        """Return the broker's CPU microseconds for each request. Raises `LoadFailed`."""
+        """Send Produce, Fetch and OffsetCommit `cycles` times on each connection; return the broker's CPU microseconds for each request.
+        Raises `LoadFailed` if a request is rejected or not answered in time."""
         began = self.broker.usage().cpu_seconds
         requests = self.run(cycles)
         return (self.broker.usage().cpu_seconds - began) * 1e6 / requests
 
     def run(self, cycles: int) -> int:
         """Let each connection send Produce, Fetch and OffsetCommit `cycles` times, with one request in flight on each; return the number of
-        requests. Raises `LoadFailed`."""
+        requests. Raises `LoadFailed` if a request is rejected or not answered in time."""
         with selectors.DefaultSelector() as selector:
             for worker in self.workers:
                 worker.left = 3 * cycles
@@ -216,7 +218,8 @@ def _ends(broker: BrokerProcess) -> dict[int, int]:
 
 
 def _requests(producer: RawProducer, ends: dict[int, int]) -> Iterator[bytes]:
-    """Generate a worker's requests. The offsets are known, because no other client writes to its partitions, which start at `ends`."""
+    """Generate a worker's requests, Produce, Fetch and OffsetCommit in turn. The offsets are known in advance: no other client writes to
+    the worker's partitions, and `ends` has their end offsets."""
     for number in itertools.count():
         for index, end in ends.items():
             yield producer.frame(BUSY, b"v" * RECORD_BYTES, partition=index, sequence=number, correlation_id=0, timestamp_ms=0)

@@ -50,7 +50,8 @@ def rest_cpu(count: int) -> str:
 
 def beside(site: Site, *, counts: Sequence[int], records: int, transactions: int) -> Values:
     """For each number of idle partitions in `counts`, measure the brokers' CPU time per record with acks=all, per transaction with one
-    record, and without load. Raises `LoadFailed`."""
+    record, and without load. Raises `LoadFailed` if the site has no cluster, the brokers do not become quiet, or a record or transaction
+    fails."""
     if not isinstance(site.broker, ClusterProcesses):
         raise LoadFailed("one broker replicates nothing")
     cluster, values = site.broker.cluster, dict[str, float]()
@@ -119,13 +120,14 @@ class _Load:
         return (self._site.broker.usage().cpu_seconds - began) * 1e6 / times
 
     def record(self) -> None:
-        """Send one record and wait for its acknowledgement. Raises `LoadFailed`."""
+        """Send one record and wait for its acknowledgement. Raises `LoadFailed` if it does not come in time."""
         self._send(self._producer)
         if self._producer.flush(TIMEOUT_S):
             raise LoadFailed(f"{self._topic}: a record is not acknowledged after {TIMEOUT_S:.0f} s")
 
     def transaction(self) -> None:
-        """Commit a transaction with one record, and wait for the response. Raises `LoadFailed`."""
+        """Commit a transaction with one record, and wait for the response. Raises `LoadFailed` if a call of the transactional producer
+        fails."""
         try:
             self._transactional.begin_transaction()
             self._send(self._transactional)

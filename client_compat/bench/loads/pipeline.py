@@ -35,7 +35,8 @@ def one_record_batches(site: Site, *, record_bytes: int, records: int, through_c
 
 
 def exchange(peer: socket.socket, made: list[bytes]) -> float:
-    """Send all requests, five in flight, and return the seconds until the last acknowledgement. Raises `LoadFailed`."""
+    """Send encoded Produce requests with five in flight, and return the seconds until the last acknowledgement. Raises `LoadFailed` if a
+    request is rejected or the connection closes."""
     reader, waiting, answered = FrameReader(FRAME_BYTES_MAX), iter(made), 0
     last: Any = None
     began = time.perf_counter()

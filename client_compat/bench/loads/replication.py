@@ -25,7 +25,8 @@ HEAD_START_S = 0.01
 
 
 def batched(site: Site, *, record_bytes: int, records: int) -> Values:
-    """Measure the maximum throughput of batched records (linger.ms 5) and the brokers' CPU time per record. Raises `LoadFailed`."""
+    """Measure the maximum throughput of batched records (linger.ms 5) and the brokers' CPU time per record. Raises `LoadFailed` if the site
+    has no cluster, or a record is rejected or not acknowledged in time."""
     with _topic(site, f"replicated-{record_bytes}") as name:
         before = site.broker.usage().cpu_seconds
         seconds = librdkafka.produce(site.broker.bootstrap, name, PARTITIONS, record_bytes, records)
@@ -34,7 +35,8 @@ def batched(site: Site, *, record_bytes: int, records: int) -> Values:
 
 
 def paced(site: Site, *, rate: int, seconds: int) -> Values:
-    """Measure the latency of records that are sent on a schedule of `rate` a second. Raises `LoadFailed`."""
+    """Measure the latency of records that are sent on a schedule of `rate` a second. Raises `LoadFailed` if the site has no cluster, or a
+    record is rejected or not acknowledged in time."""
     with _topic(site, "replicated-paced") as name:
         before = site.broker.usage().cpu_seconds
         taken = _paced(site.broker.bootstrap, name, rate, rate * seconds)
@@ -43,7 +45,8 @@ def paced(site: Site, *, rate: int, seconds: int) -> Values:
 
 
 def _paced(bootstrap: str, topic: str, rate: int, records: int) -> list[float]:
-    """Send records on a schedule; return, for each record, the seconds from its scheduled time to its acknowledgement."""
+    """Send `records` records on a schedule of `rate` a second; return, for each record, the seconds from its scheduled time to its
+    acknowledgement."""
     producer = librdkafka.ready_producer(bootstrap, topic, PARTITIONS, {"linger.ms": 0})
     taken: list[float] = []
     errors: list[Any] = []
@@ -71,7 +74,8 @@ def _paced(bootstrap: str, topic: str, rate: int, records: int) -> list[float]:
 
 @contextmanager
 def _topic(site: Site, name: str) -> Iterator[str]:
-    """Create a topic with all replicas in sync, and delete it afterwards."""
+    """Create a topic at the site's cluster, with all replicas in sync, yield its name, and delete it afterwards. Raises `LoadFailed` if the
+    site has no cluster."""
     if not isinstance(site.broker, ClusterProcesses):
         raise LoadFailed("one broker replicates nothing")
     cluster, full = site.broker.cluster, f"bench-{name}-{site.run}"

@@ -32,7 +32,8 @@ SESSION_S = int(CLUSTER_SETTINGS["broker.session.timeout.ms"]) / 1000 * 9 / 8 + 
 
 
 def with_data(site: Site, *, partitions: int) -> Values:
-    """Measure a clean restart of three brokers with this many partitions of three replicas, each with one record. Raises `LoadFailed`."""
+    """Measure a clean restart of three brokers with this many partitions of three replicas, each with one record. Raises `LoadFailed` if
+    the site has no cluster, a record is not acknowledged, or the ISRs are not full in time."""
     with site.fresh("restarted") as brokers:
         if not isinstance(brokers, ClusterProcesses):
             raise LoadFailed("one broker replicates nothing")
@@ -55,7 +56,7 @@ def with_data(site: Site, *, partitions: int) -> Values:
 
 
 def _write(bootstrap: str, topic: str, partitions: int) -> None:
-    """Write one record to each partition of the topic. Raises `LoadFailed`."""
+    """Write one record to each partition of the topic. Raises `LoadFailed` if a record is not acknowledged in time."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"}, logger=logging.getLogger("bench"))
     for partition in range(partitions):
         producer.produce(topic, b"v" * RECORD_BYTES, partition=partition)
@@ -65,7 +66,8 @@ def _write(bootstrap: str, topic: str, partitions: int) -> None:
 
 def _await_full_isrs(brokers: Sequence[Node], topics: Mapping[str, int], deadline: float) -> None:
     """Wait until every broker names a leader and a full ISR for each partition of the topics. `topics` has partition counts by name; one
-    topic is requested at a time, because a response about all would take the broker's time. Raises `LoadFailed`."""
+    topic is requested at a time, because a response about all would take the broker's time. Raises `LoadFailed` after `deadline`, a time of
+    time.perf_counter."""
     for broker in brokers:
         with connect(broker.process.bootstrap) as client:
             for topic, partitions in topics.items():
@@ -78,6 +80,6 @@ def _await_full_isrs(brokers: Sequence[Node], topics: Mapping[str, int], deadlin
 
 
 def _in_sync(metadata: MetadataResponse) -> int:
-    """Return the number of partitions that have a leader and a full ISR."""
+    """Return the number of partitions in a Metadata response that have a leader and a full ISR."""
     partitions = [partition for topic in metadata.topics for partition in topic.partitions]
     return sum(each.leader_id >= 0 and len(each.isr_nodes) == len(each.replica_nodes) for each in partitions)

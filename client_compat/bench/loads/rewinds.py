@@ -33,8 +33,9 @@ RECORD = SimpleRecord(None, bytes(1_000), 1_700_000_000_000)
 
 
 def by_size(site: Site, *, topics: int, megabytes: int, rewinds: int = 5) -> Values:
-    """Fill a new broker with `megabytes` MB in `topics` topics, mark its state, return to the mark `rewinds` times, and fork and copy its
-    directory; return the time of each operation (of the returns, the median). Raises `LoadFailed`."""
+    """Fill a new broker with `megabytes` MB in `topics` topics, mark its state, return to this mark `rewinds` times, and fork and copy its
+    directory. Return the milliseconds of each operation (for the returns to the mark, the median). Raises `LoadFailed` if a record is
+    rejected or a command fails."""
     names, admin = [f"bench-{number}" for number in range(topics)], AdminPort(free_port())
     with site.fresh("rewinds") as broker:
         broker.argv += [*admin.options, "--set", f"log.segment.bytes={1 << 20}"]

@@ -18,7 +18,8 @@ TAKEN, TAKE_CPU = "taken", "broker CPU"
 
 
 def queue(site: Site, *, consumers: int, record_bytes: int, records: int) -> Values:
-    """Measure how fast share consumers of one partition take records and acknowledge them."""
+    """Measure how fast share consumers of one partition receive and acknowledge records that are already in the log: records per second,
+    and the broker's CPU time. Raises `LoadFailed` without a Java client."""
     bootstrap = site.broker.bootstrap
     with topic(site, f"share-{consumers}", 1) as name:
         _client(site).produce(bootstrap, name, 1, record_bytes, records)
@@ -29,7 +30,8 @@ def queue(site: Site, *, consumers: int, record_bytes: int, records: int) -> Val
 
 
 def paced(site: Site, *, rate: int, seconds: int) -> Values:
-    """Measure the time from the scheduled send of a record to its arrival at a share consumer, at `rate` records a second."""
+    """Measure the time from the scheduled send of a record to its arrival at a share consumer, at `rate` records a second for `seconds`
+    seconds. Raises `LoadFailed` without a Java client."""
     with topic(site, "share-paced", 1) as name, _joined(site, name, 1) as client:
         median, p99 = client.pace(site.broker.bootstrap, name, rate, rate * seconds)
         return {P50: median * 1e3, P99: p99 * 1e3}

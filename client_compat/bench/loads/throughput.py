@@ -18,7 +18,8 @@ def through_librdkafka(site: Site, *, record_bytes: int, partitions: int, record
 
 
 def through_tls(site: Site, *, record_bytes: int, partitions: int, records: int) -> Values:
-    """Measure throughput through librdkafka and the TLS listener."""
+    """Measure throughput through librdkafka and the broker's TLS listener: records per second when producing and when consuming, and the
+    broker's CPU time."""
     assert isinstance(site.broker, SecuredProcess), "the case says that it needs TLS"
     return _librdkafka(site, site.broker.client_properties(), record_bytes, partitions, records)
 

@@ -36,7 +36,7 @@ def connect(bootstrap: str) -> Client:
 
 @contextmanager
 def topic(site: Site, name: str, partitions: int) -> Iterator[str]:
-    """Create a topic and yield its full name; delete it afterwards, so that its memory does not affect the next case."""
+    """Create a topic and yield its full name; delete the topic afterwards, so that its memory does not affect the next case."""
     full = f"bench-{name}-{site.peer.name.replace(' ', '-')}-{site.run}"  # several peers may share a broker
     with connect(site.broker.bootstrap) as client:
         create(client, [full], partitions, by_request=site.can(Ability.PARTITIONS))
@@ -48,7 +48,7 @@ def topic(site: Site, name: str, partitions: int) -> Iterator[str]:
 
 def create(client: Client, names: Sequence[str], partitions: int, *, by_request: bool) -> None:
     """Create topics and wait for the leaders of all their partitions. With `by_request`, send CreateTopics; otherwise the broker creates
-    them on a Metadata request. Raises `LoadFailed`."""
+    them on a Metadata request. Raises `LoadFailed` if CreateTopics fails or a partition gets no leader in time."""
     if by_request:
         for name in names:
             wanted = CreatableTopic(name, num_partitions=partitions, replication_factor=1)
@@ -60,7 +60,8 @@ def create(client: Client, names: Sequence[str], partitions: int, *, by_request:
 
 
 def await_leaders(client: Client, names: Sequence[str], partitions: int) -> None:
-    """Wait until every topic has at least this many partitions, each with a leader that responds. Raises `LoadFailed`."""
+    """Wait until every topic has at least this many partitions, each with a leader that responds. Raises `LoadFailed` if that takes too
+    long."""
     deadline = time.perf_counter() + TIMEOUT_S
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
     ends = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]

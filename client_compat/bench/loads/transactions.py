@@ -29,7 +29,8 @@ def transactions(site: Site, *, partitions: int, record_bytes: int, count: int, 
 
 
 def transact(bootstrap: str, topic: str, *, partitions: int, record_bytes: int, transactions: int, records_each: int) -> float:
-    """Commit the transactions and return the seconds from the first begin to the last commit. Raises `LoadFailed`."""
+    """Commit `transactions` transactions of `records_each` records, one after the other, and return the seconds from the first begin to the
+    last commit. Raises `LoadFailed` if a call of the producer fails."""
     config: dict[str, Any] = {"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0}
     producer = Producer(config, logger=logging.getLogger("bench"))
     value = b"v" * record_bytes

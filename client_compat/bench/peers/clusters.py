@@ -19,7 +19,8 @@ BROKERS = 3
 
 @dataclass(slots=True, kw_only=True)
 class ClusterProcesses(BrokerProcess):
-    """A cluster of three brokers with the interface of one broker process: `port` is the first broker's, `usage` the sum of all brokers."""
+    """A cluster of three brokers with the interface of one broker process: `port` is the first broker's port, `usage` the sum of all
+    brokers' CPU time and memory."""
 
     cluster: Cluster
 
@@ -38,7 +39,7 @@ class ClusterProcesses(BrokerProcess):
         """Start all nodes and wait until all brokers know each other. `timeout_s` is ignored, because the cluster has its own timeout, and
         the returned duration is always 0.
 
-        Raises `BrokerFailed` or `KafkaMissing`.
+        Raises `BrokerFailed` if a node does not start, or `KafkaMissing` if Apache Kafka is not available.
         """
         self.cluster.start()
         return 0.0

@@ -32,7 +32,8 @@ class MockProcess(BrokerProcess):
         return cls(argv, 0, directory / "broker.log", name="librdkafka's mock", port_file=port_file)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Start the mock's process, and wait until it has chosen its port. Raises `BrokerFailed`."""
+        """Start the mock's process, and wait until it has chosen its port. Raises `BrokerFailed` if that takes longer than `timeout_s`
+        seconds, or the process ends."""
         began = time.perf_counter()
         self.port_file.unlink(missing_ok=True)
         self.spawn()

@@ -45,7 +45,8 @@ def ottla(directory: Path, command: Sequence[str] = OTTLA) -> SecuredProcess:
 
 
 def kafka(directory: Path) -> SecuredProcess:
-    """Format an Apache Kafka broker with TLS and return it, not started. Raises `KafkaMissing` or `BrokerFailed`."""
+    """Format an Apache Kafka broker with TLS and return it, not started. Raises `KafkaMissing` if Apache Kafka is not available, or
+    `BrokerFailed` if formatting fails."""
     reference, tls_port = ReferenceBroker(directory / "data", KAFKA_SETTINGS, jvm=KAFKA_JVM), free_port()
     ports = {"PLAINTEXT": reference.port, "TLS": tls_port, "CONTROLLER": reference.controller_port}
     reference.settings = {**KAFKA_SETTINGS, **_settings(directory, ports)}
